@@ -1,0 +1,1 @@
+"""The stream for other eyes than the dashboard's."""

@@ -1,0 +1,1 @@
+"""What the machine says: the stream of snapshots and its producers."""

@@ -1,0 +1,348 @@
+"""The schema of the stream, and its JSON codec: one line an `Inventory` or a `Sample`.
+
+Numbers are in the unit that their name ends in; times are Unix seconds. Devices are keyed by UUID.
+A reading that is missing is `None` (`null`), with the reason under its name in `absent`: zero never
+stands for unknown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+SCHEMA = 1
+"""Raised when a field changes its meaning or goes; a new field alone does not raise it."""
+
+
+class Absence(StrEnum):
+    """Why a reading is missing."""
+
+    NOT_SUPPORTED = "not_supported"
+    NO_PERMISSION = "no_permission"
+    LOST = "lost"
+    TIMED_OUT = "timed_out"
+    NO_DATA_YET = "no_data_yet"
+    DISABLED = "disabled"
+    ERROR = "error"
+
+
+class DeviceState(StrEnum):
+    """Whether a device answers."""
+
+    OK = "ok"
+    NOT_RESPONDING = "not_responding"
+    LOST = "lost"
+    NEEDS_RESET = "needs_reset"
+
+
+class DriverState(StrEnum):
+    """Whether the driver answers: `starting` until it did for the first time."""
+
+    STARTING = "starting"
+    OK = "ok"
+    UNAVAILABLE = "unavailable"
+
+
+class Source(StrEnum):
+    """Where the numbers come from; simulated ones are marked wherever they are shown."""
+
+    NVML = "nvml"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, why, and what to do about it: three short phrases without a full stop."""
+
+    what: str
+    why: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What does not change about a device. `uuid` is its key; `index` is NVML's order."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str | None = None
+    pci_device_id: str | None = None
+    """Four hexadecimal digits, such as `2330` for an H100 SXM."""
+    memory_total_bytes: int | None = None
+    compute_capability: str | None = None
+    sm_clock_max_mhz: int | None = None
+    memory_clock_max_mhz: int | None = None
+    power_limit_default_watts: float | None = None
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The first line of a stream, and again whenever it changes."""
+
+    time: float
+    hostname: str
+    source: Source
+    driver_state: DriverState
+    interval_seconds: float
+    cpu_name: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    problem: Problem | None = None
+    devices: tuple[Device, ...] = ()
+    gputop_version: str = ""
+    schema: int = SCHEMA
+
+    def device(self, uuid: str) -> Device | None:
+        """The device of that UUID, or None where it has gone."""
+        return next((device for device in self.devices if device.uuid == uuid), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine around the devices; percentages are of the time since the sample before."""
+
+    cpu_percent: float | None = None
+    cpu_core_percent: tuple[float, ...] = ()
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    load_average: tuple[float, ...] = ()
+    """Over 1, 5 and 15 minutes."""
+    cpu_clock_mhz: float | None = None
+    cpu_temperature_celsius: float | None = None
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """A device's readings, `age_seconds` old when they were sent.
+
+    Until a device stops responding its last readings are repeated with their growing age.
+    """
+
+    uuid: str
+    state: DeviceState = DeviceState.OK
+    age_seconds: float | None = None
+    """None where there has been no reading yet."""
+    gpu_utilization_percent: int | None = None
+    """Share of time in which at least one kernel ran, 0 to 100: shown as *busy*."""
+    memory_utilization_percent: int | None = None
+    """Share of time in which device memory was read or written."""
+    memory_used_bytes: int | None = None
+    """What processes and the driver's own contexts use, without the reserved part."""
+    memory_total_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    """What driver and firmware keep for themselves (ECC bits, page tables)."""
+    temperature_celsius: int | None = None
+    fan_percent: int | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    performance_state: int | None = None
+    """0 (fastest) to 15: P0 to P15."""
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+    """Reason by field name; `processes` stands for the device's process list."""
+
+
+READINGS: tuple[str, ...] = tuple(
+    f.name
+    for f in dataclasses.fields(DeviceSample)
+    if f.name not in ("uuid", "state", "age_seconds", "absent")
+)
+"""The names of what a device can be asked for at every tick."""
+
+
+class ProcessKind(StrEnum):
+    """What a process does on a device."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    BOTH = "compute+graphics"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on one device: one with contexts on two devices is two of these."""
+
+    pid: int
+    device_uuid: str
+    kind: ProcessKind
+    memory_used_bytes: int | None = None
+    user: str | None = None
+    command: str | None = None
+    """The command line, arguments joined by spaces, as the process gives it: not to be trusted."""
+    start_time: float | None = None
+    """With the pid, the identity of a process: pids are used again."""
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Everything at one moment."""
+
+    time: float
+    host: Host
+    devices: tuple[DeviceSample, ...] = ()
+    processes: tuple[Process, ...] = ()
+
+    def device(self, uuid: str) -> DeviceSample | None:
+        """The readings of that device, or None where it has none in this sample."""
+        return next((device for device in self.devices if device.uuid == uuid), None)
+
+
+Record = Inventory | Sample
+
+
+class DecodeError(ValueError):
+    """A line that is not a record of this schema; the message says where and why."""
+
+
+_TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
+_NAMES = {cls: name for name, cls in _TYPES.items()}
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """A dataclass of this module as plain JSON values: empty `absent` left out, floats rounded."""
+    return {
+        f.name: _plain(value)
+        for f in dataclasses.fields(record)
+        if not (f.name == "absent" and not getattr(record, f.name))
+        for value in (getattr(record, f.name),)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if dataclasses.is_dataclass(value):
+        return to_json(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: str(item) for key, item in value.items()}
+    return value
+
+
+def encode(record: Record) -> str:
+    """One line of JSON, without the newline."""
+    document = {"type": _NAMES[type(record)], **to_json(record)}
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def decode(line: str | bytes) -> Record:
+    """The record of one line. Unknown fields are ignored; raises `DecodeError` on all else."""
+    try:
+        document = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise DecodeError("not a JSON object")
+    cls = _TYPES.get(str(document.get("type")))
+    if cls is None:
+        raise DecodeError(f"unknown type {document.get('type')!r}")
+    schema = document.get("schema", SCHEMA)
+    if cls is Inventory and isinstance(schema, int) and schema > SCHEMA:
+        raise DecodeError(
+            f"the stream has schema {schema}, this gputop reads up to {SCHEMA}: upgrade this gputop"
+        )
+    return from_json(cls, document)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+T = TypeVar("T")
+
+
+def from_json(cls: type[T], document: Any, at: str = "") -> T:
+    """The dataclass `cls` from plain JSON values; raises `DecodeError` naming the field."""
+    if not isinstance(document, dict):
+        raise DecodeError(f"{at or cls.__name__}: expected an object")
+    values = {}
+    for name, convert, required in _converters(cls):
+        if name in document:
+            values[name] = convert(document[name], f"{at}{name}")
+        elif required:
+            raise DecodeError(f"{at}{name}: missing")
+    return cls(**values)
+
+
+Converter = Callable[[Any, str], Any]
+
+
+@cache
+def _converters(cls: Hashable) -> tuple[tuple[str, Converter, bool], ...]:
+    hints = get_type_hints(cast("Any", cls))
+    return tuple(
+        (
+            f.name,
+            _converter(hints[f.name]),
+            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+        )
+        for f in dataclasses.fields(cast("Any", cls))
+    )
+
+
+def _converter(hint: Any) -> Converter:
+    """The check and conversion for one type hint of the schema."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        (inner,) = (_converter(a) for a in arguments if a is not NoneType)
+        return lambda value, at: None if value is None else inner(value, at)
+    if origin is tuple:
+        item = _converter(arguments[0])
+        return lambda value, at: tuple(
+            item(each, f"{at}[{n}].") for n, each in enumerate(_expect(value, list, at))
+        )
+    if origin is Mapping:
+        item = _converter(arguments[1])
+        return lambda value, at: {
+            key: item(each, f"{at}.{key}") for key, each in _expect(value, dict, at).items()
+        }
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return lambda value, at: from_json(hint, value, at if at.endswith(".") else f"{at}.")
+    if issubclass(hint, StrEnum):
+        return lambda value, at: _word(hint, value, at)
+    if hint is float:
+        return _number
+    return lambda value, at: _expect(value, hint, at)
+
+
+def _number(value: Any, at: str) -> float:
+    number = float(_expect(value, (int, float), at))
+    if not math.isfinite(number):  # "1e999" is JSON, and infinite
+        raise DecodeError(f"{at}: out of range")
+    return number
+
+
+def _expect(value: Any, kind: type | tuple[type, ...], at: str) -> Any:
+    # bool is an int to Python and not to JSON.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise DecodeError(f"{at}: unexpected {type(value).__name__}")
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise DecodeError(f"{at}: out of range")
+    return value
+
+
+def _word(enum: type[StrEnum], value: Any, at: str) -> StrEnum:
+    try:
+        return enum(_expect(value, str, at))
+    except ValueError as error:
+        if isinstance(error, DecodeError):
+            raise
+        raise DecodeError(f"{at}: unknown word {value!r}") from None
