@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -274,7 +274,7 @@ def from_json(cls: type[T], document: Any, at: str = "") -> T:
     if not isinstance(document, dict):
         raise DecodeError(f"{at or cls.__name__}: expected an object")
     values = {}
-    for name, convert, required in _converters(cls):
+    for name, convert, required in _converters(cast("Any", cls)):
         if name in document:
             values[name] = convert(document[name], f"{at}{name}")
         elif required:
@@ -286,15 +286,15 @@ Converter = Callable[[Any, str], Any]
 
 
 @cache
-def _converters(cls: Hashable) -> tuple[tuple[str, Converter, bool], ...]:
-    hints = get_type_hints(cast("Any", cls))
+def _converters(cls: Any) -> tuple[tuple[str, Converter, bool], ...]:
+    hints = get_type_hints(cls)
     return tuple(
         (
             f.name,
             _converter(hints[f.name]),
             f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
         )
-        for f in dataclasses.fields(cast("Any", cls))
+        for f in dataclasses.fields(cls)
     )
 
 
