@@ -50,6 +50,11 @@ class DriverState(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
+def silence_limit(interval_seconds: float) -> float:
+    """Seconds without an answer after which a device, or a stream, counts as not responding."""
+    return max(3 * interval_seconds, 3.0)
+
+
 class Source(StrEnum):
     """Where the numbers come from; simulated ones are marked wherever they are shown."""
 

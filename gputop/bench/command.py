@@ -1,0 +1,278 @@
+"""`gputop bench`: a stress test without the dashboard."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputop.bench.events import Done, Failed, Result
+    from gputop.bench.plan import Request, Target
+    from gputop.telemetry.snapshot import Sample
+
+FINE, FAULT, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _RefusedError(Exception):
+    """The run is not begun: one line for the user, and the exit status."""
+
+    def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `gputop bench`."""
+    parser.add_argument(
+        "--device",
+        type=_argument(plan.parse_device),
+        metavar="DEVICE",
+        help="cpu, an index or the start of a UUID (default: the first GPU, or else the CPU)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=tuple(plan.DTYPES),
+        help="data type (default: the fastest that people train with on the device)",
+    )
+    parser.add_argument(
+        "--size",
+        type=_argument(plan.parse_size),
+        default="auto",
+        metavar="N",
+        help="multiply N x N matrices, or `auto` (default): as large as is useful",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_argument(plan.parse_seconds),
+        default=plan.DEFAULT_SECONDS,
+        metavar="S",
+        help=f"how long (default {plan.DEFAULT_SECONDS:g})",
+    )
+    parser.add_argument("--json", action="store_true", help="the result as one JSON document")
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        default=argparse.SUPPRESS,  # or it would overwrite the one before the command
+        help="the interpreter whose torch is used (default: the active environment's)",
+    )
+    parser.add_argument(
+        "--ignore-busy", action="store_true", help="also where another process holds the device"
+    )
+
+
+def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the stress test that the arguments ask for; returns the exit status."""
+    try:
+        python = _python(getattr(args, "python", None))
+        target = _target(args.device, ignore_busy=args.ignore_busy)
+        request = plan.Request(
+            target, args.dtype or plan.default_dtype(target), args.size, args.seconds, python
+        )
+        last = asyncio.run(_stress(request))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except _RefusedError as error:
+        _say(f"error: {error}")
+        return error.status
+    return _conclude(last, as_json=args.json)
+
+
+def _python(given: str | None) -> str | None:
+    """The interpreter of `--python`: a path, or a name on the PATH."""
+    if given is None:
+        return None
+    path = given if os.sep in given else shutil.which(given) or given
+    if not Path(path).is_file():
+        why = "it is a directory" if Path(path).is_dir() else "there is no such file"
+        raise _RefusedError(
+            f"{given!r} is not an interpreter: {why}. "
+            "Give the path of a Python that has torch, such as ~/venv/bin/python.",
+            USAGE,
+        )
+    return str(Path(path).absolute())  # not resolved: it may be the link of an environment
+
+
+def _target(device: str | None, *, ignore_busy: bool) -> Target:
+    """The device to use, after a question where another process holds it."""
+    if device == "cpu":
+        return plan.cpu_target()
+    # Only here: the CPU is put under stress without a look at the driver.
+    from gputop.telemetry.child import StreamError, one_snapshot
+
+    try:
+        inventory, sample = asyncio.run(one_snapshot())
+    except StreamError as error:
+        raise _RefusedError(f"{error}. Or choose --device cpu.") from None
+    if device is None and not inventory.devices:
+        reason = f" ({inventory.problem.why})" if inventory.problem else ""
+        _say(f"there is no GPU{reason}: the CPU is put under stress")
+    try:
+        target = plan.choose(plan.targets(inventory, sample), device)
+    except ValueError as error:
+        if inventory.problem is not None and not inventory.devices:
+            raise _RefusedError(f"{inventory.problem}, or choose --device cpu.") from None
+        raise _RefusedError(str(error)) from None
+    if target.kind == "cuda":
+        _look_at(target, sample, ignore_busy=ignore_busy)
+    return target
+
+
+def _look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
+    """Refuses a device that does not answer, or that is held and may not be shared."""
+    from gputop.telemetry.snapshot import DeviceState, ProcessKind
+    from gputop.text import visible
+
+    readings = sample.device(target.uuid or "")
+    if readings is not None and readings.state is not DeviceState.OK:
+        raise _RefusedError(
+            f"{target.label} cannot be put under stress: its state is {readings.state}. "
+            "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it."
+        )
+    holders = [
+        process
+        for process in sample.processes
+        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
+    ]
+    if not holders or ignore_busy:
+        return
+    named = ", ".join(
+        f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
+        for process in holders[:3]
+    )
+    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise _RefusedError(
+            f"{target.label} is in use: process {named}{more} holds it. "
+            "Wait for it to end, choose another --device, or add --ignore-busy."
+        )
+    print(f"{target.label} is in use by {named}{more}.", file=sys.stderr)
+    print("Put it under stress all the same? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise _RefusedError("nothing was started: the device is in use. Choose another --device.")
+
+
+async def _stress(request: Request) -> Done | Failed:
+    """Runs the session to its end; the first signal stops it, a second one kills the worker."""
+    from gputop.bench.events import Done, Failed
+    from gputop.bench.progress import Progressing
+    from gputop.bench.session import Session
+
+    session = Session(request)
+    stops: list[asyncio.Task[None]] = []
+
+    def interrupted() -> None:
+        if stops:
+            session.kill()
+        else:
+            stops.append(asyncio.create_task(session.stop()))
+
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupted)
+    last: Done | Failed | None = None
+    bar = Progressing(sys.stderr, request.seconds)
+    ticking = asyncio.create_task(bar.keep_drawing())
+    try:
+        async with contextlib.aclosing(session.events()) as events:
+            async for event in events:
+                bar.take(event)
+                if isinstance(event, (Done, Failed)):
+                    last = event
+        await asyncio.gather(*stops)
+    finally:
+        ticking.cancel()
+        bar.clear()
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    assert last is not None, "a session ends with a Done or a Failed"
+    return last
+
+
+def _conclude(last: Done | Failed, *, as_json: bool) -> int:
+    """Keeps and prints the result; returns the exit status that it deserves."""
+    from gputop.bench.events import Failed
+
+    if isinstance(last, Failed):
+        _say(f"error: {last.problem}")
+        return last.status
+    result = last.result
+    from gputop.bench.results import ResultsError, append
+
+    try:
+        append(result)
+    except ResultsError as error:
+        _say(f"warning: {error}")
+    _print(_document(result) if as_json else page(result))
+    if result.wrong_elements:
+        _say(
+            f"error: {result.device} computed wrong results: {result.wrong_elements} elements in "
+            f"{result.checks} checks. Do not train on it; run the test again to be sure."
+        )
+        return FAULT
+    return INTERRUPTED if result.stopped == "user" else FINE
+
+
+def _document(result: Result) -> str:
+    import json
+    from dataclasses import asdict
+
+    return json.dumps(asdict(result), indent=2, allow_nan=False)
+
+
+def page(result: Result) -> str:
+    """The result as a short table."""
+    rows = [
+        ("mean", f"{result.tflops_mean:.4g} TFLOP/s over {result.seconds:.2f} s"),
+        ("peak", f"{result.tflops_peak:.4g} TFLOP/s in the best window"),
+    ]
+    if result.tflops_sustained is not None and result.droop_percent is not None:
+        below = f"{result.droop_percent:.1f} % below the peak"
+        rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
+    if result.tflops_device is not None:
+        rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
+    ended = "time was up" if result.stopped == "time" else f"stopped by {result.stopped}"
+    rows += [
+        ("products", f"{result.iterations}, {ended}"),
+        ("verified", f"{result.checks} checks, {result.wrong_elements or 'no'} wrong elements"),
+        ("method", result.method),
+        ("software", f"torch {result.torch_version} in {result.python}"),
+    ]
+    head = f"{result.device}, {result.dtype}, {result.m} x {result.n} x {result.k}"
+    return "\n".join([head, *(f"  {name:<10} {text}" for name, text in rows)])
+
+
+def _say(line: str) -> None:
+    """One line on standard error, where somebody may have gone already."""
+    with contextlib.suppress(OSError):
+        print(f"gputop: {line}", file=sys.stderr, flush=True)
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError:
+        # Nobody reads it; without this the interpreter complains at its end.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

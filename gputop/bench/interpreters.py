@@ -1,0 +1,166 @@
+"""Which Python runs the worker: gputop may be installed apart from the torch of the user.
+
+Each candidate is asked in a process of its own, and without importing torch, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gputop.telemetry.snapshot import Problem
+from gputop.text import visible
+
+Origin = Literal[
+    "--python",
+    "active virtual environment",
+    "active conda environment",
+    "gputop's own",
+    "on the PATH",
+]
+
+PROBE_SECONDS = 20.0
+"""An interpreter on a network file system can take that long to start."""
+OLDEST_PYTHON = (3, 9)
+
+# Any Python from 2 on has to be able to read this. A directory of that name in the working
+# directory, or without a module in it, is not torch.
+PROBE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+import json
+answer = {"python": list(sys.version_info[:3]), "torch": None}
+if sys.version_info >= (3, 9):
+    import importlib.metadata, importlib.util
+    spec = importlib.util.find_spec("torch")
+    if spec is not None and spec.origin:
+        try:
+            answer["torch"] = importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            answer["torch"] = "of unknown version"
+print(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that was looked at; usable where it has a torch and no fault."""
+
+    path: str
+    origin: Origin
+    torch_version: str | None = None
+    fault: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the worker can run in it."""
+        return self.torch_version is not None and self.fault is None
+
+    def __str__(self) -> str:
+        state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
+        return visible(f"{self.path} ({self.origin}): {state}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The interpreter that will be used, if any, and all that were looked at, in their order."""
+
+    chosen: Interpreter | None
+    looked_at: tuple[Interpreter, ...]
+
+    @property
+    def problem(self) -> Problem | None:
+        """What is missing and what to type; None where an interpreter was chosen."""
+        if self.chosen is not None:
+            return None
+        working = next((each for each in self.looked_at if each.fault is None), None)
+        return Problem(
+            "No Python with torch was found",
+            f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}",
+            f"Type `{visible(working.path)} -m pip install torch`, or name a Python that has it "
+            "with `gputop --python PATH`"
+            if working
+            else "Name a Python that has it with `gputop --python PATH`",
+        )
+
+
+async def find(explicit: str | None = None) -> Found:
+    """Looks at the candidates, all at once, and chooses the first that has torch.
+
+    `explicit` (of `--python`) is the only candidate where it is given.
+    """
+    looked_at = await asyncio.gather(*(_probe(*each) for each in candidates(explicit)))
+    chosen = next((each for each in looked_at if each.usable), None)
+    return Found(chosen, tuple(looked_at))
+
+
+def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:
+    """Paths and where they come from, best first, each path once."""
+    if explicit is not None:
+        return ((explicit, "--python"),)
+    named: list[tuple[str | None, Origin]] = [
+        (_python_of("VIRTUAL_ENV"), "active virtual environment"),
+        (_python_of("CONDA_PREFIX"), "active conda environment"),
+        (sys.executable or None, "gputop's own"),
+        (shutil.which("python3"), "on the PATH"),
+        (shutil.which("python"), "on the PATH"),
+    ]
+    found: dict[str, Origin] = {}
+    for path, origin in named:
+        if path:
+            # Not resolved: the python of a virtual environment is a link to the one it is based on.
+            found.setdefault(os.path.abspath(path), origin)  # noqa: PTH100
+    return tuple(found.items())
+
+
+def _python_of(variable: str) -> str | None:
+    prefix = os.environ.get(variable)
+    return str(Path(prefix, "bin", "python")) if prefix else None
+
+
+async def _probe(path: str, origin: Origin) -> Interpreter:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            path,
+            "-c",
+            PROBE,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        return Interpreter(path, origin, fault="there is no such file")
+    except OSError as error:
+        return Interpreter(path, origin, fault=(error.strerror or str(error)).lower())
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return Interpreter(path, origin, fault=f"it did not answer within {PROBE_SECONDS:g} s")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return _judged(path, origin, output, process.returncode)
+
+
+def _judged(path: str, origin: Origin, output: bytes, status: int | None) -> Interpreter:
+    try:
+        answer = json.loads(output.splitlines()[-1])
+        version, torch_version = tuple(answer["python"]), answer["torch"]
+    except (ValueError, LookupError, TypeError):
+        fault = "it does not answer like a Python" + (f" (status {status})" if status else "")
+        return Interpreter(path, origin, fault=fault)
+    if version < OLDEST_PYTHON:
+        fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"
+        return Interpreter(path, origin, fault=fault)
+    return Interpreter(path, origin, torch_version=torch_version and str(torch_version))

@@ -1,0 +1,355 @@
+"""One stress test: finds the interpreter, starts the worker, reads its events, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench import interpreters, plan
+from gputop.bench.events import (
+    EVENTS,
+    Done,
+    Event,
+    Failed,
+    Hello,
+    Planned,
+    Progress,
+    Result,
+    Verified,
+)
+from gputop.telemetry.snapshot import Problem, from_json
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.bench.interpreters import Interpreter
+    from gputop.bench.plan import Request
+
+__all__ = [
+    "Done",
+    "Event",
+    "Failed",
+    "Hello",
+    "Planned",
+    "Progress",
+    "Result",
+    "Session",
+    "Verified",
+]
+
+WORKER = Path(__file__).with_name("worker.py")
+COULD_NOT_RUN, INTERRUPTED = 3, 130
+
+HELLO_SECONDS = 60.0
+"""Importing torch from a network file system can take that long."""
+PREPARE_SECONDS = 60.0
+"""For memory, the choice of a size, checks and warm-up, on top of some products."""
+MARGIN_SECONDS = 10.0
+"""What the worker may be late by before it is ended."""
+STOP_SECONDS = 0.4
+"""From the stop message to SIGTERM; the worker needs half of it."""
+STEP_SECONDS = 1.0
+"""From SIGTERM to SIGKILL, and from there until it is given up."""
+LONGEST_LINE_BYTES = 1 << 16
+KEPT_ERROR_BYTES = 4096
+
+
+class _NoResultError(Exception):
+    """The run is over without a result; carries how."""
+
+    def __init__(self, problem: Problem, status: int = COULD_NOT_RUN) -> None:
+        super().__init__(str(problem))
+        self.failed = Failed(problem, status)
+
+
+class Session:
+    """A stress test, from its request to its one `Done` or `Failed`. Never used twice."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._hello: Hello | None = None
+        self._planned: Planned | None = None
+        self._started_at = 0.0
+        self._errors = b""
+        self._due = 0.0
+        self._stopped_by = "user"
+        self._said_its_last = False
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """What happens, as it happens; the last is a `Done` or a `Failed`.
+
+        However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
+        """
+        try:
+            interpreter = await self._prepared()
+            async with contextlib.aclosing(self._run(interpreter)) as events:
+                async for event in events:
+                    yield event
+        except _NoResultError as end:
+            yield end.failed
+        finally:
+            await self._reap()
+
+    async def stop(self, by: str = "user") -> None:
+        """Ends the run, within half a second where the worker listens; `by` is for the result."""
+        self._stopped_by = by
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if self._hello is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.write(b"stop\n")
+            if await _ended(process, STOP_SECONDS):
+                return
+        for step in (signal.SIGTERM, signal.SIGKILL):
+            self._signal(step)
+            if await _ended(process, STEP_SECONDS):
+                return
+
+    def kill(self) -> None:
+        """Ends the worker at once and without a result, for exits that cannot wait."""
+        self._stopping.set()
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:  # afterwards the pid is not ours
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+
+    async def _prepared(self) -> Interpreter:
+        """The interpreter to use, once the plan is known to fit."""
+        problem = plan.check(self._request)
+        if problem is not None:
+            raise _NoResultError(problem)
+        finding = asyncio.create_task(interpreters.find(self._request.python))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                raise _stopped_early()
+            found = await finding
+        finally:
+            for task in (finding, stopping):
+                task.cancel()
+            await asyncio.gather(finding, stopping, return_exceptions=True)
+        if found.chosen is None:
+            assert found.problem is not None
+            raise _NoResultError(found.problem)
+        return found.chosen
+
+    async def _run(self, interpreter: Interpreter) -> AsyncGenerator[Event]:
+        process = await self._start(interpreter)
+        assert process.stdout is not None
+        reading = asyncio.create_task(self._keep_errors())
+        try:
+            while True:
+                line = await self._line(process.stdout)
+                if not line:
+                    raise _NoResultError(await self._silent_end(reading), self._status)
+                event = self._event(line, interpreter)
+                yield event
+                if isinstance(event, Done):
+                    return
+        finally:
+            reading.cancel()
+
+    async def _start(self, interpreter: Interpreter) -> asyncio.subprocess.Process:
+        request, target = self._request, self._request.target
+        environment = dict(os.environ)
+        if target.kind == "cuda":
+            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            environment["CUDA_VISIBLE_DEVICES"] = target.uuid or str(target.index)
+        self._started_at = time.time()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                interpreter.path,
+                str(WORKER),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
+                env=environment,
+                limit=LONGEST_LINE_BYTES,
+            )
+        except OSError as error:
+            what = f"{visible(interpreter.path)} cannot be started"
+            remedy = "Choose another interpreter with --python"
+            raise _NoResultError(Problem(what, str(error.strerror or error), remedy)) from error
+        self._process = process
+        self._allow(HELLO_SECONDS)
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(_document(request)).encode() + b"\n")
+        if self._stopping.is_set():  # asked for while the process was being made
+            self._signal(signal.SIGKILL)
+        return process
+
+    async def _line(self, lines: asyncio.StreamReader) -> bytes:
+        """The next line, b"" at the end; raises `_NoResultError` where it is late or has no end."""
+        try:
+            async with asyncio.timeout_at(self._due):
+                return await lines.readline()
+        except TimeoutError:
+            what = "The stress test's worker did not end in time"
+            why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
+            if self._hello is None:
+                what = "The stress test's worker did not start"
+                why = f"it said nothing within {HELLO_SECONDS:g} s"
+                remedy = "See whether `import torch` works in that Python, or choose another"
+            raise _NoResultError(Problem(what, why, remedy)) from None
+        except ValueError:
+            raise _garbage(b"a line without an end") from None
+
+    def _allow(self, seconds: float) -> None:
+        self._due = asyncio.get_running_loop().time() + seconds
+
+    def _event(self, line: bytes, interpreter: Interpreter) -> Event:
+        try:
+            document = json.loads(line)
+            name = document.get("event")
+            if name in EVENTS:
+                event = from_json(EVENTS[name], document)
+            elif name == "done":
+                self._said_its_last = True
+                return Done(self._result(document, interpreter))
+            elif name == "error":
+                self._said_its_last = True
+                raise _NoResultError(_problem(document), self._status)
+            else:
+                raise _garbage(line)
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise _garbage(line) from error
+        if isinstance(event, Hello):
+            self._hello = event
+            self._allow(_prepare_seconds(self._request.seconds) + MARGIN_SECONDS)
+        elif isinstance(event, Planned):
+            self._planned = event
+            self._allow(1.25 * self._request.seconds + MARGIN_SECONDS)
+        return event
+
+    def _result(self, document: dict[str, Any], interpreter: Interpreter) -> Result:
+        hello, planned = self._hello, self._planned
+        if hello is None or planned is None or not document.get("iterations"):
+            if self._stopping.is_set():
+                raise _stopped_early()
+            raise ValueError("a result without a run")
+        target = self._request.target
+        known = {
+            "device": hello.device_name,
+            "device_uuid": target.uuid,
+            "dtype": planned.dtype,
+            "m": planned.m,
+            "n": planned.n,
+            "k": planned.k,
+            "torch_version": hello.torch_version,
+            "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
+            "python": interpreter.path,
+            "method": planned.method,
+            "started_at": self._started_at,
+        }
+        if document.get("stopped") == "user":
+            known["stopped"] = self._stopped_by
+        return from_json(Result, document | known)
+
+    @property
+    def _status(self) -> int:
+        return INTERRUPTED if self._stopping.is_set() else COULD_NOT_RUN
+
+    async def _silent_end(self, reading: asyncio.Task[None]) -> Problem:
+        """Why a worker ended that did not say why."""
+        process = self._process
+        assert process is not None
+        if self._stopping.is_set():
+            return _stopped_early().failed.problem
+        await _ended(process, STEP_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(reading), STEP_SECONDS)
+        what = "The stress test's worker ended without a result"
+        status = process.returncode
+        if status is None:
+            return Problem(what, "it closed its output", "Try another torch with --python")
+        if status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
+            remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
+            return Problem(what, f"it was ended by {name}", remedy)
+        lines = visible(self._errors.decode(errors="replace").strip().replace("\n", "\0"))
+        last = lines.rpartition("␀")[2].strip()
+        remedy = "See whether `import torch` works in that Python, or choose another with --python"
+        return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), remedy)
+
+    async def _keep_errors(self) -> None:
+        """Reads standard error to its end: the worker must not wait for it. Keeps the tail."""
+        assert self._process is not None
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(KEPT_ERROR_BYTES):
+            self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]
+
+    async def _reap(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        try:
+            if self._said_its_last:  # and is on its way out
+                await _ended(process, STOP_SECONDS)
+        finally:
+            self._signal(signal.SIGKILL)
+        await _ended(process, STEP_SECONDS)
+
+
+async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Whether the process ends within that time."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), seconds)
+    return process.returncode is not None
+
+
+def _prepare_seconds(seconds: float) -> float:
+    # A product may take up to twice the time of the run before it is refused, and two are made.
+    return PREPARE_SECONDS + 4 * seconds
+
+
+def _document(request: Request) -> dict[str, Any]:
+    target = request.target
+    return {
+        "kind": target.kind,
+        "name": target.name,
+        "dtype": request.dtype,
+        "size": request.size,
+        "largest": plan.auto_limit(target, request.dtype),
+        "seconds": request.seconds,
+        "prepare_seconds": _prepare_seconds(request.seconds),
+        "bytes_per_element": plan.bytes_per_element(request.dtype),
+        "fixed_bytes": plan.fixed_bytes(target.kind),
+        "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
+    }
+
+
+def _stopped_early() -> _NoResultError:
+    return _NoResultError(
+        Problem(
+            "The stress test was stopped",
+            "no product had been timed yet",
+            "Start it again to have a result",
+        ),
+        INTERRUPTED,
+    )
+
+
+def _problem(document: dict[str, Any]) -> Problem:
+    what, why, remedy = (visible(str(document.get(key))) for key in ("what", "why", "remedy"))
+    return Problem(what, why, remedy)
+
+
+def _garbage(line: bytes) -> _NoResultError:
+    text = visible(line[:200].decode(errors="replace").strip())
+    remedy = "Choose another interpreter with --python"
+    return _NoResultError(Problem("The stress test's worker said what is no event", text, remedy))

@@ -1,0 +1,173 @@
+"""argv → command. Imports nothing heavy before it knows which."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from gputop import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FINE, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 2, 3, 130
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with where to look next."""
+
+    def error(self, message: str) -> NoReturn:
+        remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
+        fail(f"{message}{remedy}", USAGE)
+
+
+def fail(message: str, status: int) -> NoReturn:
+    """Ends the program with one line on standard error."""
+    print(f"gputop: error: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def interval(text: str) -> float:
+    """Seconds between samples, as an argument."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
+            f"to {LONGEST_INTERVAL:g}, such as 1."
+        )
+    return seconds
+
+
+def count(text: str) -> int:
+    """How many samples, as an argument."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
+    return number
+
+
+def parser() -> Parser:
+    """Every command and option."""
+    from gputop.bench.command import add_arguments
+
+    top = Parser(
+        prog="gputop",
+        description="A terminal dashboard for NVIDIA GPUs, with a stress test on one key.",
+        epilog="Without a command: the dashboard, or `status` where there is no terminal.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"gputop {__version__}")
+    top.set_defaults(interval=1.0, demo=False)
+    _add_source(top)
+    top.add_argument(
+        "--python", metavar="PATH", help="the interpreter whose torch runs stress tests"
+    )
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    status = commands.add_parser("status", help="one snapshot, as text or JSON", allow_abbrev=False)
+    status.add_argument("--json", action="store_true", help="as one JSON document")
+    _add_demo(status)
+
+    stream = commands.add_parser(
+        "stream", help="snapshots as JSON lines, until stopped", allow_abbrev=False
+    )
+    _add_source(stream)
+    stream.add_argument("--count", type=count, metavar="N", help="stop after N samples")
+
+    bench = commands.add_parser(
+        "bench", help="a stress test without the dashboard", allow_abbrev=False
+    )
+    add_arguments(bench)
+    return top
+
+
+def _add_source(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--interval",
+        type=interval,
+        default=argparse.SUPPRESS,  # or a command's default would overwrite what came before it
+        metavar="S",
+        help="seconds between samples (0.25 to 60, default 1)",
+    )
+    _add_demo(command)
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--demo",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="simulated devices, marked as such",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    arguments = parser().parse_args(argv)
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads what is still buffered; without this the interpreter complains at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The command that was asked for."""
+    match arguments.command:
+        case "stream":
+            from gputop.telemetry.stream import run as stream
+
+            return stream(interval=arguments.interval, count=arguments.count, demo=arguments.demo)
+        case "bench":
+            from gputop.bench.command import run as bench
+
+            return bench(arguments)
+        case "status":
+            return status(demo=arguments.demo, json=arguments.json)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return status(demo=arguments.demo, json=False)
+    if os.environ.get("TERM", "dumb") in ("", "dumb"):
+        fail(
+            "this terminal cannot draw a dashboard: TERM is dumb or not set. "
+            "Set TERM=xterm-256color, or use `gputop status`.",
+            COULD_NOT_RUN,
+        )
+    from gputop.ui.start import run as dashboard
+
+    return dashboard(interval=arguments.interval, demo=arguments.demo, python=arguments.python)
+
+
+def status(*, demo: bool, json: bool) -> int:
+    """Prints one snapshot; the driver's problem, if there is one, goes to standard error."""
+    import asyncio
+
+    from gputop.output.page import document, page
+    from gputop.telemetry.child import StreamError, one_snapshot
+
+    try:
+        inventory, sample = asyncio.run(one_snapshot(demo=demo))
+    except StreamError as error:
+        fail(str(error), COULD_NOT_RUN)
+    if json:
+        from json import dumps
+
+        print(dumps(document(inventory, sample), indent=2))
+    else:
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        print(page(inventory, sample))
+    sys.stdout.flush()
+    if inventory.problem is not None:
+        fail(str(inventory.problem), COULD_NOT_RUN)
+    return FINE

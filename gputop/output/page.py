@@ -1,0 +1,84 @@
+"""One snapshot as a page of text: `gputop status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gputop.telemetry.snapshot import DeviceState, Source, to_json
+from gputop.text import ABSENT, quantity, short_name, size, visible
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Device, DeviceSample, Inventory, Process, Sample
+
+STATES = {
+    DeviceState.OK: "",
+    DeviceState.NOT_RESPONDING: "NOT RESPONDING",
+    DeviceState.LOST: "LOST",
+    DeviceState.NEEDS_RESET: "NEEDS RESET",
+}
+
+
+def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
+    """The snapshot as one JSON document, in the fields of the stream."""
+    return {"inventory": to_json(inventory), "sample": to_json(sample)}
+
+
+def page(inventory: Inventory, sample: Sample) -> str:
+    """The snapshot as text: a heading, a line for each device, the processes under it."""
+    lines = [_heading(inventory, sample)]
+    rows = [
+        _row(device, readings)
+        for device in inventory.devices
+        if (readings := sample.device(device.uuid)) is not None
+    ]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
+    for device, row in zip(inventory.devices, rows, strict=False):
+        lines.append("  ".join(_align(n, cell, widths) for n, cell in enumerate(row)).rstrip())
+        lines += [_process(p) for p in sample.processes if p.device_uuid == device.uuid]
+    return "\n".join(lines)
+
+
+LEFT = (1, 8)
+"""Columns of text among columns of numbers: name and state."""
+
+
+def _align(n: int, cell: str, widths: list[int]) -> str:
+    return cell.ljust(widths[n]) if n in LEFT else cell.rjust(widths[n])
+
+
+def _heading(inventory: Inventory, sample: Sample) -> str:
+    host = sample.host
+    parts = [visible(inventory.hostname)]
+    if inventory.source is Source.SIMULATED:
+        parts.append("SIMULATED")
+    if inventory.driver_version:
+        parts.append(f"driver {inventory.driver_version}")
+    if inventory.cuda_version:
+        parts.append(f"CUDA {inventory.cuda_version}")
+    parts.append(f"CPU {quantity(host.cpu_percent, ' %')}")
+    parts.append(f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}")
+    return " · ".join(parts)
+
+
+def _row(device: Device, readings: DeviceSample) -> tuple[str, ...]:
+    """index, name, busy, memory, temperature, power, clock, fan, state."""
+    limit = readings.power_limit_watts
+    return (
+        f"[{device.index}]",
+        short_name(visible(device.name)),
+        f"busy {quantity(readings.gpu_utilization_percent, ' %')}",
+        f"{size(readings.memory_used_bytes)} of {size(readings.memory_total_bytes)}",
+        quantity(readings.temperature_celsius, "°C"),
+        f"{quantity(readings.power_watts, '')}{f' of {limit:.0f}' if limit else ''} W"
+        if readings.power_watts is not None
+        else ABSENT,
+        quantity(readings.sm_clock_mhz, " MHz"),
+        f"fan {quantity(readings.fan_percent, ' %')}",
+        STATES[readings.state],
+    )
+
+
+def _process(process: Process) -> str:
+    user = visible(process.user or ABSENT)
+    command = visible(process.command or "(in another pid namespace, or gone)", 200)
+    return f"     {process.pid:>7}  {user:<8}  {size(process.memory_used_bytes):>9}  {command}"

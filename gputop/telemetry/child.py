@@ -1,0 +1,191 @@
+"""Reads the stream of a child process: starts it, watches it, and starts it again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from gputop.telemetry.snapshot import (
+    DecodeError,
+    DriverState,
+    Inventory,
+    Problem,
+    Record,
+    Sample,
+    decode,
+    silence_limit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONGEST_LINE_BYTES = 64 << 20
+START_SECONDS = 10.0
+"""How long a child may take to say its first word: an interpreter on a slow file system."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
+"""Between a child's death and its next life; doubled while nothing comes of it."""
+STEP_SECONDS = 0.5
+"""How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The stream broke off, or a part of it could not be read; it goes on by itself."""
+
+    problem: Problem
+
+
+class StreamError(Exception):
+    """No snapshot is to be had; `problem` says it to the user."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def command(*, interval: float, count: int | None = None, demo: bool = False) -> list[str]:
+    """The command line of this gputop's own `stream`, whatever is on the PATH."""
+    # -P: a file named psutil.py in the working directory is not the one that is meant.
+    arguments = [sys.executable, "-P", "-m", "gputop", "stream", "--interval", f"{interval:g}"]
+    if count is not None:
+        arguments += ["--count", str(count)]
+    return [*arguments, "--demo"] if demo else arguments
+
+
+class StreamChild:
+    """A child that writes a stream. Its standard input is held open: its end is the child's."""
+
+    def __init__(self, arguments: Sequence[str], interval: float) -> None:
+        self._arguments = list(arguments)
+        self._limit = silence_limit(interval) + 2.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = _Tail()
+
+    def spawn(self) -> None:
+        """Starts the child. Needs no event loop: it can start before the screen does."""
+        self._process = subprocess.Popen(
+            self._arguments,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
+        )
+
+    async def records(self) -> AsyncGenerator[Record | Interruption]:
+        """What the child sends, for ever; an `Interruption` where it has to be started again."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            if self._process is None:
+                self.spawn()
+            try:
+                async with contextlib.aclosing(self._read()) as received:
+                    async for record in received:
+                        pause = FIRST_PAUSE_SECONDS
+                        yield record
+                why = self._errors.last_line or "it ended"
+            except TimeoutError:
+                why = "it said nothing for too long"
+            except (OSError, ValueError) as error:
+                why = str(error)
+            await self.close()
+            yield Interruption(Problem("The sampler stopped", why, "It is being started again"))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _read(self) -> AsyncGenerator[Record | Interruption]:
+        process = self._process
+        assert process is not None
+        loop = asyncio.get_running_loop()
+        self._errors = _Tail()
+        reader = asyncio.StreamReader(LONGEST_LINE_BYTES)
+        errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
+        lines, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), process.stdout
+        )
+        limit = START_SECONDS
+        try:
+            while line := await asyncio.wait_for(reader.readline(), limit):
+                limit = self._limit
+                try:
+                    yield decode(line)
+                except DecodeError as error:
+                    what = "A line of the stream cannot be read"
+                    yield Interruption(Problem(what, str(error), "It was left out"))
+        finally:
+            lines.close()
+            errors.close()
+
+    async def close(self) -> None:
+        """Ends the child within three steps, however it feels about it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            _close(pipe)
+        for step in (None, process.terminate, process.kill):
+            if step is not None:
+                step()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(process.wait, STEP_SECONDS)
+                return
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
+class _Tail(asyncio.Protocol):
+    """Keeps the end of what a child writes to its standard error."""
+
+    KEPT_BYTES = 2000
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._data = (self._data + data)[-self.KEPT_BYTES :]
+
+    @property
+    def last_line(self) -> str:
+        lines = self._data.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+async def one_snapshot(
+    *, demo: bool = False, timeout_seconds: float = 15.0
+) -> tuple[Inventory, Sample]:
+    """The first sample with its inventory, once the driver answered or was found to be missing.
+
+    Raises `StreamError` where neither happens in time.
+    """
+    interval = 0.5
+    child = StreamChild(command(interval=interval, count=1, demo=demo), interval)
+    inventory: Inventory | None = None
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            async with contextlib.aclosing(child.records()) as records:
+                async for record in records:
+                    if isinstance(record, Interruption):
+                        raise StreamError(record.problem)
+                    if isinstance(record, Inventory):
+                        inventory = record
+                    elif inventory and inventory.driver_state is not DriverState.STARTING:
+                        return inventory, record
+    except TimeoutError:
+        pass
+    finally:
+        await child.close()
+    raise StreamError(
+        Problem(
+            "The NVIDIA driver does not answer",
+            f"it said nothing within {timeout_seconds:g} s",
+            "Look for Xid errors in `dmesg`; a reboot may be needed",
+        )
+    )

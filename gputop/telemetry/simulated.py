@@ -1,0 +1,140 @@
+"""Simulated devices for `--demo`: a training run on eight GPUs, the same at every start.
+
+Seven devices train in step: a data loader that stalls now and then, a checkpoint every few minutes,
+one device that runs hot and slow. The eighth is held by a notebook that does nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from dataclasses import dataclass, field
+
+from gputop.telemetry.reading import GpuProcess, Owner, Reading
+from gputop.telemetry.sampler import Sampler
+from gputop.telemetry.snapshot import (
+    Absence,
+    Device,
+    DeviceSample,
+    ProcessKind,
+    Source,
+)
+
+GIB = 1 << 30
+MIB = 1 << 20
+SEED = 8
+DEVICES = 8
+NAME = "NVIDIA H100 80GB HBM3"
+TOTAL_BYTES = 81_559 * MIB
+RESERVED_BYTES = 624 * MIB
+IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
+CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
+HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
+FIRST_PID = 48_211
+ABSENT = {"fan_percent": Absence.NOT_SUPPORTED}
+
+
+@dataclass
+class SimulatedReader:
+    """One device of the training run; its state is a function of the time since the start."""
+
+    index: int
+    began: float = field(default_factory=time.monotonic)
+    device: Device = field(init=False)
+
+    def __post_init__(self) -> None:
+        digits = random.Random(f"{SEED}:{self.index}")  # noqa: S311 - a picture, not a secret
+        self._temperature = 34.0
+        self._at = 0.0
+        self._noise = digits
+        self.device = Device(
+            index=self.index,
+            uuid=f"GPU-51a0{self.index:04x}-{digits.getrandbits(16):04x}-4d0e-8c11-{self.index:012x}",
+            name=NAME,
+            pci_bus_id=f"00000000:{0x1A + 0x10 * self.index:02X}:00.0",
+            pci_device_id="2330",
+            memory_total_bytes=TOTAL_BYTES,
+            compute_capability="9.0",
+            sm_clock_max_mhz=1980,
+            memory_clock_max_mhz=2619,
+            power_limit_default_watts=LIMIT_WATTS,
+        )
+
+    def read(self) -> Reading:
+        """The device now, moved on by the time since the last read."""
+        now = time.monotonic() - self.began
+        busy = self._busy(now)
+        hot = self.index == HOT_DEVICE
+        power = IDLE_WATTS + busy / 100 * (575 + 12 * math.sin(now / 7 + self.index))
+        power = min(LIMIT_WATTS, power + self._noise.gauss(0, 6) * (busy > 0))
+        self._warm(power, now, hot=hot)
+        clock = 345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
+        used = self._used_bytes()
+        sample = DeviceSample(
+            uuid=self.device.uuid,
+            age_seconds=0.0,
+            gpu_utilization_percent=busy,
+            memory_utilization_percent=round(busy * 0.46),
+            memory_used_bytes=used,
+            memory_total_bytes=TOTAL_BYTES,
+            memory_free_bytes=TOTAL_BYTES - RESERVED_BYTES - used,
+            memory_reserved_bytes=RESERVED_BYTES,
+            temperature_celsius=round(self._temperature),
+            power_watts=round(power, 1),
+            power_limit_watts=LIMIT_WATTS,
+            sm_clock_mhz=clock - clock % 15,
+            memory_clock_mhz=2619 if used > GIB else 1593,
+            performance_state=0,
+            absent=ABSENT,
+        )
+        return Reading(sample, self._processes(used))
+
+    def _busy(self, now: float) -> int:
+        if self.index == NOTEBOOK_DEVICE:
+            return 0
+        into = now % CHECKPOINT_EVERY_SECONDS
+        if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
+            return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
+        stalled = math.sin(now / 3.1) + math.sin(now / 11.7) > 1.75  # one loader stalls them all
+        ceiling = 62 if stalled else 99
+        return max(0, min(100, round(self._noise.gauss(ceiling, 1.2))))
+
+    def _warm(self, power: float, now: float, *, hot: bool) -> None:
+        target = 28 + power / (13.5 if hot else 17.5)
+        share = 1 - math.exp(-(now - self._at) / 25)
+        self._temperature += (target - self._temperature) * share
+        self._at = now
+
+    def _used_bytes(self) -> int:
+        if self.index == NOTEBOOK_DEVICE:
+            return 18_432 * MIB
+        return (71_300 + 37 * self.index) * MIB
+
+    def _processes(self, used: int) -> tuple[GpuProcess, ...]:
+        return (GpuProcess(FIRST_PID + self.index, ProcessKind.COMPUTE, used - 530 * MIB),)
+
+
+def owner_of(pid: int) -> Owner:
+    """Who runs the simulated process."""
+    rank = pid - FIRST_PID
+    if rank == NOTEBOOK_DEVICE:
+        command = "python -m ipykernel_launcher -f kernel-5c1f.json"
+        return Owner("bo", command, 1_763_600_000.0)
+    command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
+    return Owner("ada", command, 1_763_630_000.0 + rank)
+
+
+class SimulatedDriver:
+    """Eight H100s that are not there."""
+
+    driver_version = "580.65.06"
+    cuda_version = "13.0"
+
+    def readers(self) -> tuple[SimulatedReader, ...]:
+        return tuple(SimulatedReader(index) for index in range(DEVICES))
+
+
+def sampler(interval: float) -> Sampler:
+    """The sampler of the simulation: marked as such in every inventory."""
+    return Sampler(SimulatedDriver, interval, Source.SIMULATED, owner_of)

@@ -1,0 +1,78 @@
+"""`gputop stream`: the snapshots on standard output, one line each, until nobody wants them."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+
+from gputop.telemetry.sampler import Sampler
+from gputop.telemetry.snapshot import DriverState, Inventory, encode
+
+
+def run(*, interval: float, count: int | None = None, demo: bool = False) -> int:
+    """Writes the stream until nobody reads it, or `count` samples of a settled driver are out."""
+    leave_with_parent()
+    try:
+        for line in lines(make_sampler(interval, demo=demo), count):
+            # Unbuffered, so that a record arrives when it is written.
+            write_all(sys.stdout.fileno(), line.encode() + b"\n")
+    except BrokenPipeError:
+        pass  # the reader has what it wanted: `gputop stream | head -1`
+    # A reader thread may hang inside the driver; a normal exit would wait for it.
+    os._exit(0)
+
+
+def make_sampler(interval: float, *, demo: bool) -> Sampler:
+    """The sampler of this machine, or of the simulation."""
+    if demo:
+        from gputop.telemetry import simulated
+
+        return simulated.sampler(interval)
+    from gputop.telemetry import nvml
+
+    return Sampler(nvml.start, interval)
+
+
+def lines(sampler: Sampler, count: int | None) -> Iterator[str]:
+    """The encoded records, ending after `count` samples since the driver answered or failed."""
+    settled, left = False, count
+    for record in sampler.records():
+        yield encode(record)
+        if isinstance(record, Inventory):
+            settled = record.driver_state is not DriverState.STARTING
+        elif settled and left is not None:
+            left -= 1
+            if left == 0:
+                return
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all of `data`, however little of it a pipe takes at a time."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def leave_with_parent() -> None:
+    """Ends this process when the other end of its standard input closes.
+
+    Only a pipe or a socket has one; what comes through it is left unread, so that a shell loop
+    around the command keeps its input.
+    """
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        threading.Thread(target=_wait_for_hang_up, name="parent", daemon=True).start()
+
+
+def _wait_for_hang_up() -> None:
+    poll = select.poll()
+    poll.register(0, select.POLLRDHUP)
+    poll.poll()
+    os._exit(0)

@@ -1,0 +1,88 @@
+"""Numbers and foreign text as people read them, on the screen and on a page."""
+
+from __future__ import annotations
+
+import unicodedata
+
+ABSENT = "–"
+"""Stands for every missing reading; the reason is in the stream."""
+
+_CONTROL_PICTURES = 0x2400
+_INVISIBLE = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Mn", "Me"}
+
+
+def visible(text: str, limit: int = 4096) -> str:
+    """Foreign text made inert: control, bidirectional, zero-width and broken characters are shown.
+
+    A control character becomes its picture (␛), any other invisible one its code (⟨202e⟩). What
+    is over `limit` characters is left out before anything is looked at.
+    """
+    text = text[:limit]
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if unicodedata.category(c) not in _INVISIBLE else _shown(c) for c in text)
+
+
+def _shown(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(_CONTROL_PICTURES + code)
+    if code == 0x7F:
+        return "␡"
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8
+        return f"⟨{code - 0xDC00:02x}⟩"
+    return f"⟨{code:04x}⟩"
+
+
+def size(value: float | None) -> str:
+    """Bytes in binary units, three digits: `71.2 GiB`."""
+    if value is None:
+        return ABSENT
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 999.5 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{number(value, whole=unit == 'B')} {unit}"
+
+
+def number(value: float | None, *, whole: bool = False) -> str:
+    """Three significant digits without an exponent: `8.23`, `71.2`, `989`; integers as they are."""
+    if value is None:
+        return ABSENT
+    if whole or isinstance(value, int) or abs(value) >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+
+
+def tflops(value: float | None) -> str:
+    """A throughput in three significant digits, without its unit: `0.0834`, `0.312`, `789`."""
+    if value is None:
+        return ABSENT
+    digits = next(
+        (d for d, limit in ((0, 99.95), (1, 9.995), (2, 0.9995), (3, 0.09995)) if value >= limit), 4
+    )
+    return f"{value:.{digits}f}"
+
+
+def quantity(value: float | None, unit: str, digits: int = 0) -> str:
+    """A number with its unit, or the sign of absence alone: `612 W`, `64°C`, `–`."""
+    return ABSENT if value is None else f"{value:.{digits}f}{unit}"
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `2:05`, `1:02:05`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, seconds = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"
+
+
+def short_name(name: str) -> str:
+    """A device's name without what every one has: `NVIDIA H100 80GB HBM3` → `H100 80GB HBM3`."""
+    for prefix in ("NVIDIA ", "GeForce ", "Tesla "):
+        name = name.removeprefix(prefix)
+    return name

@@ -1,0 +1,56 @@
+"""Everything a key does, in one place: bindings, footer, help and command palette read it here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.binding import Binding
+
+Tab = Literal["monitor", "benchmark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that a key does."""
+
+    id: str
+    keys: str
+    """As Textual names them, separated by commas; the first is the one that is shown."""
+    action: str
+    help: str
+    label: str = ""
+    """For the footer; actions without one are only in the help."""
+    tab: Tab | None = None
+    """The only tab on which it does something; None is everywhere."""
+
+
+ACTIONS = (
+    Action("tab.monitor", "1", "tab('monitor')", "Monitor: every device and its processes"),
+    Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and their results"),
+    Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
+    Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
+    Action("density", "c", "density", "Density: one row, three rows, full", "Density", "monitor"),
+    Action("device.next", "down,j,right", "move(1)", "Select the next device", "", "monitor"),
+    Action("device.previous", "up,k,left", "move(-1)", "Select the one before", "", "monitor"),
+    Action("device.first", "home", "move(-9999)", "Select the first device", "", "monitor"),
+    Action("device.last", "end", "move(9999)", "Select the last device", "", "monitor"),
+    Action("form", "tab", "app.focus_next", "Go through the form", "Form", "benchmark"),
+    Action("back", "escape", "leave", "Back: out of a field, to the monitor; never quits"),
+    Action("help", "question_mark,f1", "help", "This page", "Help"),
+    Action("quit", "q,f10,ctrl+c", "quit", "Quit; a running stress test is ended", "Quit"),
+)
+
+SHOWN = {"question_mark": "?", "f1": "F1", "f10": "F10", "ctrl+c": "Ctrl+C", "escape": "Esc"}
+SHOWN |= {"down": "↓", "up": "↑", "left": "←", "right": "→", "tab": "Tab"}
+SHOWN |= {"home": "Home", "end": "End"}
+
+
+def key_names(action: Action) -> list[str]:
+    """The keys as they are printed on a keyboard."""
+    return [SHOWN.get(key, key) for key in action.keys.split(",")]
+
+
+def bindings() -> list[Binding]:
+    """The actions as Textual's bindings."""
+    return [Binding(a.keys, a.action, a.help, id=a.id, show=False) for a in ACTIONS]

@@ -1,0 +1,57 @@
+"""How dense, in how many columns: devices and processes share the monitor's space. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputop.ui.widgets.panel import Density
+
+NARROWEST_PANEL = 52
+WIDEST_PANEL = 100
+GAP = 1
+TALLEST_FULL = 12
+"""Rows of a full panel beyond which its history says no more."""
+PROCESS_ROWS = (8, 4)
+"""Processes that should have room under the devices, if there are that many: at best, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the devices are laid out."""
+
+    density: Density
+    columns: int
+    panel_width: int
+    panel_height: int
+    rows: int
+    """Rows in all, the heading of the one-row density included."""
+
+
+def layout(
+    devices: int, processes: int, width: int, height: int, chosen: Density | None = None
+) -> Layout:
+    """The fullest density that leaves room for the processes, or the one that was chosen."""
+    for density in [chosen] if chosen else (Density.FULL, Density.COMPACT, Density.ROW):
+        for wanted in PROCESS_ROWS:
+            room = height - min(processes, wanted) - 1
+            found = _of(density, devices, width, room)
+            if found.rows <= room:
+                return found
+    return found
+
+
+def _of(density: Density, devices: int, width: int, room: int) -> Layout:
+    if density is Density.ROW:
+        return Layout(density, 1, width, 1, devices + 1)
+    best = None
+    most = max(1, min(devices, (width + GAP) // (NARROWEST_PANEL + GAP)))
+    for columns in range(1, most + 1):
+        lines = -(-devices // columns)
+        panel_width = (width - (columns - 1) * GAP) // columns
+        tallest = TALLEST_FULL if density is Density.FULL else density
+        panel_height = max(density, min(tallest, room // lines))
+        best = Layout(density, columns, panel_width, panel_height, lines * panel_height)
+        if best.rows <= room and panel_width <= WIDEST_PANEL:
+            return best
+    assert best is not None
+    return best

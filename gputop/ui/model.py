@@ -1,0 +1,85 @@
+"""What the dashboard knows: the last records of the stream, and its history."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.child import Interruption
+from gputop.telemetry.history import History
+from gputop.telemetry.snapshot import (
+    Device,
+    DeviceSample,
+    DriverState,
+    Inventory,
+    Problem,
+    Process,
+    Sample,
+    Source,
+    silence_limit,
+)
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Record
+
+
+class Telemetry:
+    """The stream as far as it has come."""
+
+    def __init__(self) -> None:
+        self.inventory: Inventory | None = None
+        self.sample: Sample | None = None
+        self.history = History()
+        self.interruption: Problem | None = None
+        self.received_at = time.monotonic()
+
+    def take(self, record: Record | Interruption) -> None:
+        """Takes in what came."""
+        if isinstance(record, Interruption):
+            self.interruption = record.problem
+            return
+        self.interruption = None
+        self.received_at = time.monotonic()
+        if isinstance(record, Inventory):
+            self.inventory = record
+        else:
+            self.sample = record
+            self.history.add(record)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return self.inventory.devices if self.inventory else ()
+
+    @property
+    def simulated(self) -> bool:
+        return self.inventory is not None and self.inventory.source is Source.SIMULATED
+
+    @property
+    def starting(self) -> bool:
+        """Whether the driver has not answered yet."""
+        return self.inventory is None or self.inventory.driver_state is DriverState.STARTING
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """How old the newest record is, once that is longer than it should be."""
+        age = time.monotonic() - self.received_at
+        interval = self.inventory.interval_seconds if self.inventory else 1.0
+        return age if age > silence_limit(interval) else None
+
+    def readings(self, uuid: str) -> DeviceSample:
+        """The device's newest readings; without any, all of them absent."""
+        found = self.sample.device(uuid) if self.sample else None
+        return found or DeviceSample(uuid)
+
+    def processes(self, uuid: str | None = None) -> list[Process]:
+        """The processes of one device, or of all: by device, then the largest first."""
+        order = {device.uuid: device.index for device in self.devices}
+        chosen = [
+            process
+            for process in (self.sample.processes if self.sample else ())
+            if uuid is None or process.device_uuid == uuid
+        ]
+        return sorted(
+            chosen,
+            key=lambda p: (order.get(p.device_uuid, 0), -(p.memory_used_bytes or 0), p.pid),
+        )

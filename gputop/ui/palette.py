@@ -1,0 +1,34 @@
+"""The colours: of the 256-colour palette, on the terminal's own background.
+
+Over SSH 256 colours are the common case, and an index costs half the bytes of a 24-bit colour. All
+are of middle brightness, to be read on dark and on light.
+"""
+
+from __future__ import annotations
+
+from rich.color import Color
+from rich.style import Style
+
+
+def ink(index: int, *, bold: bool = False, reverse: bool = False) -> Style:
+    """A style in a colour of the 256-colour palette."""
+    return Style(color=Color.from_ansi(index), bold=bold, reverse=reverse)
+
+
+# Never the null style: NO_COLOR crashes on a segment that has none.
+TEXT = Style(bold=False)
+STRONG = Style(bold=True)
+DIM = ink(244)
+"""Labels, units, and the sign of absence."""
+TRACK = ink(240)
+"""The empty part of a bar, and rules."""
+BUSY = ink(71)
+MEMORY = ink(68)
+POWER = ink(173)
+CPU = ink(37)
+ACCENT = ink(75, bold=True)
+WARN = ink(178, bold=True)
+FAULT = ink(167, bold=True)
+GOOD = ink(71, bold=True)
+BADGE = ink(178, bold=True, reverse=True)
+TAB = Style(bold=True, reverse=True)

@@ -1,0 +1,225 @@
+"""The benchmark tab: a form, the run live, and the results."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from textual import on, work
+from textual.containers import Vertical
+from textual.message import Message
+
+from gputop.bench import plan
+from gputop.bench.results import ResultsError, append, recent
+from gputop.bench.session import Session
+from gputop.text import visible
+from gputop.ui.draw import Row, Span
+from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT
+from gputop.ui.run import Run
+from gputop.ui.screens.question import Question
+from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.form import Form
+from gputop.ui.widgets.host import wrap
+from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.results import ResultsView
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from gputop.bench.plan import Request
+    from gputop.bench.session import Result
+    from gputop.telemetry.snapshot import Problem
+    from gputop.ui.model import Telemetry
+
+REDRAW_SECONDS = 0.25
+"""The worker sends more windows than are worth their bytes over SSH."""
+RESULTS_SHOWN = 200
+
+
+class BenchmarkTab(Vertical):
+    """Starts and stops runs, one at a time, and shows what they say."""
+
+    class Changed(Message):
+        """A run started or ended."""
+
+    def __init__(self, telemetry: Telemetry, python: str | None) -> None:
+        super().__init__(id="benchmark")
+        self._telemetry = telemetry
+        self._python = python
+        self._session: Session | None = None
+        self._run_now: Run | None = None
+        self._form = Form()
+        self._title = TitleView()
+        self._chart = ThroughputChart()
+        self._readout = ReadoutView(telemetry)
+        self._results = ResultsView()
+
+    def compose(self) -> ComposeResult:
+        yield self._form
+        yield self._title
+        yield self._chart
+        yield self._readout
+        yield self._results
+
+    def on_mount(self) -> None:
+        """Offers the CPU at once; devices come with the stream."""
+        self._chart.hint = _hint()
+        self.show_targets()
+        self.set_interval(REDRAW_SECONDS, self._redraw_run)
+        self._load_results()
+
+    @work(thread=True, group="results", exit_on_error=False)
+    def _load_results(self) -> None:
+        try:
+            results, problem = recent(RESULTS_SHOWN), None
+        except ResultsError as error:
+            results, problem = [], str(error)
+        self.app.call_from_thread(self._show_results, results, problem)
+
+    def _show_results(self, results: list[Result], problem: str | None) -> None:
+        self._results.results, self._results.problem = results, problem
+        self._results.redraw()
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way."""
+        return self._session is not None
+
+    def show_targets(self) -> None:
+        """Offers the devices of the stream; simulated ones can do no work."""
+        telemetry = self._telemetry
+        if telemetry.inventory is None or telemetry.simulated:
+            self._form.offer((plan.cpu_target(),))
+        else:
+            self._form.offer(plan.targets(telemetry.inventory, telemetry.sample))
+
+    def show_telemetry(self) -> None:
+        """Draws what the device under test says."""
+        self._readout.redraw()
+
+    def start(self, uuid: str | None = None, *, default: bool = False) -> None:
+        """Starts what the form says; with `default`, the device of that UUID as it suits it."""
+        if self.running:
+            self.notify("A stress test is running: x stops it")
+            return
+        self.show_targets()
+        if default:
+            self._form.choose(uuid)
+        try:
+            request = self._form.request(self._python)
+        except ValueError as error:
+            self.notify(str(error), title="Not started", severity="error", markup=False)
+            return
+        others = self._telemetry.processes(request.target.uuid) if request.target.uuid else []
+        if not others:
+            self._begin(request)
+            return
+        lines = [
+            f"{p.pid:>8}  {visible(p.user or '–'):<10} {visible(p.command or '(not visible)', 160)}"
+            for p in others[:8]
+        ]
+        question = Question(
+            f"{request.target.label} is in use. A stress test slows down:",
+            lines,
+            "Start all the same",
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._begin(request)
+
+        self.app.push_screen(question, answered)
+
+    def _begin(self, request: Request) -> None:
+        self._run_now = Run(request)
+        for view in (self._title, self._chart, self._readout):
+            view.run = self._run_now
+        self._chart.hint = []
+        self._session = Session(request)
+        self._follow(self._run_now, self._session)
+        self.post_message(self.Changed())
+        self._redraw_run()
+
+    @work(exclusive=True, group="bench", exit_on_error=False)
+    async def _follow(self, run: Run, session: Session) -> None:
+        """Takes in the events of the session until it ends."""
+        try:
+            async with contextlib.aclosing(session.events()) as events:
+                async for event in events:
+                    run.take(event)
+        finally:
+            self._session = None
+        if run.problem is not None:
+            self._chart.hint = _problem(run.problem, self._chart.size.width)
+            self._chart.run = None
+        if run.result is not None:
+            self._results.results.insert(0, run.result)
+            try:
+                append(run.result)
+                self._results.problem = None
+            except ResultsError as error:
+                self._results.problem = str(error)
+            self._results.redraw()
+        self._redraw_run()
+        self.post_message(self.Changed())
+
+    def stop(self) -> None:
+        """Stops the run; what it measured so far is its result."""
+        if self._session is None or self._run_now is None:
+            self.notify("No stress test is running: b starts one")
+            return
+        self._run_now.stopping = True
+        self._redraw_run()
+        self._end(self._session)
+
+    @work(group="stop", exit_on_error=False)
+    async def _end(self, session: Session) -> None:
+        await session.stop()
+
+    async def close(self) -> None:
+        """Leaves no worker behind."""
+        if self._session is not None:
+            await self._session.stop()
+
+    def kill(self) -> None:
+        """Leaves no worker behind, where nothing can be waited for."""
+        if self._session is not None:
+            self._session.kill()
+
+    @on(Form.Submitted)
+    def _submitted(self) -> None:
+        self.start()
+
+    def _redraw_run(self) -> None:
+        if self._run_now is not None:
+            self._title.redraw()
+            self._chart.redraw()
+            self._readout.redraw()
+
+
+def _hint() -> list[Row]:
+    return [
+        [],
+        [Span("  Press "), Span("b", ACCENT), Span(" to start a stress test of the device above.")],
+        [],
+        [
+            Span(
+                "  It multiplies matrices of random numbers, as large as the device likes, and", DIM
+            )
+        ],
+        [Span("  draws the throughput over time. It verifies results while it runs, asks", DIM)],
+        [
+            Span("  before it disturbs anybody, and stops within half a second of ", DIM),
+            Span("x", ACCENT),
+        ],
+    ]
+
+
+def _problem(problem: Problem, width: int) -> list[Row]:
+    """What is wrong, why, and what to type, in the space of the chart."""
+    rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", FAULT)], []]
+    for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
+        for line in text.splitlines():
+            rows += [[Span(f"  {each}", style)] for each in wrap(visible(line), width - 4)]
+        rows.append([])
+    return rows

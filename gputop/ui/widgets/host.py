@@ -1,0 +1,131 @@
+"""The machine around the devices: what there is to see where there is no driver."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from gputop.text import number, quantity, size, visible
+from gputop.ui.draw import Row, Span, bar, beside, cell, fit, share_of
+from gputop.ui.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Host
+    from gputop.ui.model import Telemetry
+
+CORE_WIDTH = 26
+"""Cells that a core takes at least: number, bar, percentage."""
+
+
+class HostView(LiveView):
+    """Why there are no devices, what to do, and the CPU that can be tested meanwhile."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="host")
+        self._telemetry = telemetry
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The problem, then memory and load, then every core that there is room for."""
+        rows = [[Span("  "), *row] for row in self._problem(width - 4)]
+        sample = self._telemetry.sample
+        if sample is None:
+            return [*rows, [Span("  Starting …", DIM)]]
+        host = sample.host
+        inner = width - 4
+        name = self._telemetry.inventory.cpu_name if self._telemetry.inventory else None
+        block: list[Row] = [
+            [Span(visible(name or "CPU"), STRONG), Span(_clock(host), DIM)],
+            _line("busy", share_of(host.cpu_percent, 100), _percent(host.cpu_percent), inner),
+            _memory(host, inner),
+            _load(host),
+            [],
+        ]
+        block += _cores(host, inner, height - len(rows) - len(block) - 2)
+        return [*rows, *([Span("  "), *row] for row in block)]
+
+    def _problem(self, width: int) -> list[Row]:
+        telemetry = self._telemetry
+        if telemetry.starting:
+            return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
+        inventory = telemetry.inventory
+        problem = inventory.problem if inventory else None
+        if problem is None:
+            text, style = "The NVIDIA driver is loaded and has no devices.", WARN
+            remedy = "`lspci | grep -i nvidia` lists what is plugged in."
+        else:
+            text, style = f"{visible(problem.what)}: {visible(problem.why)}.", WARN
+            remedy = f"{visible(problem.remedy)}."
+        rows: list[Row] = [[]]
+        rows += [[Span(line, style)] for line in wrap(text, width)]
+        rows += [[Span(line, TEXT)] for line in wrap(remedy, width)]
+        rows.append(
+            [
+                Span("Press ", DIM),
+                Span("b", ACCENT),
+                Span(" to stress-test the CPU meanwhile; ", DIM),
+                Span("gputop --demo", TEXT),
+                Span(" shows simulated devices.", DIM),
+            ]
+        )
+        return [*rows, []]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Text in lines of at most `width` characters."""
+    return textwrap.wrap(text, max(20, width))
+
+
+LABEL, VALUE = 6, 22
+
+
+def _line(label: str, share: float | None, value: Row, width: int) -> Row:
+    style = MEMORY if label == "mem" else CPU
+    room = max(0, min(60, width - LABEL - VALUE))
+    return fit([cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value], width)
+
+
+def _percent(value: float | None) -> Row:
+    return [Span(quantity(value, " %").rjust(5), STRONG)]
+
+
+def _memory(host: Host, width: int) -> Row:
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    value = [Span(size(used).rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
+    return _line("mem", share_of(used, total), value, width)
+
+
+def _load(host: Host) -> Row:
+    averages = "  ".join(number(value) for value in host.load_average)
+    cores = len(host.cpu_core_percent)
+    return [cell("load", LABEL, DIM), Span(averages), Span(f"  on {cores} cores", DIM)]
+
+
+def _clock(host: Host) -> str:
+    clock = f"  {host.cpu_clock_mhz:.0f} MHz" if host.cpu_clock_mhz else ""
+    heat = f"  {host.cpu_temperature_celsius:.0f}°C" if host.cpu_temperature_celsius else ""
+    return clock + heat
+
+
+def _cores(host: Host, width: int, room: int) -> list[Row]:
+    cores = host.cpu_core_percent
+    if not cores or room <= 0:
+        return []
+    columns = max(1, min(len(cores), width // CORE_WIDTH, -(-len(cores) // min(room, 8))))
+    columns = max(columns, min(width // CORE_WIDTH, -(-len(cores) // room)))
+    each = min(44, (width - 2 * (columns - 1)) // columns)
+    lines = -(-len(cores) // columns)
+    drawn = [
+        fit(
+            [
+                cell(str(n), 4, DIM, right=True),
+                Span(" "),
+                *bar(percent / 100, each - 11, CPU),
+                Span(quantity(percent, " %").rjust(6)),
+            ],
+            each,
+        )
+        for n, percent in enumerate(cores)
+    ]
+    blocks = [drawn[start : start + lines] for start in range(0, len(drawn), lines)]
+    return beside(blocks, each, 2)[:room]

@@ -1,0 +1,77 @@
+"""The processes on the devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.snapshot import Absence
+from gputop.text import ABSENT, size, visible
+from gputop.ui.draw import Row, Span, cell, clip, fit
+from gputop.ui.palette import DIM, STRONG, TEXT
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Process
+    from gputop.ui.model import Telemetry
+
+UNSEEN = {
+    Absence.LOST: "in another pid namespace, or gone",
+    Absence.NO_PERMISSION: "not permitted to look",
+}
+
+
+class ProcessesView(LiveView):
+    """One row a process and device, by device, then the largest first."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="processes")
+        self._telemetry = telemetry
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """A heading and as many processes as there is room for, the rest counted."""
+        telemetry = self._telemetry
+        processes = telemetry.processes()
+        if not processes:
+            absent = {telemetry.readings(d.uuid).absent.get("processes") for d in telemetry.devices}
+            none = "The driver does not list processes here" if absent - {None} else ""
+            return [[], [Span(f"  {none or 'No process uses a device'}", DIM)]]
+        rows = [fit(_row("GPU", "PID", "USER", "MEMORY", "COMMAND"), width, style=DIM)]
+        rows = [[Span(span.text, DIM) for span in rows[0]]]
+        index = {device.uuid: str(device.index) for device in telemetry.devices}
+        room = height - 1
+        shown = processes if len(processes) <= room else processes[: room - 1]
+        rows += [_process(p, index.get(p.device_uuid, ABSENT), width) for p in shown]
+        if len(shown) < len(processes):
+            more = len(processes) - len(shown)
+            rows.append([Span(f"     and {more} more: enlarge the terminal, or press c", DIM)])
+        return rows
+
+
+def _row(gpu: str, pid: str, user: str, memory: str, command: str) -> Row:
+    return [
+        cell(gpu, 4, right=True),
+        cell(pid, 9, right=True),
+        Span("  "),
+        cell(user, 10),
+        cell(memory, 9, right=True),
+        Span("  "),
+        Span(command),
+    ]
+
+
+def _process(process: Process, index: str, width: int) -> Row:
+    gpu, pid, space, user, memory, gap, _ = _row(
+        index,
+        str(process.pid),
+        visible(process.user or ABSENT),
+        size(process.memory_used_bytes),
+        "",
+    )
+    if process.command is None:
+        reason = UNSEEN.get(process.absent.get("command", Absence.ERROR), "unknown")
+        command = Span(f"({reason})", DIM)
+    else:
+        room = max(0, width - 36)
+        command = Span(clip(visible(process.command, 4 * room), room), TEXT)
+    strong = Span(memory.text, DIM if process.memory_used_bytes is None else STRONG)
+    return [gpu, pid, space, user, strong, gap, command]

@@ -1,0 +1,72 @@
+"""The results of this run and of those before it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gputop.text import ABSENT, duration, quantity, tflops, visible
+from gputop.ui.draw import Row, Span, cell, fit
+from gputop.ui.palette import DIM, FAULT, STRONG, TEXT
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from gputop.bench.session import Result
+
+HEADINGS = ("WHEN", "DEVICE", "TYPE", "SIZE", "MEAN", "PEAK", "DROOP", "TIME", "END")
+WIDTHS = (12, 0, 9, 7, 8, 8, 7, 7, 9)
+"""By column, 0 for the one that takes what is left; MEAN and PEAK are TFLOP/s."""
+RIGHT = {3, 4, 5, 6, 7}
+
+
+class ResultsView(LiveView):
+    """A table, newest first."""
+
+    def __init__(self) -> None:
+        super().__init__(id="results")
+        self.results: list[Result] = []
+        self.problem: str | None = None
+        """Why earlier results could not be read, or this one not be kept."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """As many rows as there are results and room."""
+        note: list[Row] = [[Span(f" {visible(self.problem)}", FAULT)]] if self.problem else []
+        if not self.results:
+            return [*note, [Span(" No results yet", DIM)]]
+        rows = [_line(HEADINGS, width, DIM)]
+        rows += [_line(_cells(result), width, _style(result)) for result in self.results]
+        return [*note, *rows][:height]
+
+
+def _style(result: Result) -> Style:
+    return FAULT if result.wrong_elements else TEXT
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    shape = (
+        f"{result.n}" if result.m == result.n == result.k else f"{result.m}×{result.n}×{result.k}"
+    )
+    end = "FAULTY" if result.wrong_elements else "stopped" if result.stopped == "user" else "ok"
+    return (
+        time.strftime("%d %b %H:%M", time.localtime(result.started_at)),
+        visible(result.device),
+        result.dtype,
+        shape,
+        tflops(result.tflops_mean),
+        tflops(result.tflops_peak),
+        quantity(result.droop_percent, " %", 1) if result.droop_percent is not None else ABSENT,
+        duration(result.seconds),
+        end,
+    )
+
+
+def _line(cells: tuple[str, ...], width: int, style: Style) -> Row:
+    room = max(8, width - sum(WIDTHS) - len(WIDTHS) - 1)
+    row: Row = [Span(" ")]
+    for n, (text, cells_wide) in enumerate(zip(cells, WIDTHS, strict=True)):
+        strong = style is TEXT and n == 4
+        column = cell(text, cells_wide or room, STRONG if strong else style, right=n in RIGHT)
+        row += [column, Span("  " if n == 7 else " ")]
+    return fit(row, width)

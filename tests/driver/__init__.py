@@ -1,0 +1,272 @@
+"""A fake NVIDIA driver: `libnvidia-ml.so.1` built from `fake_nvml.c`, and the file that steers it.
+
+    driver.write(FakeDevice(), FakeDevice(power_milliwatts=612_000), init_delay_ms=2_000)
+    subprocess.run([...], env={**os.environ, **driver.environment()})
+    driver.change(1, code=GPU_IS_LOST)   # while programs run
+
+A value of `None` is one that the device does not support.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import hashlib
+import itertools
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pynvml
+import pytest
+
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+VERSION_MISMATCH = 18
+NO_DATA = 21
+UNKNOWN = 999
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+_SOURCE = Path(__file__).with_name("fake_nvml.c")
+
+
+@dataclass(frozen=True, slots=True)
+class FakeProcess:
+    """A row of a device's process lists; `kind` is `compute`, `graphics` or `mps`."""
+
+    pid: int
+    kind: str = "compute"
+    memory_bytes: int | None = _GIB
+    sm_percent: int | None = None
+    """Share of the SMs for `GetProcessUtilization`, which leaves out who has none."""
+
+    def __str__(self) -> str:
+        memory = "-" if self.memory_bytes is None else self.memory_bytes
+        usage = "" if self.sm_percent is None else f" {self.sm_percent} 0"
+        return f"{self.pid} {self.kind} {memory}{usage}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeDevice:
+    """A device; as it stands, an H100 SXM 80 GB at work. Fields are keys of the state file."""
+
+    name: str | None = "NVIDIA H100 80GB HBM3"
+    uuid: str | None = ""
+    """Where empty, made from the index, as is the bus id."""
+    pci_bus_id: str | None = ""
+    pci_device_id: str | None = "2330"
+    serial: str | None = "1650923012345"
+    minor_number: int | None = 0
+    compute_capability_major: int | None = 9
+    compute_capability_minor: int | None = 0
+    gpu_cores: int | None = 16_896
+    architecture: int | None = 9
+    memory_total_bytes: int | None = 81_559 * _MIB
+    memory_used_bytes: int | None = 24 * _GIB
+    """Without the reserved part, which version 1 of the call adds to it."""
+    memory_reserved_bytes: int | None = 633 * _MIB
+    bar1_total_bytes: int | None = 128 * _GIB
+    bar1_used_bytes: int | None = 2 * _MIB
+    gpu_utilization_percent: int | None = 97
+    memory_utilization_percent: int | None = 41
+    encoder_utilization_percent: int | None = 0
+    decoder_utilization_percent: int | None = 0
+    sampling_microseconds: int | None = 200_000
+    temperature_celsius: int | None = 64
+    fan_percent: int | None = None
+    fans: int | None = None
+    power_milliwatts: int | None = 612_340
+    power_limit_milliwatts: int | None = 700_000
+    power_limit_enforced_milliwatts: int | None = 700_000
+    power_limit_default_milliwatts: int | None = 700_000
+    power_limit_min_milliwatts: int | None = 200_000
+    power_limit_max_milliwatts: int | None = 700_000
+    energy_millijoules: int | None = 918_273_645
+    graphics_clock_mhz: int | None = 1_755
+    sm_clock_mhz: int | None = 1_755
+    memory_clock_mhz: int | None = 2_619
+    video_clock_mhz: int | None = 1_545
+    graphics_clock_max_mhz: int | None = 1_980
+    sm_clock_max_mhz: int | None = 1_980
+    memory_clock_max_mhz: int | None = 2_619
+    video_clock_max_mhz: int | None = 1_545
+    performance_state: int | None = 0
+    clock_event_reasons: int | None = 0x4
+    clock_event_reasons_supported: int | None = 0x1FF
+    pcie_generation: int | None = 5
+    pcie_width: int | None = 16
+    pcie_generation_max: int | None = 5
+    pcie_width_max: int | None = 16
+    persistence_mode: int | None = 1
+    compute_mode: int | None = 0
+    ecc_mode: int | None = 1
+    ecc_mode_pending: int | None = 1
+    mig_mode: int | None = None
+    mig_mode_pending: int | None = None
+    values: Mapping[str, int] = field(
+        default_factory=lambda: {
+            **{f"temperature_threshold.{n}": c for n, c in enumerate((92, 89, 95, 87))},
+            **{f"pcie_throughput_kib.{n}": kib for n, kib in enumerate((41_000, 23_000))},
+            **{f"ecc_errors.{type_}.{counter}": 0 for type_ in (0, 1) for counter in (0, 1)},
+        }
+    )
+    """What has a number in its key: those above, and `field.82` and its like for GetFieldValues."""
+    processes: tuple[FakeProcess, ...] = ()
+    fail: Mapping[str, int] = field(default_factory=dict)
+    """Return code by function (`nvmlDeviceGetFanSpeed`) or field (`field.83`)."""
+    code: int = 0
+    """Return code of every function: `GPU_IS_LOST`, `RESET_REQUIRED`."""
+    hang: bool = False
+    """Whether every call blocks until this is no longer so."""
+    delay_ms: int = 0
+
+    def lines(self, index: int) -> Iterator[str]:
+        """The device's lines of the state file."""
+        own = {
+            "uuid": f"GPU-{index:08x}-fa4e-4dcf-8a3b-{index:012x}",
+            "pci_bus_id": f"00000000:{0x17 + 0x10 * index:02X}:00.0",
+        }
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Mapping):
+                prefix = "fail." if item.name == "fail" else ""
+                yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
+            elif isinstance(value, tuple):
+                yield from (f"device.{index}.process.{n} {row}" for n, row in enumerate(value))
+            elif value is not None:
+                text = int(value) if isinstance(value, bool) else value
+                yield f"device.{index}.{item.name} {text or own.get(item.name, text)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeMachine:
+    """What is not one device's."""
+
+    driver_version: str | None = "580.95.05"
+    nvml_version: str | None = "13.580.95.05"
+    cuda_version: int | None = 13_000
+    init_code: int = 0
+    init_delay_ms: int = 0
+    init_hang: bool = False
+    """Whether nvmlInit blocks until this is no longer so."""
+    fail: Mapping[str, int] = field(default_factory=dict)
+    """Return code by function, on every device."""
+
+    def lines(self) -> Iterator[str]:
+        """The machine's lines of the state file."""
+        for name in ("driver_version", "nvml_version", "cuda_version"):
+            if getattr(self, name) is not None:
+                yield f"{name} {getattr(self, name)}"
+        yield f"init.code {self.init_code}"
+        yield f"init.delay_ms {self.init_delay_ms}"
+        yield f"init.hang {int(self.init_hang)}"
+        yield from (f"fail.{function} {code}" for function, code in self.fail.items())
+
+
+class FakeDriver:
+    """The library, and the machine that it shows; without a `write`, one without devices."""
+
+    def __init__(self, directory: Path, library: Path) -> None:
+        self.library = library
+        self.devices: tuple[FakeDevice, ...] = ()
+        self.machine = FakeMachine()
+        self._state = directory / "nvml-state"
+        self._calls = directory / "nvml-calls"
+        self.write()
+
+    def environment(self) -> dict[str, str]:
+        """What a program's environment needs so that it finds this driver instead of any other."""
+        search = os.pathsep.join(
+            filter(None, (str(self.library.parent), os.environ.get("LD_LIBRARY_PATH")))
+        )
+        return {
+            "LD_LIBRARY_PATH": search,
+            "FAKE_NVML": str(self._state),
+            "FAKE_NVML_CALLS": str(self._calls),
+        }
+
+    def write(self, *devices: FakeDevice, **machine: object) -> None:
+        """Replace all devices, and change fields of the machine, at once."""
+        self.devices = devices
+        self.change_machine(**machine)
+
+    def change(self, index: int, **changes: object) -> None:
+        """Change fields of one device."""
+        devices = list(self.devices)
+        devices[index] = replace(devices[index], **changes)  # type: ignore[arg-type]
+        self.write(*devices)
+
+    def change_machine(self, **changes: object) -> None:
+        """Change fields of the machine: `init_code`, `driver_version`, …."""
+        self.machine = replace(self.machine, **changes)  # type: ignore[arg-type]
+        lines = itertools.chain(
+            self.machine.lines(),
+            [f"devices {len(self.devices)}"],
+            *(device.lines(index) for index, device in enumerate(self.devices)),
+        )
+        new = self._state.with_suffix(".new")
+        # A driver's text need not be UTF-8: a test writes other bytes as surrogates.
+        new.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
+        new.replace(self._state)
+
+    def calls(self, index: int | None = None) -> Counter[str]:
+        """How often each function was called so far, on one device or at all."""
+        if not self._calls.exists():
+            return Counter()
+        rows = (line.split() for line in self._calls.read_text().splitlines())
+        return Counter(name for name, where in rows if index is None or int(where) == index)
+
+    def forget_calls(self) -> None:
+        """Count calls from here on."""
+        self._calls.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def loaded(driver: FakeDriver) -> Iterator[FakeDriver]:
+    """Make the driver the one that `pynvml` in this process speaks to."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in driver.environment().items():
+            patch.setenv(name, value)
+        patch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(driver.library)))
+        patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        patch.setattr(pynvml, "_nvmlLib_refcount", 0)
+        yield driver
+        driver.write(fail={}, init_hang=False)  # lets go whoever hangs
+        with contextlib.suppress(pynvml.NVMLError):  # at "uninitialized"
+            while True:
+                pynvml.nvmlShutdown()
+
+
+def build(directory: Path, compiler: str, without: tuple[str, ...] = ()) -> Path:
+    """Compile the library, leaving out the functions `without`, as a driver older than they are.
+
+    Returns the library's path; one that is there already is not compiled again.
+    """
+    source = _SOURCE.read_text()
+    key = hashlib.sha256("\0".join((compiler, source, *without)).encode()).hexdigest()[:16]
+    folder = directory / key
+    library = folder / "libnvidia-ml.so.1"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    # No SONAME: a process that has this library loaded would otherwise be given it whenever it
+    # asks for the real one by that name.
+    command += ["-pthread", str(_SOURCE), "-o", str(library)]
+    if without:
+        hidden = folder / "hidden.map"
+        hidden.write_text(f"{{ local: {' '.join(f'{name};' for name in without)} }};\n")
+        command.append(f"-Wl,--version-script={hidden}")
+    subprocess.run(command, check=True, timeout=120)
+    return library

@@ -1,0 +1,675 @@
+/*
+ * A small libnvidia-ml.so.1 for tests: devices, values and failures come from the text file that
+ * the environment variable FAKE_NVML names. It is read again whenever it changed, so a test changes
+ * a machine under a running program by renaming a new file over the old one.
+ *
+ * A line of the file is a key, one space, and the value up to the end of the line:
+ *
+ *   devices 2                            how many there are; without it, none
+ *   driver_version 580.95.05
+ *   init.code 9 | init.delay_ms 2000 | init.hang 1
+ *   fail.nvmlDeviceGetFanSpeed 3         return code of one function, on every device
+ *   device.0.name NVIDIA H100 80GB HBM3
+ *   device.0.power_milliwatts 612000
+ *   device.0.process.0 4242 compute 1073741824 37 12     pid, kind, bytes (- for "not available"),
+ *                                                        and utilization of SMs and memory
+ *   device.0.fail.nvmlDeviceGetFanSpeed 3
+ *   device.0.fail.field.83 3             return code of one field of GetFieldValues
+ *   device.0.code 15                     return code of every function
+ *   device.0.hang 1 | device.0.delay_ms 50
+ *
+ * A value that is not in the file is not supported (3): that is how a GPU without a fan is made.
+ * Where FAKE_NVML_CALLS names a file, every call appends its function and device to it.
+ *
+ * Signatures and layouts follow nvidia-ml-py's ctypes declarations.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25,
+};
+enum { MOST_DEVICES = 64, KEY_SIZE = 192, POLL_MS = 5 };
+static const unsigned long long NOT_AVAILABLE = ~0ull;
+
+typedef struct device { int unused; } *device_t;
+static struct device handles[MOST_DEVICES]; /* a handle is the address of the device's own place */
+enum { NO_DEVICE = -1 };
+
+/* ---- The state file ------------------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held over every use of what follows */
+static struct entry { char *key, *value; } *entries;
+static size_t entry_count;
+static char *text; /* what the entries point into */
+static char text_path[4096];
+static struct stat text_stat;
+static int initialized;
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->key, ((const struct entry *)b)->key);
+}
+
+static int same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_size == b->st_size
+        && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static void parse(void)
+{
+    size_t room = 0;
+    char *rest = text, *line;
+    entry_count = 0;
+    while ((line = strsep(&rest, "\n"))) {
+        char *space = strchr(line, ' ');
+        if (!space)
+            continue;
+        if (entry_count == room)
+            entries = realloc(entries, (room = room ? 2 * room : 256) * sizeof *entries);
+        *space = '\0';
+        entries[entry_count++] = (struct entry){line, space + 1};
+    }
+    qsort(entries, entry_count, sizeof *entries, by_key);
+}
+
+static void refresh(void)
+{
+    const char *path = getenv("FAKE_NVML"); /* each time: a test in this process may set another */
+    struct stat now = {0};
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (file >= 0)
+        fstat(file, &now);
+    if (text && same_file(&now, &text_stat) && !strcmp(text_path, path ? path : ""))
+        goto done;
+    free(text);
+    free(entries);
+    entries = NULL;
+    text = calloc(1, (size_t)now.st_size + 1);
+    text_stat = now;
+    snprintf(text_path, sizeof text_path, "%s", path ? path : "");
+    if (file >= 0 && read(file, text, (size_t)now.st_size) < 0)
+        *text = '\0';
+    parse();
+done:
+    if (file >= 0)
+        close(file);
+}
+
+/* The value of `device.INDEX.KEY`, or of KEY itself for NO_DEVICE; NULL where there is none. */
+static const char *find(int index, const char *format, ...)
+{
+    char key[KEY_SIZE];
+    int used = index == NO_DEVICE ? 0 : snprintf(key, sizeof key, "device.%d.", index);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(key + used, sizeof key - (size_t)used, format, arguments);
+    va_end(arguments);
+    struct entry wanted = {key, NULL};
+    struct entry *found =
+        entry_count ? bsearch(&wanted, entries, entry_count, sizeof wanted, by_key) : NULL;
+    return found ? found->value : NULL;
+}
+
+static long number(const char *value)
+{
+    return value ? strtol(value, NULL, 0) : 0;
+}
+
+static int device_count(void)
+{
+    long count = number(find(NO_DEVICE, "devices"));
+    return count < 0 ? 0 : count > MOST_DEVICES ? MOST_DEVICES : (int)count;
+}
+
+/* ---- Around every call ---------------------------------------------------------------------- */
+
+static void pause_ms(long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    pthread_mutex_unlock(&lock); /* a call that waits holds up no other */
+    nanosleep(&time, NULL);
+    pthread_mutex_lock(&lock);
+    refresh();
+}
+
+static void count_call(int index, const char *function)
+{
+    const char *path = getenv("FAKE_NVML_CALLS");
+    int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (file < 0)
+        return;
+    dprintf(file, "%s %d\n", function, index);
+    close(file);
+}
+
+static int leave(int code)
+{
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static int enter_index(int index, const char *function)
+{
+    pthread_mutex_lock(&lock);
+    refresh();
+    count_call(index, function);
+    if (!initialized)
+        return leave(UNINITIALIZED);
+    if (index != NO_DEVICE) {
+        while (number(find(index, "hang")))
+            pause_ms(POLL_MS);
+        long delay = number(find(index, "delay_ms"));
+        if (delay > 0)
+            pause_ms(delay);
+        if (index >= device_count())
+            return leave(GPU_IS_LOST);
+    }
+    int code = 0;
+    if (index != NO_DEVICE && !(code = (int)number(find(index, "code"))))
+        code = (int)number(find(index, "fail.%s", function));
+    if (!code)
+        code = (int)number(find(NO_DEVICE, "fail.%s", function));
+    return code ? leave(code) : SUCCESS;
+}
+
+/* After SUCCESS the lock is held, and the call ends with `return leave(code)`. */
+static int enter(device_t device, int *index, const char *function)
+{
+    if (device < handles || device >= handles + MOST_DEVICES)
+        return INVALID_ARGUMENT;
+    *index = (int)(device - handles);
+    return enter_index(*index, function);
+}
+
+#define ENTER(device)                                                                              \
+    int index;                                                                                     \
+    int entered = enter(device, &index, __func__);                                                 \
+    if (entered)                                                                                   \
+        return entered
+
+/* ---- Shapes of functions -------------------------------------------------------------------- */
+
+#define STORE(type, out, value)                                                                    \
+    do {                                                                                           \
+        const char *found = value;                                                                 \
+        if (!found)                                                                                \
+            return leave(NOT_SUPPORTED);                                                           \
+        *(out) = (type)strtoull(found, NULL, 0);                                                   \
+    } while (0)
+
+static int copy_text(const char *value, char *out, unsigned size)
+{
+    if (!value)
+        return NOT_SUPPORTED;
+    if (strlen(value) >= size)
+        return INSUFFICIENT_SIZE;
+    strcpy(out, value);
+    return SUCCESS;
+}
+
+#define NUMBER(function, type, key)                                                                \
+    int function(device_t device, type *out)                                                       \
+    {                                                                                              \
+        ENTER(device);                                                                             \
+        STORE(type, out, find(index, key));                                                        \
+        return leave(SUCCESS);                                                                     \
+    }
+#define PAIR(function, type, first_key, second_key)                                                \
+    int function(device_t device, type *first, type *second)                                       \
+    {                                                                                              \
+        ENTER(device);                                                                             \
+        STORE(type, first, find(index, first_key));                                                \
+        STORE(type, second, find(index, second_key));                                              \
+        return leave(SUCCESS);                                                                     \
+    }
+#define CHOICE(function, key) /* the argument chooses one of several values */                     \
+    int function(device_t device, unsigned which, unsigned *out)                                   \
+    {                                                                                              \
+        ENTER(device);                                                                             \
+        STORE(unsigned, out, find(index, key, which));                                             \
+        return leave(SUCCESS);                                                                     \
+    }
+#define CLOCK(function, suffix)                                                                    \
+    int function(device_t device, unsigned type, unsigned *out)                                    \
+    {                                                                                              \
+        static const char *const names[] = {"graphics", "sm", "memory", "video"};                  \
+        ENTER(device);                                                                             \
+        if (type >= sizeof names / sizeof *names)                                                  \
+            return leave(INVALID_ARGUMENT);                                                        \
+        STORE(unsigned, out, find(index, "%s_clock" suffix, names[type]));                         \
+        return leave(SUCCESS);                                                                     \
+    }
+#define TEXT(function, key)                                                                        \
+    int function(device_t device, char *out, unsigned size)                                        \
+    {                                                                                              \
+        ENTER(device);                                                                             \
+        return leave(copy_text(find(index, key), out, size));                                      \
+    }
+#define SYSTEM_TEXT(function, key)                                                                 \
+    int function(char *out, unsigned size)                                                         \
+    {                                                                                              \
+        int entered = enter_index(NO_DEVICE, __func__);                                            \
+        return entered ? entered : leave(copy_text(find(NO_DEVICE, key), out, size));              \
+    }
+#define SYSTEM_NUMBER(function, key)                                                               \
+    int function(int *out)                                                                         \
+    {                                                                                              \
+        int entered = enter_index(NO_DEVICE, __func__);                                            \
+        if (entered)                                                                               \
+            return entered;                                                                        \
+        STORE(int, out, find(NO_DEVICE, key));                                                     \
+        return leave(SUCCESS);                                                                     \
+    }
+#define NEVER_SUPPORTED(function)                                                                  \
+    int function(void)                                                                             \
+    {                                                                                              \
+        return NOT_SUPPORTED;                                                                      \
+    }
+
+/* ---- The library and the system ------------------------------------------------------------- */
+
+static int start(const char *function)
+{
+    pthread_mutex_lock(&lock);
+    refresh();
+    count_call(NO_DEVICE, function);
+    long delay = number(find(NO_DEVICE, "init.delay_ms"));
+    if (delay > 0)
+        pause_ms(delay);
+    while (number(find(NO_DEVICE, "init.hang")))
+        pause_ms(POLL_MS);
+    int code = (int)number(find(NO_DEVICE, "init.code"));
+    if (!code)
+        initialized++;
+    return leave(code);
+}
+
+int nvmlInit(void) { return start(__func__); }
+int nvmlInit_v2(void) { return start(__func__); }
+int nvmlInitWithFlags(unsigned flags) { return (void)flags, start(__func__); }
+
+int nvmlShutdown(void)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    initialized--;
+    return leave(SUCCESS);
+}
+
+const char *nvmlErrorString(int code)
+{
+    static _Thread_local char words[48];
+    snprintf(words, sizeof words, "fake driver's error %d", code);
+    return words;
+}
+
+SYSTEM_TEXT(nvmlSystemGetDriverVersion, "driver_version")
+SYSTEM_TEXT(nvmlSystemGetNVMLVersion, "nvml_version")
+SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion, "cuda_version")
+SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, "cuda_version")
+
+/* ---- Finding devices ------------------------------------------------------------------------ */
+
+int nvmlDeviceGetCount_v2(unsigned *out)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    *out = (unsigned)device_count();
+    return leave(SUCCESS);
+}
+
+static int attach(int index, const char *function, device_t *out)
+{
+    int entered = enter_index(index, function);
+    if (entered)
+        return entered;
+    *out = &handles[index];
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned wanted, device_t *out)
+{
+    pthread_mutex_lock(&lock);
+    refresh();
+    int there = wanted < (unsigned)device_count();
+    pthread_mutex_unlock(&lock);
+    return there || !initialized ? attach((int)wanted, __func__, out) : INVALID_ARGUMENT;
+}
+
+static int attach_by(const char *key, const char *wanted, const char *function, device_t *out)
+{
+    int index, count;
+    pthread_mutex_lock(&lock);
+    refresh();
+    for (index = 0, count = device_count(); index < count; index++) {
+        const char *value = find(index, "%s", key);
+        if (value && !strcmp(value, wanted))
+            break;
+    }
+    pthread_mutex_unlock(&lock);
+    return index < count ? attach(index, function, out) : NOT_FOUND;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, device_t *out)
+{
+    return attach_by("uuid", uuid, __func__, out);
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, device_t *out)
+{
+    return attach_by("pci_bus_id", bus_id, __func__, out);
+}
+
+int nvmlDeviceGetIndex(device_t device, unsigned *out)
+{
+    ENTER(device);
+    *out = (unsigned)index;
+    return leave(SUCCESS);
+}
+
+/* ---- What a device is ----------------------------------------------------------------------- */
+
+TEXT(nvmlDeviceGetName, "name")
+TEXT(nvmlDeviceGetUUID, "uuid")
+TEXT(nvmlDeviceGetSerial, "serial")
+TEXT(nvmlDeviceGetVbiosVersion, "vbios_version")
+NUMBER(nvmlDeviceGetMinorNumber, unsigned, "minor_number")
+NUMBER(nvmlDeviceGetNumGpuCores, unsigned, "gpu_cores")
+NUMBER(nvmlDeviceGetArchitecture, unsigned, "architecture")
+NUMBER(nvmlDeviceGetBrand, unsigned, "brand")
+PAIR(nvmlDeviceGetCudaComputeCapability, int, "compute_capability_major", "compute_capability_minor")
+
+struct pci { unsigned domain, bus, device, device_id; char text[32]; };
+
+static int pci(int index, struct pci *out)
+{
+    const char *bus_id = find(index, "pci_bus_id"), *device_id = find(index, "pci_device_id");
+    if (!bus_id || !device_id)
+        return NOT_SUPPORTED;
+    if (sscanf(bus_id, "%x:%x:%x", &out->domain, &out->bus, &out->device) != 3)
+        return INVALID_ARGUMENT;
+    out->device_id = (unsigned)strtoul(device_id, NULL, 16) << 16 | 0x10de; /* vendor below */
+    snprintf(out->text, sizeof out->text, "%s", bus_id);
+    return SUCCESS;
+}
+
+struct pci_v3 {
+    char legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char text[32];
+};
+
+int nvmlDeviceGetPciInfo_v3(device_t device, struct pci_v3 *out)
+{
+    ENTER(device);
+    struct pci found;
+    int code = pci(index, &found);
+    if (code)
+        return leave(code);
+    *out = (struct pci_v3){
+        .domain = found.domain, .bus = found.bus, .device = found.device,
+        .device_id = found.device_id,
+    };
+    snprintf(out->legacy, sizeof out->legacy, "%04X:%02X:%02X.0", found.domain & 0xffff,
+        found.bus & 0xff, found.device & 0xff);
+    memcpy(out->text, found.text, sizeof out->text);
+    return leave(SUCCESS);
+}
+
+struct pci_ext {
+    unsigned version, domain, bus, device, device_id, subsystem_id, base_class, sub_class;
+    char text[32];
+};
+
+int nvmlDeviceGetPciInfoExt(device_t device, struct pci_ext *out)
+{
+    ENTER(device);
+    struct pci found;
+    int code = out->version == 0x1000040 ? pci(index, &found) : ARGUMENT_VERSION_MISMATCH;
+    if (code)
+        return leave(code);
+    *out = (struct pci_ext){
+        .version = out->version, .domain = found.domain, .bus = found.bus,
+        .device = found.device, .device_id = found.device_id, .base_class = 3, .sub_class = 2,
+    };
+    memcpy(out->text, found.text, sizeof out->text);
+    return leave(SUCCESS);
+}
+
+/* ---- Readings ------------------------------------------------------------------------------- */
+
+typedef unsigned long long u64;
+
+struct memory_v1 { u64 total, free, used; };
+struct memory_v2 { unsigned version; u64 total, reserved, free, used; };
+
+int nvmlDeviceGetMemoryInfo(device_t device, struct memory_v1 *out)
+{
+    ENTER(device);
+    u64 reserved = strtoull(find(index, "memory_reserved_bytes") ?: "0", NULL, 0);
+    STORE(u64, &out->total, find(index, "memory_total_bytes"));
+    STORE(u64, &out->used, find(index, "memory_used_bytes"));
+    out->used += reserved; /* version 1 has no other place for it */
+    out->free = out->total - out->used;
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetMemoryInfo_v2(device_t device, struct memory_v2 *out)
+{
+    ENTER(device);
+    if (out->version != 0x02000028)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    STORE(u64, &out->total, find(index, "memory_total_bytes"));
+    STORE(u64, &out->used, find(index, "memory_used_bytes"));
+    STORE(u64, &out->reserved, find(index, "memory_reserved_bytes"));
+    out->free = out->total - out->used - out->reserved;
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetBAR1MemoryInfo(device_t device, struct memory_v1 *out)
+{
+    ENTER(device);
+    STORE(u64, &out->total, find(index, "bar1_total_bytes"));
+    STORE(u64, &out->used, find(index, "bar1_used_bytes"));
+    out->free = out->total - out->used;
+    return leave(SUCCESS);
+}
+
+struct utilization { unsigned gpu, memory; };
+
+int nvmlDeviceGetUtilizationRates(device_t device, struct utilization *out)
+{
+    ENTER(device);
+    STORE(unsigned, &out->gpu, find(index, "gpu_utilization_percent"));
+    STORE(unsigned, &out->memory, find(index, "memory_utilization_percent"));
+    return leave(SUCCESS);
+}
+
+struct temperature { unsigned version, sensor; int temperature; };
+
+int nvmlDeviceGetTemperatureV(device_t device, struct temperature *out)
+{
+    ENTER(device);
+    if (out->version != 0x100000c)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    STORE(int, &out->temperature, find(index, "temperature_celsius"));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetTemperature(device_t device, unsigned sensor, unsigned *out)
+{
+    ENTER(device);
+    if (sensor)
+        return leave(INVALID_ARGUMENT);
+    STORE(unsigned, out, find(index, "temperature_celsius"));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetFanSpeed_v2(device_t device, unsigned fan, unsigned *out)
+{
+    ENTER(device);
+    const char *fans = find(index, "fans");
+    if (fans && fan >= (unsigned)number(fans))
+        return leave(INVALID_ARGUMENT);
+    STORE(unsigned, out, find(index, "fan_percent"));
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetTotalEccErrors(device_t device, unsigned type, unsigned counter, u64 *out)
+{
+    ENTER(device);
+    STORE(u64, out, find(index, "ecc_errors.%u.%u", type, counter));
+    return leave(SUCCESS);
+}
+
+NUMBER(nvmlDeviceGetFanSpeed, unsigned, "fan_percent")
+NUMBER(nvmlDeviceGetNumFans, unsigned, "fans")
+NUMBER(nvmlDeviceGetPowerUsage, unsigned, "power_milliwatts")
+NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, "power_limit_milliwatts")
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, "power_limit_enforced_milliwatts")
+NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, "power_limit_default_milliwatts")
+NUMBER(nvmlDeviceGetTotalEnergyConsumption, u64, "energy_millijoules")
+NUMBER(nvmlDeviceGetPerformanceState, unsigned, "performance_state")
+NUMBER(nvmlDeviceGetCurrentClocksEventReasons, u64, "clock_event_reasons")
+NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, u64, "clock_event_reasons")
+NUMBER(nvmlDeviceGetSupportedClocksEventReasons, u64, "clock_event_reasons_supported")
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, "pcie_generation")
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, "pcie_width")
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, "pcie_generation_max")
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned, "pcie_width_max")
+NUMBER(nvmlDeviceGetPersistenceMode, unsigned, "persistence_mode")
+NUMBER(nvmlDeviceGetComputeMode, unsigned, "compute_mode")
+PAIR(nvmlDeviceGetPowerManagementLimitConstraints, unsigned, "power_limit_min_milliwatts",
+    "power_limit_max_milliwatts")
+PAIR(nvmlDeviceGetEncoderUtilization, unsigned, "encoder_utilization_percent",
+    "sampling_microseconds")
+PAIR(nvmlDeviceGetDecoderUtilization, unsigned, "decoder_utilization_percent",
+    "sampling_microseconds")
+PAIR(nvmlDeviceGetEccMode, unsigned, "ecc_mode", "ecc_mode_pending")
+PAIR(nvmlDeviceGetMigMode, unsigned, "mig_mode", "mig_mode_pending")
+CLOCK(nvmlDeviceGetClockInfo, "_mhz")
+CLOCK(nvmlDeviceGetMaxClockInfo, "_max_mhz")
+CHOICE(nvmlDeviceGetTemperatureThreshold, "temperature_threshold.%u")
+CHOICE(nvmlDeviceGetPcieThroughput, "pcie_throughput_kib.%u")
+
+struct field {
+    unsigned id, scope;
+    long long timestamp, latency_us;
+    unsigned type, code;
+    u64 value;
+};
+
+int nvmlDeviceGetFieldValues(device_t device, int count, struct field *fields)
+{
+    ENTER(device);
+    for (int n = 0; n < count; n++) {
+        const char *value = find(index, "field.%u", fields[n].id);
+        int code = (int)number(find(index, "fail.field.%u", fields[n].id));
+        fields[n].type = 3; /* unsigned long long */
+        fields[n].code = code ? (unsigned)code : value ? SUCCESS : NOT_SUPPORTED;
+        fields[n].value = value && !code ? strtoull(value, NULL, 0) : 0;
+    }
+    return leave(SUCCESS);
+}
+
+/* ---- Processes ------------------------------------------------------------------------------ */
+
+struct process { unsigned pid; char kind[16]; u64 bytes; int sm_percent, memory_percent; };
+
+/* The device's next process from *cursor on, of that kind or of any where it is NULL. */
+static int next_process(int index, const char *kind, int *cursor, struct process *out)
+{
+    const char *value;
+    while ((value = find(index, "process.%d", (*cursor)++))) {
+        char bytes[24] = "-";
+        *out = (struct process){.sm_percent = -1};
+        sscanf(value, "%u %15s %23s %d %d", &out->pid, out->kind, bytes, &out->sm_percent,
+            &out->memory_percent);
+        out->bytes = *bytes == '-' ? NOT_AVAILABLE : strtoull(bytes, NULL, 0);
+        if (!kind || !strcmp(out->kind, kind))
+            return 1;
+    }
+    return 0;
+}
+
+struct process_v1 { unsigned pid; u64 bytes; };
+struct process_v2 { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; };
+
+static int list(device_t device, const char *function, const char *kind, unsigned *count,
+    char *out, size_t size)
+{
+    int index, entered = enter(device, &index, function);
+    if (entered)
+        return entered;
+    unsigned room = out ? *count : 0, found = 0;
+    struct process process;
+    for (int cursor = 0; next_process(index, kind, &cursor, &process); found++) {
+        struct process_v2 row = {process.pid, process.bytes, ~0u, ~0u}; /* no MIG instance */
+        if (found < room)
+            memcpy(out + found * size, &row, size); /* version 1 is the beginning of version 2 */
+    }
+    *count = found;
+    return leave(found > room ? INSUFFICIENT_SIZE : SUCCESS);
+}
+
+#define LIST(function, kind)                                                                       \
+    int function(device_t device, unsigned *count, struct process_v1 *out)                         \
+    {                                                                                              \
+        return list(device, __func__, kind, count, (char *)out, sizeof *out);                      \
+    }                                                                                              \
+    int function##_v2(device_t device, unsigned *count, struct process_v2 *out)                    \
+    {                                                                                              \
+        return list(device, __func__, kind, count, (char *)out, sizeof *out);                      \
+    }                                                                                              \
+    int function##_v3(device_t device, unsigned *count, struct process_v2 *out)                    \
+    {                                                                                              \
+        return list(device, __func__, kind, count, (char *)out, sizeof *out);                      \
+    }
+
+LIST(nvmlDeviceGetComputeRunningProcesses, "compute")
+LIST(nvmlDeviceGetGraphicsRunningProcesses, "graphics")
+LIST(nvmlDeviceGetMPSComputeRunningProcesses, "mps")
+
+struct process_sample { unsigned pid; u64 time_us; unsigned sm, memory, encoder, decoder; };
+
+int nvmlDeviceGetProcessUtilization(device_t device, struct process_sample *out, unsigned *count,
+    u64 last_seen_us)
+{
+    ENTER(device);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    u64 time_us = (u64)now.tv_sec * 1000000 + (u64)now.tv_nsec / 1000;
+    unsigned room = out ? *count : 0, found = 0;
+    struct process process;
+    for (int cursor = 0; next_process(index, NULL, &cursor, &process);) {
+        if (process.sm_percent < 0 || time_us <= last_seen_us)
+            continue;
+        if (found < room)
+            out[found] = (struct process_sample){process.pid, time_us,
+                (unsigned)process.sm_percent, (unsigned)process.memory_percent, 0, 0};
+        found++;
+    }
+    *count = found;
+    return leave(!found ? NOT_FOUND : found > room ? INSUFFICIENT_SIZE : SUCCESS);
+}
+
+/* ---- Events --------------------------------------------------------------------------------- */
+
+NEVER_SUPPORTED(nvmlEventSetCreate)
+NEVER_SUPPORTED(nvmlEventSetFree)
+NEVER_SUPPORTED(nvmlEventSetWait_v2)
+NEVER_SUPPORTED(nvmlDeviceRegisterEvents)
+NEVER_SUPPORTED(nvmlDeviceGetSupportedEventTypes)

@@ -1,0 +1,305 @@
+"""A terminal for end-to-end tests: a program in a real pty, its screen kept by pyte.
+
+with Terminal(["gputop"], env=driver.environment(), columns=120, rows=40) as terminal:
+    terminal.wait_for("H100")
+    terminal.send("q")
+    assert terminal.wait() == 0
+    terminal.wait_until_gone()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+import select
+import signal
+import termios
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyte
+
+MARKER = "GPUTOP_TEST_RUN"
+"""Environment variable by which a run's processes are found, however deep they are."""
+
+ALTERNATE_SCREEN = 1049
+SHOW_CURSOR = 25
+
+# What pyte takes for text, or fails on: sequences with private markers or intermediates that it
+# does not know, and the strings of DCS, SOS, PM and APC.
+_CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
+_STRING = re.compile(rb"\x1b[PX^_].*?\x1b\\", re.DOTALL)
+_UNFINISHED = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_](?:[^\x1b]|\x1b(?!\\))*)?\Z",
+    re.DOTALL,
+)
+
+
+class ScreenError(AssertionError):
+    """What a test waited for did not come; the message has the screen."""
+
+
+class _Screen(pyte.Screen):
+    """pyte's, with an alternate screen, and with answers to what a program asks its terminal."""
+
+    def __init__(self, columns: int, rows: int, answer: Callable[[bytes], None]) -> None:
+        self._main: tuple[Any, Any] | None = None
+        self._answer = answer
+        super().__init__(columns, rows)
+
+    def write_process_input(self, data: str) -> None:
+        self._answer(data.encode())
+
+    def set_mode(self, *modes: int, **kwargs: Any) -> None:
+        super().set_mode(*modes, **kwargs)
+        if kwargs.get("private") and ALTERNATE_SCREEN in modes and self._main is None:
+            self._main = copy.deepcopy(self.buffer), copy.copy(self.cursor)
+            self.erase_in_display(2)
+
+    def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        super().reset_mode(*modes, **kwargs)
+        if kwargs.get("private") and ALTERNATE_SCREEN in modes and self._main is not None:
+            self.buffer, self.cursor = self._main
+            self._main = None
+            self.dirty.update(range(self.lines))
+
+
+class Terminal:
+    """A program as leader of its own session, with this terminal as its controlling one.
+
+    Output is read while a method waits: `wait_for`, `collect`, `wait` and `wait_until_gone`.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> None:
+        self.run_id = uuid.uuid4().hex
+        self.raw = b""
+        """All that the program wrote, byte for byte."""
+        self._first_paint: float | None = None
+        self._status: int | None = None
+        self._held = b""
+        self._master, slave = os.openpty()
+        termios.tcsetwinsize(self._master, (rows, columns))
+        self.screen = _Screen(columns, rows, self._write)
+        self._stream = pyte.ByteStream(self.screen)
+        environment = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            **(env or {}),
+            MARKER: self.run_id,
+        }
+        self._started = time.monotonic()
+        # A session leader without a terminal is given the first one that it opens as its own. With
+        # posix_spawn none of our code runs in the child, so a process with threads may do this.
+        try:
+            self.pid = os.posix_spawnp(
+                argv[0],
+                list(argv),
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, 0, 1),
+                    (os.POSIX_SPAWN_DUP2, 0, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP],
+            )
+        except OSError:
+            self.close_pty()
+            raise
+        finally:
+            os.close(slave)
+        self._pidfd = os.pidfd_open(self.pid)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave nothing behind, whatever the test did."""
+        self.close_pty()
+        while left := self.processes():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._until_ended(next(iter(left)), 5.0)
+        self.wait()
+        os.close(self._pidfd)
+
+    @property
+    def text(self) -> str:
+        """The screen's rows, without the blanks at their ends."""
+        return "\n".join(row.rstrip() for row in self.screen.display)
+
+    @property
+    def bytes_received(self) -> int:
+        """How much the program has written so far."""
+        return len(self.raw)
+
+    def find(self, text: str) -> tuple[int, int]:
+        """Column and row of the first such text; `screen.buffer[row][column]` has its colours."""
+        for row, line in enumerate(self.screen.display):
+            if text in line:
+                return line.index(text), row
+        raise ScreenError(f"no {text!r} on screen:\n{self.text}")
+
+    @property
+    def modes(self) -> set[int]:
+        """The private modes that are set, such as `ALTERNATE_SCREEN` or 1000 for the mouse."""
+        return {mode >> 5 for mode in self.screen.mode if mode >= 32}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the program was started."""
+        return time.monotonic() - self._started
+
+    @property
+    def first_paint_seconds(self) -> float:
+        """From the start to the first cell that is not blank; waits for it."""
+        self.wait_for(lambda _: self._first_paint is not None, what="any text")
+        assert self._first_paint is not None
+        return self._first_paint
+
+    def wait_for(
+        self,
+        wanted: str | Callable[[Terminal], object],
+        timeout: float = 10.0,
+        what: str = "",
+    ) -> float:
+        """Read until the screen has that text, or the predicate is true of the terminal.
+
+        Returns the seconds since the start; raises `ScreenError` after `timeout`, or as soon as
+        the program is gone.
+        """
+        deadline = time.monotonic() + timeout
+        while not (wanted in self.text if isinstance(wanted, str) else wanted(self)):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not self._read(remaining):
+                reason = f"after {timeout:g} s" if remaining <= 0 else "when the output ended"
+                raise ScreenError(f"no {what or repr(wanted)} {reason}; on screen:\n{self.text}")
+        return self.elapsed
+
+    def collect(self, seconds: float) -> int:
+        """Read for that long; returns the number of bytes that came."""
+        before, deadline = self.bytes_received, time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0 and self._read(remaining):
+            pass
+        return self.bytes_received - before
+
+    def send(self, keys: str | bytes) -> None:
+        """Type; keys beyond letters are their escape sequences (`\\x1b[A` is up)."""
+        self._write(keys.encode() if isinstance(keys, str) else keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size; the kernel tells the program (SIGWINCH)."""
+        self.screen.resize(rows, columns)
+        termios.tcsetwinsize(self._master, (rows, columns))
+
+    def close_pty(self) -> None:
+        """Hang up, as a terminal window that is closed: the kernel sends SIGHUP."""
+        if self._master >= 0:
+            os.close(self._master)
+        self._master = -1
+
+    def kill(self, signal_number: int) -> None:
+        """Send the program a signal; its children get none."""
+        signal.pidfd_send_signal(self._pidfd, signal_number)
+
+    def wait(self, timeout: float = 10.0) -> int:
+        """The program's exit status, negative for a signal; reads its output meanwhile."""
+        if self._status is None:
+            if not self._until_ended(self.pid, timeout):
+                raise ScreenError(f"still running after {timeout:g} s; on screen:\n{self.text}")
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def processes(self) -> dict[int, str]:
+        """Command line by pid of all live processes of this run, however they descend."""
+        return processes_of(self.run_id)
+
+    def wait_until_gone(self, timeout: float = 2.0) -> None:
+        """Wait until the program and all that it started are gone; reads its output meanwhile."""
+        deadline = time.monotonic() + timeout
+        while left := self.processes():
+            if not self._until_ended(next(iter(left)), deadline - time.monotonic()):
+                rows = "\n".join(f"{pid} {command}" for pid, command in left.items())
+                raise ScreenError(f"still there after {timeout:g} s:\n{rows}")
+
+    def _until_ended(self, pid: int, timeout: float) -> bool:
+        """Read until that process has ended, and what it wrote before; false after `timeout`."""
+        deadline = time.monotonic() + timeout
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return True
+        try:
+            sources, ready = [pidfd, self._master], list[int]()
+            while ready != [pidfd]:
+                sources = [fd for fd in sources if fd >= 0]
+                ready, _, _ = select.select(sources, [], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    return False
+                if self._master in ready and not self._read(0):
+                    sources.remove(self._master)
+        finally:
+            os.close(pidfd)
+        return True
+
+    def _write(self, data: bytes) -> None:
+        while data and self._master >= 0:
+            data = data[os.write(self._master, data) :]
+
+    def _read(self, timeout: float) -> bool:
+        """Take in what comes within that time; false where no more can come."""
+        if self._master < 0:
+            return False
+        if not select.select([self._master], [], [], timeout)[0]:
+            return True
+        try:
+            data = os.read(self._master, 1 << 16)
+        except OSError:  # EIO: nobody has the other side open any more
+            return False
+        self.raw += data
+        data = self._held + data
+        unfinished = _UNFINISHED.search(data)
+        end = unfinished.start() if unfinished else len(data)
+        self._held = data[end:]
+        self._stream.feed(_CSI.sub(_known, _STRING.sub(b"", data[:end])))
+        if self._first_paint is None and self.text.strip():
+            self._first_paint = self.elapsed
+        return True
+
+
+def _known(sequence: re.Match[bytes]) -> bytes:
+    parameters, intermediates, final = sequence.groups()
+    private = parameters[:1] in b"<=>" or (parameters[:1] == b"?" and final not in b"hlJK")
+    return b"" if intermediates or b":" in parameters or (parameters and private) else sequence[0]
+
+
+def processes_of(run_id: str) -> dict[int, str]:
+    """Command line by pid of all live processes whose environment has this `MARKER`."""
+    wanted = f"{MARKER}={run_id}".encode()
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        # Gone meanwhile, or somebody else's. A zombie has no environment left.
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(folder.name)] = command.decode(errors="replace").strip()
+    return found

@@ -1,0 +1,279 @@
+"""The fake driver, seen by the real nvidia-ml-py in a program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from tests.driver import (
+    DRIVER_NOT_LOADED,
+    FUNCTION_NOT_FOUND,
+    GPU_IS_LOST,
+    NO_DATA,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    FakeDevice,
+    FakeDriver,
+    FakeProcess,
+    loaded,
+)
+
+pytestmark = pytest.mark.driver
+
+PROGRAM = """
+import json, pynvml as n
+def ask(call, *arguments):
+    try:
+        return call(*arguments)
+    except n.NVMLError as error:
+        return {"code": error.value}
+result = ask(n.nvmlInit)
+if result is None:
+    result = []
+    for index in range(n.nvmlDeviceGetCount()):
+        handle = ask(n.nvmlDeviceGetHandleByIndex, index)
+        result.append(handle if isinstance(handle, dict) else {
+            "name": ask(n.nvmlDeviceGetName, handle),
+            "uuid": ask(n.nvmlDeviceGetUUID, handle),
+            "power": ask(n.nvmlDeviceGetPowerUsage, handle),
+            "fan": ask(n.nvmlDeviceGetFanSpeed, handle),
+        })
+print(json.dumps(result))
+"""
+
+
+def run(driver: FakeDriver, program: str = PROGRAM) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **driver.environment()},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    return json.loads(done.stdout)
+
+
+def code_of(call: Callable[..., object], *arguments: object) -> int:
+    try:
+        call(*arguments)
+    except pynvml.NVMLError as error:
+        return int(error.value)
+    return 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 8])
+def test_a_program_sees_the_devices(driver: FakeDriver, count: int) -> None:
+    driver.write(*(FakeDevice(power_milliwatts=100_000 + n) for n in range(count)))
+    rows = run(driver)
+    assert [row["power"] for row in rows] == [100_000 + n for n in range(count)]
+    assert {row["name"] for row in rows} <= {"NVIDIA H100 80GB HBM3"}
+    assert len({row["uuid"] for row in rows}) == count
+
+
+def test_without_a_state_file_there_are_no_devices(driver: FakeDriver) -> None:
+    os.unlink(driver.environment()["FAKE_NVML"])  # noqa: PTH108
+    assert run(driver) == []
+
+
+@pytest.mark.parametrize("code", [DRIVER_NOT_LOADED, 4, 18, 999])
+def test_init_fails_with_any_code(driver: FakeDriver, code: int) -> None:
+    driver.write(FakeDevice(), init_code=code)
+    assert run(driver) == {"code": code}
+
+
+def test_a_device_that_is_lost_leaves_the_others(driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), FakeDevice(code=GPU_IS_LOST), FakeDevice(name="third"))
+    first, second, third = run(driver)
+    assert first["power"] == FakeDevice().power_milliwatts
+    assert second == {"code": GPU_IS_LOST}
+    assert third["name"] == "third"
+
+
+def test_a_program_that_init_holds_up_goes_on_when_released(driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), init_hang=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **driver.environment()},
+        stdout=subprocess.PIPE,
+    ) as child:
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.communicate(timeout=0.5)
+        driver.change_machine(init_hang=False)
+        output, _ = child.communicate(timeout=60)
+    assert len(json.loads(output)) == 1
+
+
+def test_a_hanging_device_holds_up_its_own_callers_only(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice())
+    pynvml.nvmlInit()
+    sick, well = (pynvml.nvmlDeviceGetHandleByIndex(n) for n in (0, 1))
+    nvml.change(0, hang=True)
+    released = threading.Event()
+
+    def call() -> None:
+        pynvml.nvmlDeviceGetPowerUsage(sick)
+        released.set()
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    assert not released.wait(0.2)
+    assert pynvml.nvmlDeviceGetPowerUsage(well) == FakeDevice().power_milliwatts
+    nvml.change(0, hang=False)
+    assert released.wait(10)
+    thread.join(10)
+
+
+def test_a_delay_holds_up_a_call_and_init(nvml: FakeDriver) -> None:
+    """No call that waits may return before its time; that it returns at all is the bound."""
+    import time
+
+    nvml.write(FakeDevice(delay_ms=120), init_delay_ms=120)
+    before = time.monotonic()
+    pynvml.nvmlInit()
+    initialized = time.monotonic()
+    pynvml.nvmlDeviceGetHandleByIndex(0)
+    assert initialized - before >= 0.12
+    assert time.monotonic() - initialized >= 0.12
+
+
+def test_codes_of_a_device_a_function_and_a_field(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(
+            fail={"nvmlDeviceGetPowerUsage": NO_DATA, "field.83": NOT_FOUND},
+            values={"field.82": 71, "field.83": 5},
+        ),
+        FakeDevice(),
+        fail={"nvmlDeviceGetMinorNumber": FUNCTION_NOT_FOUND},
+    )
+    pynvml.nvmlInit()
+    first, second = (pynvml.nvmlDeviceGetHandleByIndex(n) for n in (0, 1))
+    assert code_of(pynvml.nvmlDeviceGetPowerUsage, first) == NO_DATA
+    assert code_of(pynvml.nvmlDeviceGetPowerUsage, second) == 0
+    assert code_of(pynvml.nvmlDeviceGetMinorNumber, second) == FUNCTION_NOT_FOUND
+    fields = pynvml.nvmlDeviceGetFieldValues(first, [82, 83, 84])
+    assert [row.nvmlReturn for row in fields] == [0, NOT_FOUND, NOT_SUPPORTED]
+    assert fields[0].value.ullVal == 71
+    nvml.change(0, code=RESET_REQUIRED)
+    assert code_of(pynvml.nvmlDeviceGetName, first) == RESET_REQUIRED
+    assert code_of(pynvml.nvmlDeviceGetName, second) == 0
+
+
+def test_every_value_reaches_its_call(nvml: FakeDriver) -> None:
+    device = FakeDevice(
+        fan_percent=37,
+        fans=2,
+        mig_mode=0,
+        mig_mode_pending=1,
+        processes=(
+            FakeProcess(11, memory_bytes=1 << 33, sm_percent=55),
+            FakeProcess(12, kind="graphics", memory_bytes=None),
+            FakeProcess(13, kind="mps"),
+        ),
+    )
+    nvml.write(device)
+    n = pynvml
+    n.nvmlInit()
+    handle = n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(0)))
+    assert n.nvmlSystemGetDriverVersion() == "580.95.05"
+    assert n.nvmlSystemGetNVMLVersion() == "13.580.95.05"
+    assert n.nvmlSystemGetCudaDriverVersion_v2() == n.nvmlSystemGetCudaDriverVersion() == 13_000
+    assert n.nvmlDeviceGetIndex(handle) == 0
+    assert n.nvmlDeviceGetSerial(handle) == device.serial
+    assert n.nvmlDeviceGetCudaComputeCapability(handle) == (9, 0)
+    pci, extended = n.nvmlDeviceGetPciInfo(handle), n.nvmlPciInfoExt_v1_t()
+    extended.version = n.nvmlPciInfoExt_v1
+    n.nvmlDeviceGetPciInfoExt(handle, n.byref(extended))
+    assert pci.busId == extended.busId == "00000000:17:00.0"
+    assert (pci.bus, pci.pciDeviceId) == (extended.bus, extended.pciDeviceId) == (0x17, 0x233010DE)
+    new = n.nvmlDeviceGetMemoryInfo(handle, n.nvmlMemory_v2)
+    old = n.nvmlDeviceGetMemoryInfo(handle)
+    assert (new.used, new.reserved) == (device.memory_used_bytes, device.memory_reserved_bytes)
+    assert old.used == new.used + new.reserved
+    assert old.total == new.total == new.used + new.reserved + new.free == old.used + old.free
+    assert n.nvmlDeviceGetBAR1MemoryInfo(handle).bar1Used == device.bar1_used_bytes
+    rates = n.nvmlDeviceGetUtilizationRates(handle)
+    assert (rates.gpu, rates.memory) == (97, 41)
+    assert n.nvmlDeviceGetTemperature(handle, 0) == n.nvmlDeviceGetTemperatureV(handle, 0) == 64
+    assert [n.nvmlDeviceGetTemperatureThreshold(handle, k) for k in range(4)] == [92, 89, 95, 87]
+    assert n.nvmlDeviceGetFanSpeed(handle) == n.nvmlDeviceGetFanSpeed_v2(handle, 1) == 37
+    assert n.nvmlDeviceGetNumFans(handle) == 2
+    assert n.nvmlDeviceGetPowerUsage(handle) == device.power_milliwatts
+    assert n.nvmlDeviceGetPowerManagementLimitConstraints(handle) == [200_000, 700_000]
+    assert n.nvmlDeviceGetTotalEnergyConsumption(handle) == device.energy_millijoules
+    assert [n.nvmlDeviceGetClockInfo(handle, k) for k in range(4)] == [1755, 1755, 2619, 1545]
+    assert [n.nvmlDeviceGetMaxClockInfo(handle, k) for k in range(4)] == [1980, 1980, 2619, 1545]
+    assert n.nvmlDeviceGetPerformanceState(handle) == 0
+    assert n.nvmlDeviceGetCurrentClocksEventReasons(handle) == 0x4
+    assert n.nvmlDeviceGetCurrentClocksThrottleReasons(handle) == 0x4
+    assert n.nvmlDeviceGetPcieThroughput(handle, 1) == 23_000
+    assert n.nvmlDeviceGetCurrPcieLinkGeneration(handle) == 5
+    assert n.nvmlDeviceGetTotalEccErrors(handle, 1, 0) == 0
+    assert n.nvmlDeviceGetMigMode(handle) == [0, 1]
+    for version in ("_v2", "_v3"):
+        lists = [
+            [
+                (row.pid, row.usedGpuMemory, row.gpuInstanceId)
+                for row in getattr(n, f"nvmlDeviceGet{kind}RunningProcesses{version}")(handle)
+            ]
+            for kind in ("Compute", "Graphics", "MPSCompute")
+        ]
+        outside = 0xFFFFFFFF
+        assert lists == [[(11, 1 << 33, outside)], [(12, None, outside)], [(13, 1 << 30, outside)]]
+    (usage,) = n.nvmlDeviceGetProcessUtilization(handle, 0)
+    assert (usage.pid, usage.smUtil) == (11, 55)
+    assert code_of(n.nvmlDeviceGetProcessUtilization, handle, 1 << 62) == NOT_FOUND
+    assert code_of(n.nvmlEventSetCreate) == NOT_SUPPORTED
+
+
+def test_what_the_file_leaves_out_is_not_supported(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=None, power_milliwatts=None, memory_total_bytes=None))
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    for call in (
+        pynvml.nvmlDeviceGetFanSpeed,
+        pynvml.nvmlDeviceGetPowerUsage,
+        pynvml.nvmlDeviceGetMemoryInfo,
+        pynvml.nvmlDeviceGetMigMode,
+    ):
+        assert code_of(call, handle) == NOT_SUPPORTED
+
+
+def test_calls_are_counted_by_device(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice())
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(1)
+    nvml.forget_calls()
+    for _ in range(3):
+        pynvml.nvmlDeviceGetName(handle)
+    assert nvml.calls(1) == {"nvmlDeviceGetName": 3}
+    assert not nvml.calls(0)
+
+
+def test_an_older_driver_lacks_functions(build_driver: Callable[..., Path], tmp_path: Path) -> None:
+    older = FakeDriver(tmp_path, build_driver("nvmlDeviceGetTemperatureV"))
+    older.write(FakeDevice())
+    with loaded(older):
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        assert code_of(pynvml.nvmlDeviceGetTemperatureV, handle, 0) == FUNCTION_NOT_FOUND
+        assert pynvml.nvmlDeviceGetTemperature(handle, 0) == 64
+    assert older.calls()["nvmlDeviceGetTemperatureV"] == 0
+
+
+def test_without_init_nothing_answers(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    assert code_of(pynvml.nvmlDeviceGetHandleByIndex, 0) == pynvml.NVML_ERROR_UNINITIALIZED
+    pynvml.nvmlInit()
+    pynvml.nvmlShutdown()
+    assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
