@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FINE, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 2, 3, 130
+OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
 
 
@@ -26,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 
 def fail(message: str, status: int) -> NoReturn:
     """Ends the program with one line on standard error."""
-    print(f"gputop: error: {message}", file=sys.stderr)
+    print(f"gputop: error: {visible(message)}", file=sys.stderr)
     sys.exit(status)
 
 
@@ -112,19 +115,33 @@ def _add_demo(command: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = parser().parse_args(argv)
     try:
-        return run(arguments)
+        return run(parser().parse_args(argv))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads what is still buffered; without this the interpreter complains at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return FINE
+    except OSError as error:
+        if error.errno not in OUTPUT_FULL:
+            raise
+        _drop_output()
+        fail(
+            f"standard output cannot be written: {error.strerror}. Free some space, or write "
+            "elsewhere.",
+            COULD_NOT_RUN,
+        )
+
+
+def _drop_output() -> None:
+    """Nobody takes what is still buffered; without this the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The command that was asked for."""
+    if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
+        fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     match arguments.command:
         case "stream":
             from gputop.telemetry.stream import run as stream
@@ -136,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             return bench(arguments)
         case "status":
             return status(demo=arguments.demo, json=arguments.json)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (os.isatty(0) and os.isatty(1)):
         return status(demo=arguments.demo, json=False)
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         fail(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 ABSENT = "–"
 """Stands for every missing reading; the reason is in the stream."""
 
 _CONTROL_PICTURES = 0x2400
-_INVISIBLE = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Mn", "Me"}
+_COMBINING = {"Mc", "Me", "Mn"}
+# Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
+_JOINING = re.compile("[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]")
 
 
 def visible(text: str, limit: int = 4096) -> str:
@@ -20,7 +23,15 @@ def visible(text: str, limit: int = 4096) -> str:
     text = text[:limit]
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if unicodedata.category(c) not in _INVISIBLE else _shown(c) for c in text)
+    return "".join(c if _stands_alone(c) else _shown(c) for c in text)
+
+
+def _stands_alone(character: str) -> bool:
+    return (
+        character.isprintable()
+        and unicodedata.category(character) not in _COMBINING
+        and not _JOINING.match(character)
+    )
 
 
 def _shown(character: str) -> str:
@@ -58,9 +69,8 @@ def tflops(value: float | None) -> str:
     """A throughput in three significant digits, without its unit: `0.0834`, `0.312`, `789`."""
     if value is None:
         return ABSENT
-    digits = next(
-        (d for d, limit in ((0, 99.95), (1, 9.995), (2, 0.9995), (3, 0.09995)) if value >= limit), 4
-    )
+    limits = (99.95, 9.995, 0.9995, 0.09995, 0.009995)
+    digits = next((n for n, limit in enumerate(limits) if value >= limit), len(limits))
     return f"{value:.{digits}f}"
 
 

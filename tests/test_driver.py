@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,9 +136,6 @@ def test_a_hanging_device_holds_up_its_own_callers_only(nvml: FakeDriver) -> Non
 
 
 def test_a_delay_holds_up_a_call_and_init(nvml: FakeDriver) -> None:
-    """No call that waits may return before its time; that it returns at all is the bound."""
-    import time
-
     nvml.write(FakeDevice(delay_ms=120), init_delay_ms=120)
     before = time.monotonic()
     pynvml.nvmlInit()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench import plan
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from gputop.bench.events import Done, Failed, Result
@@ -84,6 +83,8 @@ def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the stress test that the arguments ask for; returns the exit status."""
+    import asyncio
+
     try:
         python = _python(getattr(args, "python", None))
         target = _target(args.device, ignore_busy=args.ignore_busy)
@@ -103,6 +104,8 @@ def _python(given: str | None) -> str | None:
     """The interpreter of `--python`: a path, or a name on the PATH."""
     if given is None:
         return None
+    import shutil
+
     path = given if os.sep in given else shutil.which(given) or given
     if not Path(path).is_file():
         why = "it is a directory" if Path(path).is_dir() else "there is no such file"
@@ -119,6 +122,8 @@ def _target(device: str | None, *, ignore_busy: bool) -> Target:
     if device == "cpu":
         return plan.cpu_target()
     # Only here: the CPU is put under stress without a look at the driver.
+    import asyncio
+
     from gputop.telemetry.child import StreamError, one_snapshot
 
     try:
@@ -175,6 +180,8 @@ def _look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
 
 async def _stress(request: Request) -> Done | Failed:
     """Runs the session to its end; the first signal stops it, a second one kills the worker."""
+    import asyncio
+
     from gputop.bench.events import Done, Failed
     from gputop.bench.progress import Progressing
     from gputop.bench.session import Session

@@ -29,6 +29,7 @@ Origin = Literal[
 
 PROBE_SECONDS = 20.0
 """An interpreter on a network file system can take that long to start."""
+KILL_SECONDS = 1.0
 OLDEST_PYTHON = (3, 9)
 
 # Any Python from 2 on has to be able to read this. A directory of that name in the working
@@ -150,6 +151,8 @@ async def _probe(path: str, origin: Origin) -> Interpreter:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), KILL_SECONDS)
     return _judged(path, origin, output, process.returncode)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import platform
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -312,7 +312,7 @@ def _cpu_name() -> str:
         key, _, value = line.partition(":")
         if key.strip() == "model name" and value.strip():
             return value.strip()
-    return platform.processor() or platform.machine() or "CPU"
+    return os.uname().machine
 
 
 def _available_bytes() -> int | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DRAW_SECONDS = 0.25
-LONGEST_BAR, SHORTEST_BAR = 30, 8
+LONGEST_BAR, SHORTEST_BAR = 20, 5
 
 
 class Progressing:

@@ -313,8 +313,8 @@ async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
 
 
 def _prepare_seconds(seconds: float) -> float:
-    # A product may take up to twice the time of the run before it is refused, and two are made.
-    return PREPARE_SECONDS + 4 * seconds
+    # A product may take four times the time of the run before it is refused, and two are made.
+    return PREPARE_SECONDS + 8 * seconds
 
 
 def _document(request: Request) -> dict[str, Any]:

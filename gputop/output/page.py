@@ -26,13 +26,14 @@ def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
 def page(inventory: Inventory, sample: Sample) -> str:
     """The snapshot as text: a heading, a line for each device, the processes under it."""
     lines = [_heading(inventory, sample)]
-    rows = [
-        _row(device, readings)
+    pairs = [
+        (device, readings)
         for device in inventory.devices
         if (readings := sample.device(device.uuid)) is not None
     ]
+    rows = [_row(device, readings) for device, readings in pairs]
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
-    for device, row in zip(inventory.devices, rows, strict=False):
+    for (device, _), row in zip(pairs, rows, strict=True):
         lines.append("  ".join(_align(n, cell, widths) for n, cell in enumerate(row)).rstrip())
         lines += [_process(p) for p in sample.processes if p.device_uuid == device.uuid]
     return "\n".join(lines)
@@ -52,9 +53,9 @@ def _heading(inventory: Inventory, sample: Sample) -> str:
     if inventory.source is Source.SIMULATED:
         parts.append("SIMULATED")
     if inventory.driver_version:
-        parts.append(f"driver {inventory.driver_version}")
+        parts.append(f"driver {visible(inventory.driver_version)}")
     if inventory.cuda_version:
-        parts.append(f"CUDA {inventory.cuda_version}")
+        parts.append(f"CUDA {visible(inventory.cuda_version)}")
     parts.append(f"CPU {quantity(host.cpu_percent, ' %')}")
     parts.append(f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}")
     return " · ".join(parts)

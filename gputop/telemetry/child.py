@@ -7,7 +7,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
 from gputop.telemetry.snapshot import (
@@ -80,18 +80,21 @@ class StreamChild:
         """What the child sends, for ever; an `Interruption` where it has to be started again."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            if self._process is None:
-                self.spawn()
             try:
+                if self._process is None:
+                    self.spawn()
                 async with contextlib.aclosing(self._read()) as received:
                     async for record in received:
-                        pause = FIRST_PAUSE_SECONDS
+                        if not isinstance(record, Interruption):
+                            pause = FIRST_PAUSE_SECONDS
                         yield record
                 why = self._errors.last_line or "it ended"
             except TimeoutError:
                 why = "it said nothing for too long"
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 why = str(error)
+            except ValueError:
+                why = f"a line of it is longer than {LONGEST_LINE_BYTES >> 20} MiB"
             await self.close()
             yield Interruption(Problem("The sampler stopped", why, "It is being started again"))
             await asyncio.sleep(pause)
@@ -173,7 +176,8 @@ async def one_snapshot(
             async with contextlib.aclosing(child.records()) as records:
                 async for record in records:
                     if isinstance(record, Interruption):
-                        raise StreamError(record.problem)
+                        remedy = "Try again, or see what `gputop stream` says"
+                        raise StreamError(replace(record.problem, remedy=remedy))
                     if isinstance(record, Inventory):
                         inventory = record
                     elif inventory and inventory.driver_state is not DriverState.STARTING:

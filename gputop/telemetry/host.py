@@ -62,7 +62,10 @@ class HostReader:
 
 
 def _cpu_clock() -> float | None:
-    frequency = psutil.cpu_freq()
+    try:
+        frequency = psutil.cpu_freq()
+    except (NotImplementedError, OSError, ValueError):
+        return None  # psutil passes on what a kernel or a container leaves out of /sys
     return frequency.current if frequency and frequency.current else None
 
 

@@ -10,11 +10,11 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pynvml as nvml
 
+from gputop.telemetry.reading import DriverError, GpuProcess, Reading
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
@@ -76,35 +76,6 @@ _STATES = {
 }
 
 
-class DriverError(Exception):
-    """NVML cannot be used on this machine."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
-@dataclass(frozen=True, slots=True)
-class GpuProcess:
-    """A process on a device: its memory, or else why that is missing."""
-
-    pid: int
-    kind: ProcessKind
-    memory_used_bytes: int | None
-    absence: Absence | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a device says. Each of `READINGS` has either a value or a reason in `sample.absent`.
-
-    `sample.absent["processes"]` says why `processes` is empty, or may lack some.
-    """
-
-    sample: DeviceSample
-    processes: tuple[GpuProcess, ...]
-
-
 def start() -> Driver:
     """Initialize NVML, which can take seconds; raises `DriverError`."""
     try:
@@ -126,13 +97,10 @@ def _problem(error: Any) -> Problem:
 class Driver:
     """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`."""
 
-    driver_version: str | None
-    cuda_version: str | None
-
     def __init__(self) -> None:
-        self.driver_version = _system(nvml.nvmlSystemGetDriverVersion)
+        self.driver_version: str | None = _system(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
-        self.cuda_version = version and f"{version // 1000}.{version % 1000 // 10}"
+        self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
 
     def readers(self) -> tuple[Reader, ...]:
         """One for each of NVML's indices, without touching a device; raises `DriverError`."""
@@ -151,7 +119,7 @@ class Driver:
 def _system(call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except nvml.NVMLError:
+    except (nvml.NVMLError, UnicodeDecodeError):
         return None
 
 
@@ -178,7 +146,11 @@ class Reader:
         self._answers: dict[_Question, tuple[float, Any]] = {}
 
     def read(self) -> Reading:
-        """Ask what is due, however long the driver takes; nothing that it says is raised."""
+        """Ask what is due, however long the driver takes; nothing that it says is raised.
+
+        Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
+        says why processes are missing, be it all or some.
+        """
         try:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
@@ -286,8 +258,7 @@ def _sort(
     values: dict[str, Any] = {}
     absent: dict[str, Absence] = {}
     for question, answer in zip(questions, answers, strict=True):
-        failed = isinstance(answer, int)
-        row = [_absence(answer)] * len(question.names) if failed else answer
+        row = [_absence(answer)] * len(question.names) if isinstance(answer, int) else answer
         for name, raw in zip(question.names, row, strict=True):
             value = _value(name, raw)
             if isinstance(value, Absence):
@@ -302,9 +273,8 @@ def _value(name: str, raw: Any) -> Any:
     if isinstance(raw, str):  # an absence too
         return raw
     # "Not available" is all bits set in 32 or 64 of them, which is -1 where they are signed.
-    if raw in (None, -1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF):
-        return Absence.NOT_SUPPORTED
-    if name == "performance_state" and raw > 15:  # 32 is "unknown"
+    unavailable = raw in (None, -1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+    if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
     if abs(raw) >= 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
         return Absence.ERROR
@@ -351,11 +321,6 @@ def _pci(handle: Any) -> tuple[str, str]:
     return bus_id, f"{pci.pciDeviceId >> 16:04x}"  # the lower half is the vendor
 
 
-def _compute_capability(handle: Any) -> tuple[str]:
-    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return (f"{major}.{minor}",)
-
-
 def _process_lists(driver_version: str | None) -> list[_Question]:
     """The questions for the compute and the graphics list; their answers are rows."""
     numbers = [int(part) for part in (driver_version or "").split(".")[:2] if part.isdecimal()]
@@ -375,8 +340,7 @@ def _merge(compute: Any, graphics: Any) -> tuple[tuple[GpuProcess, ...], Absence
     missing = None
     for kind, rows in ((ProcessKind.GRAPHICS, graphics), (ProcessKind.COMPUTE, compute)):
         if isinstance(rows, int):
-            # Some drivers fail to say that there are none; and where there is no graphics, nothing
-            # is missing.
+            # Some drivers fail to say "none", and where there is no graphics nothing is missing.
             none = rows in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
             if not none and (
                 kind is ProcessKind.COMPUTE or _absence(rows) is not Absence.NOT_SUPPORTED
@@ -401,12 +365,14 @@ _IDENTITY = (
     _Question("name", _text(nvml.nvmlDeviceGetName)),
     _Question("pci_bus_id pci_device_id", _pci),
     _Question("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]),
-    _Question("compute_capability", _compute_capability),
+    _Question(
+        "compute_capability",
+        lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
+    ),
     _Question("sm_clock_max_mhz", _one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
     _Question("memory_clock_max_mhz", _one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
     _Question("power_limit_default_watts", _one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
 )
-
 _QUESTIONS = (
     _Question("gpu_utilization_percent memory_utilization_percent", _utilization),
     _Question(

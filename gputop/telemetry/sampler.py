@@ -20,6 +20,7 @@ from gputop.telemetry.reading import Driver, DriverError, GpuProcess, Owner, Rea
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
+    Device,
     DeviceSample,
     DeviceState,
     DriverState,
@@ -59,6 +60,21 @@ class _Slot:
     late: bool = False
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """What came of starting the driver so far; replaced as a whole."""
+
+    driver: Driver | None = None
+    problem: Problem | None = None
+    slots: tuple[_Slot, ...] = ()
+
+    @property
+    def state(self) -> DriverState:
+        if self.driver is not None:
+            return DriverState.OK
+        return DriverState.STARTING if self.problem is None else DriverState.UNAVAILABLE
+
+
 class Sampler:
     """Yields the records of this machine's stream, for ever, on time."""
 
@@ -76,42 +92,46 @@ class Sampler:
         self._owners = Owners()
         self._owner_of = owner_of or self._owners.of
         self._changed = threading.Condition()
-        self._driver: Driver | None = None
-        self._problem: Problem | None = None
-        self._slots: list[_Slot] = []
+        self._opened = _Opened()
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
 
     @property
     def settled(self) -> bool:
         """Whether the driver answered, or failed to."""
-        return self._driver is not None or self._problem is not None
+        return self._opened.state is not DriverState.STARTING
 
     def records(self) -> Iterator[Record]:
         """An inventory, then samples, and a new inventory before the sample that differs."""
         threading.Thread(target=self._open, name="driver", daemon=True).start()
         sent: Inventory | None = None
-        for _ in self._ticks():
-            inventory = self._inventory()
+        for opened in self._ticks():
+            # Once for both records: a reader may learn more about its device between them.
+            devices = tuple(slot.reader.device for slot in opened.slots)
+            inventory = self._inventory(opened, devices)
             if sent is None or dataclasses.replace(inventory, time=sent.time) != sent:
                 sent = inventory
                 yield inventory
-            yield self._sample()
+            yield self._sample(opened.slots, devices)
 
-    def _ticks(self) -> Iterator[None]:
-        """Once at each interval, and as soon as the driver has answered for the first time."""
+    def _ticks(self) -> Iterator[_Opened]:
+        """Once at each interval, and as soon as the driver has answered for the first time.
+
+        Yields what was asked at that tick: the driver may open at any moment.
+        """
         pause(FIRST_WINDOW_SECONDS)
         due = time.monotonic()
-        settled = self.settled
-        grace = FIRST_GRACE_SECONDS if settled else GRACE_SECONDS
+        asked: _Opened | None = None
         for tick in itertools.count(1):
-            self._read_all(tick, grace)
-            yield
+            opened = self._opened
+            grace = GRACE_SECONDS if opened is asked else FIRST_GRACE_SECONDS
+            asked = opened
+            self._read_all(opened.slots, tick, grace)
+            yield opened
             due += self._interval
-            if not settled and self._settles_before(due):
+            if opened.state is DriverState.STARTING and self._settles_before(due):
                 # Nobody should wait a whole interval for the first values.
-                settled, grace, due = True, FIRST_GRACE_SECONDS, time.monotonic()
+                due = time.monotonic()
                 continue
-            grace = GRACE_SECONDS
             now = time.monotonic()
             pause(due - now)
             # The machine slept, or nobody read the stream: no burst to catch up.
@@ -131,13 +151,13 @@ class Sampler:
                 readers = driver.readers()
             except DriverError as error:
                 with self._changed:
-                    self._problem = error.problem
+                    self._opened = _Opened(problem=error.problem)
                     self._changed.notify_all()
                 pause(RETRY_SECONDS)
                 continue
-            slots = [_Slot(reader, since=time.monotonic()) for reader in readers]
+            slots = tuple(_Slot(reader, since=time.monotonic()) for reader in readers)
             with self._changed:
-                self._driver, self._problem, self._slots = driver, None, slots
+                self._opened = _Opened(driver, slots=slots)
                 self._changed.notify_all()
             for slot in slots:
                 threading.Thread(
@@ -156,64 +176,54 @@ class Sampler:
                 slot.late = False
                 self._changed.notify_all()
 
-    def _read_all(self, tick: int, grace: float) -> None:
+    def _read_all(self, slots: tuple[_Slot, ...], tick: int, grace: float) -> None:
         """Asks every reader; returns when those that are not late have answered, or after grace."""
         with self._changed:
-            for slot in self._slots:
+            for slot in slots:
                 slot.asked = tick
             self._changed.notify_all()
             self._changed.wait_for(
-                lambda: all(slot.late or slot.answered >= tick for slot in self._slots), grace
+                lambda: all(slot.late or slot.answered >= tick for slot in slots), grace
             )
-            for slot in self._slots:
+            for slot in slots:
                 slot.late = slot.answered < tick
 
-    def _inventory(self) -> Inventory:
-        with self._changed:
-            state = (
-                DriverState.OK
-                if self._driver
-                else DriverState.UNAVAILABLE
-                if self._problem
-                else DriverState.STARTING
-            )
-            return Inventory(
-                time=time.time(),
-                source=self._source,
-                driver_state=state,
-                interval_seconds=self._interval,
-                driver_version=self._driver.driver_version if self._driver else None,
-                cuda_version=self._driver.cuda_version if self._driver else None,
-                problem=self._problem,
-                devices=tuple(slot.reader.device for slot in self._slots),
-                hostname=self._hostname,
-                cpu_name=self._cpu_name,
-                gputop_version=__version__,
-            )
+    def _inventory(self, opened: _Opened, devices: tuple[Device, ...]) -> Inventory:
+        return Inventory(
+            time=time.time(),
+            source=self._source,
+            driver_state=opened.state,
+            interval_seconds=self._interval,
+            driver_version=opened.driver.driver_version if opened.driver else None,
+            cuda_version=opened.driver.cuda_version if opened.driver else None,
+            problem=opened.problem,
+            devices=devices,
+            hostname=self._hostname,
+            cpu_name=self._cpu_name,
+            gputop_version=__version__,
+        )
 
-    def _sample(self) -> Sample:
+    def _sample(self, slots: tuple[_Slot, ...], devices: tuple[Device, ...]) -> Sample:
+        pairs = tuple(zip(slots, devices, strict=True))
         with self._changed:
             now = time.monotonic()
             limit = silence_limit(self._interval)
-            devices = tuple(_current(slot, now, limit) for slot in self._slots)
+            samples = tuple(_current(slot, device.uuid, now, limit) for slot, device in pairs)
             groups = [
-                (slot.reader.device.uuid, slot.reading.processes)
-                for slot in self._slots
-                if slot.reading
+                (device.uuid, slot.reading.processes) for slot, device in pairs if slot.reading
             ]
-        hung = {device.uuid for device in devices if device.state is DeviceState.NOT_RESPONDING}
+        hung = {sample.uuid for sample in samples if sample.state is DeviceState.NOT_RESPONDING}
         processes = tuple(
             _process(uuid, listed, self._owner_of(listed.pid), hung=uuid in hung)
             for uuid, group in groups
             for listed in group
         )
         self._owners.keep({process.pid for process in processes})
-        return Sample(time.time(), self._host.read(), devices, processes)
+        return Sample(time.time(), self._host.read(), samples, processes)
 
 
-def _current(slot: _Slot, now: float, limit: float) -> DeviceSample:
+def _current(slot: _Slot, uuid: str, now: float, limit: float) -> DeviceSample:
     """What is known of a device now: its last reading with its age, or why there is none."""
-    uuid = slot.reader.device.uuid
     silent = now - slot.since
     if slot.reading is not None and silent <= limit:
         return dataclasses.replace(slot.reading.sample, uuid=uuid, age_seconds=silent)

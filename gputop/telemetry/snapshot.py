@@ -277,7 +277,7 @@ T = TypeVar("T")
 def from_json(cls: type[T], document: Any, at: str = "") -> T:
     """The dataclass `cls` from plain JSON values; raises `DecodeError` naming the field."""
     if not isinstance(document, dict):
-        raise DecodeError(f"{at or cls.__name__}: expected an object")
+        raise DecodeError(f"{at.removesuffix('.') or cls.__name__}: expected an object")
     values = {}
     for name, convert, required in _converters(cast("Any", cls)):
         if name in document:
@@ -312,7 +312,7 @@ def _converter(hint: Any) -> Converter:
     if origin is tuple:
         item = _converter(arguments[0])
         return lambda value, at: tuple(
-            item(each, f"{at}[{n}].") for n, each in enumerate(_expect(value, list, at))
+            item(each, f"{at}[{n}]") for n, each in enumerate(_expect(value, list, at))
         )
     if origin is Mapping:
         item = _converter(arguments[1])
@@ -320,7 +320,7 @@ def _converter(hint: Any) -> Converter:
             key: item(each, f"{at}.{key}") for key, each in _expect(value, dict, at).items()
         }
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return lambda value, at: from_json(hint, value, at if at.endswith(".") else f"{at}.")
+        return lambda value, at: from_json(hint, value, f"{at}.")
     if issubclass(hint, StrEnum):
         return lambda value, at: _word(hint, value, at)
     if hint is float:

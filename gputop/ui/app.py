@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import termios
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import on, work
 from textual.app import App, SystemCommand
@@ -22,15 +22,28 @@ from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.screen import Screen
 
-    from gputop.telemetry.child import StreamChild
+    from gputop.telemetry.child import Interruption
+    from gputop.telemetry.snapshot import Record
 
 INTERRUPTED = 130
+
+
+class Stream(Protocol):
+    """Where the records come from: a `StreamChild`, or what stands for it."""
+
+    def records(self) -> AsyncGenerator[Record | Interruption]:
+        """The records, for ever."""
+        ...
+
+    async def close(self) -> None:
+        """Leaves nothing running."""
+        ...
 
 
 class GputopApp(App[None]):
@@ -42,17 +55,18 @@ class GputopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
-    def __init__(self, child: StreamChild, python: str | None = None) -> None:
+    def __init__(self, stream: Stream, python: str | None = None) -> None:
         super().__init__()
         self.theme = "ansi-dark"
-        self._child = child
+        self._stream = stream
         self.telemetry = Telemetry()
-        self._header = Header(self.telemetry)
-        self._monitor = MonitorTab(self.telemetry)
-        self._benchmark = BenchmarkTab(self.telemetry, python)
-        self._keys = KeysView()
+        self._python = python
 
     def compose(self) -> ComposeResult:
+        self._header = Header(self.telemetry)
+        self._monitor = MonitorTab(self.telemetry)
+        self._benchmark = BenchmarkTab(self.telemetry, self._python)
+        self._keys = KeysView()
         yield self._header
         with ContentSwitcher(initial="monitor"):
             yield self._monitor
@@ -70,7 +84,7 @@ class GputopApp(App[None]):
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def _listen(self) -> None:
-        async with contextlib.aclosing(self._child.records()) as records:
+        async with contextlib.aclosing(self._stream.records()) as records:
             async for record in records:
                 self.telemetry.take(record)
                 if isinstance(record, Inventory):
@@ -153,11 +167,7 @@ class GputopApp(App[None]):
     async def on_unmount(self) -> None:
         """Leaves nothing running."""
         await self._benchmark.close()
-        await self._child.close()
-
-    def kill_children(self) -> None:
-        """For an end at which nothing can be waited for."""
-        self._benchmark.kill()
+        await self._stream.close()
 
 
 def _runner(app: GputopApp, action: str) -> Callable[[], object]:

@@ -15,8 +15,5 @@ def run(*, interval: float, demo: bool, python: str | None) -> int:
 
     crop.install()
     app = GputopApp(child, python)
-    try:
-        app.run()
-    finally:
-        app.kill_children()
+    app.run()
     return app.return_code or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on, work
@@ -63,7 +64,7 @@ class BenchmarkTab(Vertical):
 
     def on_mount(self) -> None:
         """Offers the CPU at once; devices come with the stream."""
-        self._chart.hint = _hint()
+        self._chart.hint = _hint
         self.show_targets()
         self.set_interval(REDRAW_SECONDS, self._redraw_run)
         self._load_results()
@@ -134,7 +135,7 @@ class BenchmarkTab(Vertical):
         self._run_now = Run(request)
         for view in (self._title, self._chart, self._readout):
             view.run = self._run_now
-        self._chart.hint = []
+        self._chart.hint = lambda _: []
         self._session = Session(request)
         self._follow(self._run_now, self._session)
         self.post_message(self.Changed())
@@ -150,7 +151,7 @@ class BenchmarkTab(Vertical):
         finally:
             self._session = None
         if run.problem is not None:
-            self._chart.hint = _problem(run.problem, self._chart.size.width)
+            self._chart.hint = partial(_problem, run.problem)
             self._chart.run = None
         if run.result is not None:
             self._results.results.insert(0, run.result)
@@ -181,11 +182,6 @@ class BenchmarkTab(Vertical):
         if self._session is not None:
             await self._session.stop()
 
-    def kill(self) -> None:
-        """Leaves no worker behind, where nothing can be waited for."""
-        if self._session is not None:
-            self._session.kill()
-
     @on(Form.Submitted)
     def _submitted(self) -> None:
         self.start()
@@ -197,7 +193,7 @@ class BenchmarkTab(Vertical):
             self._readout.redraw()
 
 
-def _hint() -> list[Row]:
+def _hint(_width: int) -> list[Row]:
     return [
         [],
         [Span("  Press "), Span("b", ACCENT), Span(" to start a stress test of the device above.")],

@@ -11,6 +11,8 @@ from gputop.ui.palette import BUSY, DIM, TEXT
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gputop.ui.run import Run
 
 LEFT_MARGIN = 9
@@ -24,13 +26,14 @@ class ThroughputChart(LiveView):
     def __init__(self) -> None:
         super().__init__(id="chart")
         self.run: Run | None = None
-        self.hint: list[Row] = []
+        self.hint: Callable[[int], list[Row]] = lambda _: []
+        """What to show without a run, in rows of that width."""
         self._figure: Any = None
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The chart in the space there is."""
         if self.run is None or not self.run.points or height < 4 or width < 24:
-            return self.hint
+            return self.hint(width)
         points = thin(self.run.points, 2 * (width - LEFT_MARGIN))
         seconds = max(self.run.request.seconds, points[-1][0])
         top = round_up(1.08 * max(tflops for _, tflops in self.run.points))

@@ -28,43 +28,53 @@ class Form(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="form")
         self._targets: dict[str, Target] = {}
-
-    def compose(self) -> ComposeResult:
-        yield Label("Device")
-        yield Select[str]([], id="device", compact=True, allow_blank=True, prompt="none")
-        yield Label("Type")
-        yield Select[str]([], id="dtype", compact=True, allow_blank=True, prompt="none")
-        yield Label("Size")
-        yield Input("auto", id="size", compact=True, restrict="[0-9auto]*", max_length=7)
-        yield Label("Seconds")
-        yield Input(
+        self._device_field = Select[str]([], id="device", compact=True, prompt="none")
+        self._dtype_field = Select[str]([], id="dtype", compact=True, prompt="none")
+        self._size_field = Input(
+            "auto", id="size", compact=True, restrict="[0-9auto]*", max_length=7
+        )
+        self._seconds_field = Input(
             f"{plan.DEFAULT_SECONDS:g}",
             id="seconds",
             compact=True,
             restrict=r"[0-9.]*",
             max_length=6,
         )
+
+    def compose(self) -> ComposeResult:
+        yield Label("Device")
+        yield self._device_field
+        yield Label("Type")
+        yield self._dtype_field
+        yield Label("Size")
+        yield self._size_field
+        yield Label("Time s")
+        yield self._seconds_field
         yield Button("Start", id="start", compact=True)
 
     def offer(self, targets: tuple[Target, ...]) -> None:
         """Offers these devices; keeps the choice if it is still among them."""
         offered = {target.uuid or CPU: target for target in targets}
-        names_before = {key: target.label for key, target in self._targets.items()}
-        self._targets = offered
-        if names_before == {key: target.label for key, target in offered.items()}:
+        labels = {key: _label(target) for key, target in offered.items()}
+        if labels == {key: _label(target) for key, target in self._targets.items()}:
+            self._targets = offered  # their free memory may be another
             return
-        select = self.query_one("#device", Select)
-        chosen = select.value
-        select.set_options([(_label(target), key) for key, target in offered.items()])
-        select.value = chosen if chosen in offered else next(iter(offered))
+        # The CPU alone is what is offered before the stream has come: nobody chose it.
+        chosen = None if len(self._targets) <= 1 else self._device_field.value
+        self._targets = offered
+        self._device_field.set_options([(label, key) for key, label in labels.items()])
+        self._choose(str(chosen) if chosen in offered else next(iter(offered)))
 
     def choose(self, uuid: str | None) -> None:
-        """Sets the device, and the data type that suits it."""
+        """Sets the device; if it is another one, the data type that suits it too."""
         key = uuid if uuid in self._targets else CPU
-        select = self.query_one("#device", Select)
-        if select.value != key:
-            select.value = key
-            self._offer_dtypes(self._targets[key])
+        if self._device_field.value != key:
+            self._choose(key or CPU)
+
+    def _choose(self, key: str) -> None:
+        with self.prevent(Select.Changed):
+            self._device_field.value = key
+        self._offer_dtypes(self._targets[key])
 
     @on(Select.Changed, "#device")
     def _device_changed(self, event: Select.Changed) -> None:
@@ -73,11 +83,9 @@ class Form(Horizontal):
             self._offer_dtypes(target)
 
     def _offer_dtypes(self, target: Target) -> None:
-        select = self.query_one("#dtype", Select)
         available = [offer.dtype for offer in plan.offered(target) if offer.available]
-        before = select.value
-        select.set_options([(name, name) for name in available])
-        select.value = before if before in available else plan.default_dtype(target)
+        self._dtype_field.set_options([(name, name) for name in available])
+        self._dtype_field.value = plan.default_dtype(target)
 
     @on(Input.Submitted)
     @on(Button.Pressed)
@@ -86,12 +94,11 @@ class Form(Horizontal):
 
     def request(self, python: str | None) -> Request:
         """What the fields say; raises `ValueError` with what, why and the remedy."""
-        target = self._targets[str(self.query_one("#device", Select).value)]
         return Request(
-            target=target,
-            dtype=str(self.query_one("#dtype", Select).value),
-            size=plan.parse_size(self.query_one("#size", Input).value),
-            seconds=plan.parse_seconds(self.query_one("#seconds", Input).value),
+            target=self._targets[str(self._device_field.value)],
+            dtype=str(self._dtype_field.value),
+            size=plan.parse_size(self._size_field.value),
+            seconds=plan.parse_seconds(self._seconds_field.value),
             python=python,
         )
 

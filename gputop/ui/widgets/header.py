@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import duration, number, quantity, size, visible
-from gputop.ui.draw import Row, Span, clip, spread
+from gputop.ui.draw import Row, Span, clip, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
@@ -60,34 +60,35 @@ class Header(LiveView):
 
     def _summary(self, width: int) -> Row:
         telemetry = self._telemetry
-        host = self._host()
         silent = telemetry.silent_seconds
         if silent is not None:
             why = f": {visible(telemetry.interruption.why)}" if telemetry.interruption else ""
             text = f" No data for {duration(silent)}{why}. The sampler is being started again"
             return [Span(clip(text, width), FAULT)]
         if telemetry.starting:
-            return spread([Span(" Waiting for the NVIDIA driver …", WARN)], host, width)
+            return [Span(" Waiting for the NVIDIA driver …", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
         if problem is not None:
-            return spread([Span(f" {visible(problem.what)}", WARN)], host, width)
+            return [Span(clip(f" {visible(problem.what)}: this is the host alone", width), WARN)]
         if not telemetry.devices:
-            return spread([Span(" The driver has no devices", WARN)], host, width)
-        return spread(self._devices(), host, width)
+            return [Span(" The driver has no devices: this is the host alone", WARN)]
+        devices, host = self._devices(), self._host()
+        while host and width_of(devices) + sum(width_of(part) for part in host) > width:
+            host.pop()
+        return spread(devices, [span for part in host for span in part], width)
 
-    def _host(self) -> Row:
+    def _host(self) -> list[Row]:
+        """The host in parts, the most telling first."""
         sample = self._telemetry.sample
         if sample is None:
             return []
         host = sample.host
-        memory = f"{size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}"
+        memory = f"{size(host.memory_used_bytes)} of {size(host.memory_total_bytes)} "
+        load = host.load_average[0] if host.load_average else None
         return [
-            Span("  CPU ", DIM),
-            Span(quantity(host.cpu_percent, " %").rjust(5)),
-            Span("  host mem ", DIM),
-            Span(memory),
-            Span("  load ", DIM),
-            Span(f"{number(host.load_average[0] if host.load_average else None)} "),
+            [Span("  CPU ", DIM), Span(quantity(host.cpu_percent, " % ").rjust(6))],
+            [Span(" load ", DIM), Span(f"{number(load)} ")],
+            [Span(" host mem ", DIM), Span(memory)],
         ]
 
     def _devices(self) -> Row:

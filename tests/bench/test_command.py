@@ -1,0 +1,370 @@
+"""`gputop bench` as people and scripts run it: exit statuses, and what is on which stream."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+import pytest
+
+import gputop
+from gputop.bench import command, results
+from gputop.bench.events import Done, Failed
+from gputop.telemetry import child
+from gputop.telemetry.snapshot import (
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Host,
+    Inventory,
+    Problem,
+    Process,
+    ProcessKind,
+    Sample,
+    Source,
+)
+from tests.bench.workers import RESULT, fake_interpreter, needs_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMAND = [sys.executable, "-m", "gputop", "bench"]
+
+
+def environment() -> dict[str, str]:
+    """The environment of the tests, in which `-m gputop` is this gputop."""
+    return {**os.environ, "PYTHONPATH": str(Path(gputop.__file__).parent.parent)}
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+@needs_torch
+def test_json_is_all_that_is_on_standard_output() -> None:
+    ended = ran(
+        "--device", "cpu", "--dtype", "float32", "--size", "256", "--seconds", "1", "--json"
+    )
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert ended.stderr == ""
+    assert {"device", "torch_version", "python", "tflops_peak"} <= set(result)
+    assert (result["m"], result["n"], result["k"], result["dtype"]) == (256, 256, 256, "float32")
+    assert result["seconds"] >= 1.0
+    assert result["tflops_mean"] == pytest.approx(
+        2 * 256**3 * result["iterations"] / result["seconds"] / 1e12
+    )
+    (kept,) = results.recent(10)
+    assert kept.tflops_mean == result["tflops_mean"]
+
+
+@needs_torch
+def test_a_page_for_people() -> None:
+    ended = ran("--device", "cpu", "--dtype", "float64", "--size", "128", "--seconds", "0.5")
+    assert ended.returncode == 0, ended.stderr
+    head, *rows = ended.stdout.splitlines()
+    assert "float64, 128 x 128 x 128" in head
+    assert [row.split()[0] for row in rows] == [
+        "mean",
+        "peak",
+        "products",
+        "verified",
+        "method",
+        "software",
+    ]
+    assert "no wrong elements" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["--size", "7x"], 2, "--size: '7x' is not a size"),
+        (["--seconds", "0"], 2, "--seconds: '0' is not a duration"),
+        (["--device", "gpu"], 2, "--device: 'gpu' is not a device"),
+        (["--dtype", "fp4"], 2, "--dtype"),
+        (["--python", "/no/such/python"], 2, "'/no/such/python' is not an interpreter"),
+        (["--python", "/"], 2, "it is a directory"),
+        (["--device", "cpu", "--size", "1000000"], 3, "Choose --size"),
+        (["--device", "cpu", "--dtype", "tf32"], 3, "compute capability 8.0"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_with_a_remedy(
+    arguments: list[str], status: int, says: str
+) -> None:
+    ended = ran(*arguments)
+    assert ended.returncode == status
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert says in line
+
+
+def test_a_python_without_torch_is_status_3(tmp_path: Path) -> None:
+    path = fake_interpreter(tmp_path, "", torch=None)
+    ended = ran("--device", "cpu", "--python", path)
+    assert ended.returncode == 3
+    (line,) = ended.stderr.splitlines()
+    assert f"{path} -m pip install torch" in line
+
+
+class InTerminal:
+    """The command with a terminal as its standard input and error, and a pipe for its result."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.terminal, other = pty.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=other,
+            stdout=subprocess.PIPE,
+            stderr=other,
+            env=environment(),
+        )
+        os.close(other)
+        self.screen = ""
+
+    def until(self, text: str) -> None:
+        """Reads the terminal until that was on it."""
+        while text not in self.screen:
+            ready, _, _ = select.select([self.terminal], [], [], 60)
+            assert ready, f"{text!r} did not come: {self.screen!r}"
+            self.screen += os.read(self.terminal, 4096).decode()
+
+    def worker(self) -> psutil.Process:
+        """The process that computes."""
+        (worker,) = [
+            process
+            for process in psutil.Process(self.process.pid).children(recursive=True)
+            if any(part.endswith("worker.py") for part in process.cmdline())
+        ]
+        return worker
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.process:
+            self.process.kill()
+        os.close(self.terminal)
+
+
+RUN_LONG = ("--device", "cpu", "--dtype", "float32", "--size", "256", "--seconds", "600", "--json")
+
+
+@pytest.fixture
+def running() -> Iterator[InTerminal]:
+    with InTerminal(*RUN_LONG) as run:
+        run.until("TFLOP/s")
+        yield run
+
+
+@needs_torch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_it_with_the_result_so_far(
+    running: InTerminal, number: signal.Signals
+) -> None:
+    worker = running.worker()
+    running.process.send_signal(number)
+    output, _ = running.process.communicate(timeout=10)
+    assert running.process.returncode == 130
+    result = json.loads(output)
+    assert result["stopped"] == "user"
+    assert result["iterations"] > 0
+    assert not worker.is_running()
+
+
+@needs_torch
+def test_its_sudden_death_leaves_no_worker(running: InTerminal) -> None:
+    worker = running.worker()
+    running.process.kill()
+    assert psutil.wait_procs([worker], timeout=2)[1] == []
+
+
+@needs_torch
+def test_a_closed_pipe_is_no_traceback() -> None:
+    arguments = ["--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5"]
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:  # noqa: PTH123 - a descriptor
+        ended = subprocess.run(
+            [*COMMAND, *arguments],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            check=False,
+        )
+    assert ended.stderr == b""
+    assert ended.returncode == 0
+
+
+GPU = Device(0, "GPU-0a", "NVIDIA H200", compute_capability="9.0")
+SAMPLE = Sample(1.0, Host(), (DeviceSample("GPU-0a", memory_free_bytes=100 << 30),))
+INVENTORY = Inventory(1.0, "host", Source.NVML, DriverState.OK, 1.0, devices=(GPU,))
+NO_DRIVER = replace(
+    INVENTORY, devices=(), problem=Problem("No NVIDIA driver", "no library was found", "Install it")
+)
+HELD = replace(SAMPLE, processes=(Process(77, "GPU-0a", ProcessKind.COMPUTE, 1, "ann", "train"),))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What would be run, instead of running it; `stream` is what the driver says."""
+    said: dict[str, Any] = {"stream": (INVENTORY, SAMPLE)}
+
+    async def one_snapshot() -> tuple[Inventory, Sample]:
+        stream = said["stream"]
+        if isinstance(stream, Exception):
+            raise stream
+        assert isinstance(stream, tuple)
+        return stream
+
+    async def stress(request: Any) -> Done:
+        said["request"] = request
+        return Done(RESULT)
+
+    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(command, "_stress", stress)
+    return said
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+def test_the_first_gpu_is_the_default(asked: dict[str, Any]) -> None:
+    assert run("--seconds", "2") == 0
+    request = asked["request"]
+    assert request.target.uuid == "GPU-0a"
+    assert request.dtype == "bfloat16"
+    assert request.size is None
+    assert request.seconds == 2.0
+    assert request.python is None
+
+
+@pytest.mark.parametrize("device", ["0", "cuda:0", "GPU-0"])
+def test_a_gpu_by_its_names(asked: dict[str, Any], device: str) -> None:
+    assert run("--device", device, "--dtype", "tf32", "--size", "512") == 0
+    assert (asked["request"].target.uuid, asked["request"].dtype) == ("GPU-0a", "tf32")
+    assert asked["request"].size == 512
+
+
+def test_without_a_gpu_it_is_the_cpu_and_says_so(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["stream"] = (NO_DRIVER, SAMPLE)
+    assert run() == 0
+    assert asked["request"].target.kind == "cpu"
+    assert "no library was found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stream", "arguments", "says"),
+    [
+        ((INVENTORY, SAMPLE), ["--device", "3"], "no such device"),
+        ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
+        (child.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
+        ((INVENTORY, HELD), [], "process 77 (ann: train) holds it"),
+        (
+            (INVENTORY, replace(SAMPLE, devices=(DeviceSample("GPU-0a", DeviceState.LOST),))),
+            [],
+            "its state is lost",
+        ),
+    ],
+)
+def test_what_is_refused(
+    asked: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    stream: object,
+    arguments: list[str],
+    says: str,
+) -> None:
+    asked["stream"] = stream
+    assert run(*arguments) == 3
+    assert "request" not in asked
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert says in line
+
+
+def test_a_busy_gpu_may_be_shared_when_that_is_meant(asked: dict[str, Any]) -> None:
+    asked["stream"] = (INVENTORY, HELD)
+    assert run("--ignore-busy") == 0
+    assert asked["request"].target.uuid == "GPU-0a"
+
+
+def test_a_screen_does_not_hold_a_gpu(asked: dict[str, Any]) -> None:
+    screen = Process(5, "GPU-0a", ProcessKind.GRAPHICS, 1, "root", "Xorg")
+    asked["stream"] = (INVENTORY, replace(SAMPLE, processes=(screen,)))
+    assert run() == 0
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 3), ("\n", 3), ("", 3)])
+def test_on_a_terminal_it_asks(
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+    status: int,
+) -> None:
+    asked["stream"] = (INVENTORY, HELD)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdin, "readline", lambda: answer, raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert run() == status
+    assert ("request" in asked) is (status == 0)
+    said = capsys.readouterr()
+    assert "[y/N]" in said.err
+    assert "77 (ann: train)" in said.err
+
+
+def test_a_wrong_element_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    last = Done(replace(RESULT, wrong_elements=3))
+    assert command._conclude(last, as_json=True) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["wrong_elements"] == 3
+    assert "3 elements in 6 checks" in said.err
+
+
+def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command._conclude(Failed(Problem("W", "y", "R"), 3), as_json=True) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "gputop: error: W: y. R\n"
+
+
+def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    results.path().parent.parent.mkdir(parents=True, exist_ok=True)
+    results.path().parent.write_text("in the way")
+    assert command._conclude(Done(RESULT), as_json=True) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["iterations"] == 420
+    assert said.err.startswith("gputop: warning: ")
+
+
+def test_the_page_has_droop_where_it_is_known() -> None:
+    long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0, tflops_device=0.16)
+    page = command.page(long)
+    assert "0.15 TFLOP/s, 25.0 % below the peak" in page
+    assert "0.16 TFLOP/s by device events" in page
+    assert "sustained" not in command.page(RESULT)

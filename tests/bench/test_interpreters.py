@@ -1,0 +1,147 @@
+"""Which Python has torch, without importing it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputop.bench import interpreters
+from tests.bench.workers import fake_interpreter
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No environment is active, and nothing is on the PATH."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(sys, "executable", "")
+    return tmp_path
+
+
+def environment(folder: Path, torch: str | None) -> str:
+    (folder / "bin").mkdir(parents=True)
+    return fake_interpreter(folder / "bin", "", torch)
+
+
+async def test_the_active_environment_goes_before_the_path(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv, conda = environment(bare / "venv", "2.1"), environment(bare / "conda", "2.2")
+    on_path = environment(bare / "usr", "2.3")
+    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
+    monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
+    monkeypatch.setenv("PATH", str(bare / "usr" / "bin"))
+    found = await interpreters.find()
+    assert [each.path for each in found.looked_at] == [venv, conda, on_path]
+    assert [each.torch_version for each in found.looked_at] == ["2.1", "2.2", "2.3"]
+    assert found.chosen is found.looked_at[0]
+    assert found.chosen.origin == "active virtual environment"
+    assert found.problem is None
+
+
+async def test_one_without_torch_is_passed_over(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(bare / "venv", None)
+    conda = environment(bare / "conda", "2.2")
+    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
+    monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
+    found = await interpreters.find()
+    assert found.chosen is not None
+    assert found.chosen.path == conda
+
+
+async def test_a_link_to_another_python_is_a_candidate_of_its_own(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = environment(bare / "usr", "2.3")
+    (bare / "venv" / "bin").mkdir(parents=True)
+    (bare / "venv" / "bin" / "python").symlink_to(real)
+    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
+    monkeypatch.setenv("PATH", str(bare / "usr" / "bin"))
+    origins = [origin for _, origin in interpreters.candidates()]
+    assert origins == ["active virtual environment", "on the PATH"]
+
+
+async def test_the_same_path_is_looked_at_once(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = environment(bare / "venv", "2.1")
+    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
+    monkeypatch.setenv("PATH", str(bare / "venv" / "bin"))
+    monkeypatch.setattr(sys, "executable", path)
+    assert interpreters.candidates() == ((path, "active virtual environment"),)
+
+
+async def test_where_there_is_none_it_says_what_to_type(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = environment(bare / "venv", None)
+    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
+    found = await interpreters.find()
+    assert found.chosen is None
+    assert found.problem is not None
+    assert f"{path} (active virtual environment): no torch" in found.problem.why
+    assert f"{path} -m pip install torch" in found.problem.remedy
+    assert "--python PATH" in found.problem.remedy
+    assert "install gputop" not in str(found.problem)
+
+
+async def test_the_one_that_was_named_is_the_only_one(bare: Path) -> None:
+    path = environment(bare / "named", "2.4")
+    found = await interpreters.find(path)
+    assert [each.origin for each in found.looked_at] == ["--python"]
+    assert found.chosen is not None
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        (None, "no such file"),
+        ("#!/bin/sh\nexit 3\n", "status 3"),
+        ("#!/bin/sh\necho '[]'\n", "does not answer like a Python"),
+        ('#!/bin/sh\necho \'{"python": [3, 8, 1], "torch": null}\'\n', "Python 3.8.1"),
+        ("#!/no/such/interpreter\n", "no such file"),
+    ],
+)
+async def test_what_is_wrong_with_an_interpreter_is_said(
+    bare: Path, script: str | None, fault: str
+) -> None:
+    path = bare / "python"
+    if script is not None:
+        path.write_text(script)
+        path.chmod(0o755)
+    found = await interpreters.find(str(path))
+    assert found.chosen is None
+    assert fault in str(found.looked_at[0])
+
+
+async def test_a_silent_interpreter_is_given_up(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreters, "PROBE_SECONDS", 0.2)
+    path = bare / "python"
+    path.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    path.chmod(0o755)
+    found = await interpreters.find(str(path))
+    assert found.looked_at[0].fault == "it did not answer within 0.2 s"
+
+
+async def test_a_folder_named_torch_is_not_torch(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bare / "torch").mkdir()
+    (bare / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+    (bare / "site" / "torch").mkdir(parents=True)
+    monkeypatch.chdir(bare)
+    monkeypatch.setenv("PYTHONPATH", str(bare / "site"))
+    found = await interpreters.find("/usr/bin/env")  # not a Python at all
+    assert found.chosen is None
+    plain = bare / "python"
+    # -S: without the site-packages that may have the real one
+    plain.write_text(f'#!/bin/sh\nexec "{sys.orig_argv[0]}" -S "$@"\n')
+    plain.chmod(0o755)
+    found = await interpreters.find(str(plain))
+    assert found.looked_at[0].fault is None
+    assert found.looked_at[0].torch_version is None

@@ -1,0 +1,208 @@
+"""Devices, data types, sizes and memory, before anything is started."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench import plan
+from gputop.bench.plan import DTYPES, DeviceKind, Request, Target
+from gputop.telemetry.snapshot import (
+    Device,
+    DeviceSample,
+    DriverState,
+    Host,
+    Inventory,
+    Sample,
+    Source,
+)
+
+GIB = 1 << 30
+CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)
+
+
+def gpu(capability: str | None, index: int = 0, uuid: str = "GPU-0a", free: int = GIB) -> Target:
+    return Target("cuda", uuid, index, "a GPU", capability, free)
+
+
+V100, T4, A100, H100 = gpu("7.0"), gpu("7.5"), gpu("8.0"), gpu("9.0")
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        (CPU, {"float32", "float16", "bfloat16", "float64"}),
+        (gpu("5.2"), {"float32", "float64"}),
+        (V100, {"float32", "float16", "float64"}),
+        (T4, {"float32", "float16", "float64"}),
+        (A100, set(DTYPES)),
+        (gpu("12.0"), set(DTYPES)),
+        (gpu(None), set(DTYPES)),
+    ],
+)
+def test_a_device_is_offered_what_it_has(target: Target, names: set[str]) -> None:
+    offers = plan.offered(target)
+    assert {offer.dtype for offer in offers if offer.available} == names
+    assert {offer.dtype for offer in offers} == set(DTYPES)
+    assert all(offer.reason for offer in offers if not offer.available)
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype"),
+    [
+        (CPU, "float32"),
+        (gpu("6.1"), "float32"),
+        (V100, "float16"),
+        (T4, "float16"),
+        (A100, "bfloat16"),
+        (H100, "bfloat16"),
+        (gpu("10.0"), "bfloat16"),
+        (gpu(None), "float32"),
+    ],
+)
+def test_the_default_is_what_people_train_with(target: Target, dtype: str) -> None:
+    assert plan.default_dtype(target) == dtype
+    assert next(o for o in plan.offered(target) if o.dtype == dtype).available
+
+
+DTYPE = st.sampled_from(sorted(DTYPES))
+KIND: st.SearchStrategy[DeviceKind] = st.sampled_from(["cpu", "cuda"])
+
+
+@given(st.integers(0, 1 << 42), DTYPE, KIND)
+def test_the_largest_size_fits_and_the_next_does_not(
+    free: int, dtype: str, device: DeviceKind
+) -> None:
+    n = plan.largest_size(free, dtype, device)
+    assert n % plan.SIZE_STEP == 0
+    assert 0 <= n <= plan.LARGEST_SIZE
+    assert n == 0 or plan.memory_needed(n, dtype, device) <= free
+    if n < plan.LARGEST_SIZE:
+        assert plan.memory_needed(n + plan.SIZE_STEP, dtype, device) > free
+
+
+@given(st.integers(1, plan.LARGEST_SIZE // 64), DTYPE, KIND)
+def test_exactly_enough_memory_is_enough(steps: int, dtype: str, device: DeviceKind) -> None:
+    n = steps * 64
+    assert plan.largest_size(plan.memory_needed(n, dtype, device), dtype, device) == n
+
+
+def test_memory_holds_four_matrices_and_a_mask() -> None:
+    n = 32768
+    need = plan.memory_needed(n, "bfloat16", "cuda") - plan.fixed_bytes("cuda")
+    assert 4 * n * n * 2 + n * n <= need < 1.05 * (4 * n * n * 2 + n * n)
+
+
+def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> None:
+    target = gpu("8.0", free=8 * GIB)
+    problem = plan.check(Request(target, "float32", 65536, 10.0))
+    assert problem is not None
+    largest = plan.largest_size(8 * GIB, "float32", "cuda")
+    assert f"--size {largest} or smaller" in problem.remedy
+    assert "68.8 GiB" in problem.why
+    assert "8.00 GiB are free" in problem.why
+    assert plan.check(Request(target, "float32", largest, 10.0)) is None
+    assert plan.check(Request(target, "float32", largest + 64, 10.0)) is not None
+
+
+def test_a_full_device_is_refused_also_for_auto() -> None:
+    problem = plan.check(Request(gpu("8.0", free=GIB // 4), "float32", None, 10.0))
+    assert problem is not None
+    assert "another device" in problem.remedy
+
+
+def test_unknown_free_memory_is_left_to_the_worker() -> None:
+    target = Target("cuda", "GPU-0a", 0, "a GPU", "8.0", None)
+    assert plan.check(Request(target, "float32", 1 << 20, 10.0)) is None
+    assert plan.auto_limit(target, "float32") == DTYPES["float32"].auto_size
+
+
+def test_auto_stays_within_the_memory() -> None:
+    assert plan.auto_limit(gpu("8.0", free=1 * GIB), "float32") < 8192
+    assert plan.auto_limit(gpu("8.0", free=80 * GIB), "float32") == 8192
+
+
+def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:
+    problem = plan.check(Request(CPU, "tf32", 1024, 10.0))
+    assert problem is not None
+    assert "compute capability 8.0" in problem.why
+    assert "float32" in problem.remedy
+    assert "tf32" not in problem.remedy
+
+
+@pytest.mark.parametrize(("text", "size"), [("auto", None), ("AUTO", None), ("4096", 4096)])
+def test_a_size(text: str, size: int | None) -> None:
+    assert plan.parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7x", "0", "63", "-4096", "4_096", "4096.5", "٤٠٩٦", "9" * 40]
+)
+def test_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a size: .*Give a whole number"):
+        plan.parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("0.5", 0.5), ("3600", 3600.0)])
+def test_seconds(text: str, seconds: float) -> None:
+    assert plan.parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e9", "5s"])
+def test_no_seconds(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a duration: .*Give a number"):
+        plan.parse_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [("cpu", "cpu"), ("CPU", "cpu"), ("0", "0"), ("cuda:07", "7"), ("GPU-4f2a", "GPU-4f2a")],
+)
+def test_a_device(text: str, device: str) -> None:
+    assert plan.parse_device(text) == device
+
+
+@pytest.mark.parametrize("text", ["", "gpu", "-1", "cuda:", "cuda:x", "GPU-xyz", "0,1", "/dev/x"])
+def test_no_device(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a device: .*gputop status"):
+        plan.parse_device(text)
+
+
+TWO = (gpu("8.0", 0, "GPU-aa01"), gpu("8.0", 1, "GPU-ab02"), CPU)
+
+
+@pytest.mark.parametrize(
+    ("device", "target"),
+    [(None, TWO[0]), ("1", TWO[1]), ("GPU-ab", TWO[1]), ("gpu-AA01", TWO[0]), ("cpu", CPU)],
+)
+def test_choosing_a_device(device: str | None, target: Target) -> None:
+    assert plan.choose(TWO, device) is target
+
+
+@pytest.mark.parametrize(("device", "why"), [("2", "no such device"), ("GPU-a", "2 devices match")])
+def test_choosing_a_device_that_is_not_there(device: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as caught:
+        plan.choose(TWO, device)
+    assert "GPU-ab02" in str(caught.value)
+
+
+def test_without_a_gpu_the_first_target_is_the_cpu() -> None:
+    assert plan.choose((CPU,), None) is CPU
+
+
+def test_targets_of_a_stream() -> None:
+    device = Device(index=3, uuid="GPU-aa", name="NVIDIA H200", compute_capability="9.0")
+    inventory = Inventory(0.0, "host", Source.NVML, DriverState.OK, 1.0, devices=(device,))
+    sample = Sample(0.0, Host(), (DeviceSample("GPU-aa", memory_free_bytes=7 * GIB),))
+    first, last = plan.targets(inventory, sample)
+    assert first == Target("cuda", "GPU-aa", 3, "NVIDIA H200", "9.0", 7 * GIB)
+    assert last.kind == "cpu"
+    assert plan.targets(inventory, None)[0].memory_free_bytes is None
+
+
+def test_the_cpu_of_this_machine() -> None:
+    target = plan.cpu_target()
+    assert target.name
+    assert target.memory_free_bytes is not None
+    assert target.memory_free_bytes > 1 << 20

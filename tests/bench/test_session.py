@@ -1,0 +1,298 @@
+"""The session: one ending whatever the worker does, and no worker left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench import session as module
+from gputop.bench.plan import Request, Target
+from gputop.bench.session import (
+    Done,
+    Event,
+    Failed,
+    Hello,
+    Planned,
+    Progress,
+    Session,
+    Verified,
+)
+from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HELLO = (
+    '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '
+    '"threads": 2, "pid": %d}'
+)
+SAYS_HELLO = f"import os, sys, time, signal\nprint({HELLO!r} % os.getpid(), flush=True)\n"
+WAITS = "import select\nselect.select([], [], [])\n"
+
+
+async def heard(session: Session) -> list[Event]:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        return [event async for event in events]
+
+
+def gone(pid: int) -> bool:
+    """Whether that process has ended and was collected."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def fake(folder: Path, body: str) -> Session:
+    return Session(Request(CPU, "float32", 256, 1.0, fake_interpreter(folder, body)))
+
+
+@needs_torch
+async def test_a_run_from_hello_to_its_result() -> None:
+    asked = request(size=256, seconds=1.0)
+    events = await heard(Session(asked))
+    assert [type(event) for event in events[:3]] == [Hello, Planned, Verified]
+    assert any(isinstance(event, Progress) for event in events)
+    assert [event for event in events if isinstance(event, Done | Failed)] == [events[-1]]
+    hello, last = events[0], events[-1]
+    assert isinstance(hello, Hello)
+    assert isinstance(last, Done)
+    result = last.result
+    assert (result.m, result.n, result.k, result.dtype) == (256, 256, 256, "float32")
+    assert result.device == "a CPU"
+    assert result.device_uuid is None
+    assert result.python == asked.python
+    assert result.stopped == "time"
+    assert result.tflops_peak >= result.tflops_mean > 0
+    assert result.wrong_elements == 0
+    assert abs(result.started_at - time.time()) < 60
+    assert "256 x 256 x 256 float32" in result.method
+    assert gone(hello.pid)
+
+
+@needs_torch
+@pytest.mark.parametrize("by", ["user", "limit"])
+async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
+    session = Session(request(size=256, seconds=600.0))
+    last: Event | None = None
+    stopping: asyncio.Task[None] | None = None
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        async for last in events:
+            if isinstance(last, Progress) and stopping is None:
+                stopping = asyncio.create_task(session.stop(by))
+    assert stopping is not None
+    await stopping
+    assert isinstance(last, Done)
+    assert last.result.stopped == by
+    assert last.result.iterations > 0
+
+
+@needs_torch
+async def test_a_worker_that_is_killed_is_a_failure_that_says_so() -> None:
+    events = []
+    async with asyncio.timeout(60):
+        async with contextlib.aclosing(Session(request(seconds=600.0)).events()) as stream:
+            async for event in stream:
+                events.append(event)
+                if isinstance(event, Hello):
+                    os.kill(event.pid, signal.SIGKILL)
+    assert isinstance(events[-1], Failed)
+    assert "SIGKILL" in events[-1].problem.why
+    assert events[-1].status == 3
+
+
+@needs_torch
+@pytest.mark.parametrize("awaited", [Hello, Progress])
+async def test_cancelling_the_task_leaves_no_worker(awaited: type[Event]) -> None:
+    pids: asyncio.Queue[int] = asyncio.Queue()
+
+    async def watch() -> None:
+        pid = 0
+        async for event in Session(request(seconds=600.0)).events():
+            pid = event.pid if isinstance(event, Hello) else pid
+            if isinstance(event, awaited):
+                pids.put_nowait(pid)
+
+    task = asyncio.create_task(watch())
+    pid = await asyncio.wait_for(pids.get(), 60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    await eventually(lambda: gone(pid))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - another process makes it true
+            await asyncio.sleep(0.01)
+
+
+@needs_torch
+async def test_leaving_the_loop_early_leaves_no_worker() -> None:
+    session = Session(request(seconds=600.0))
+    async with contextlib.aclosing(session.events()) as events:
+        async for event in events:
+            if isinstance(event, Hello):
+                break
+    assert isinstance(event, Hello)
+    assert gone(event.pid)
+
+
+async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
+    session = fake(tmp_path, f"{SAYS_HELLO}signal.signal(15, signal.SIG_IGN)\n{WAITS}")
+    events = []
+    async with asyncio.timeout(30), contextlib.aclosing(session.events()) as stream:
+        async for event in stream:
+            events.append(event)
+            session.kill()
+    assert isinstance(events[0], Hello)
+    assert isinstance(events[-1], Failed)
+    assert events[-1].status == 130
+    assert gone(events[0].pid)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("print('not an event')", "not an event"),
+        ('print(\'{"event": "what"}\')', "what"),
+        ("print('[]')", "[]"),
+        ('print(\'{"event": "hello"}\')', "hello"),
+        ('print(\'{"event": "done", "iterations": 3}\')', "done"),
+        (f'{SAYS_HELLO}print(\'{{"event": "done", "iterations": 3}}\')', "done"),
+        ("print('\\x1b[2J garbage')", "␛[2J garbage"),
+        ("print('x' * 200000)", "a line without an end"),
+        ("import sys; sys.exit('first\\nlast \\x1b[31mwords')", "exit status 1, last ␛[31mwords"),
+        ("pass", "exit status 0"),
+        ("raise SystemExit(7)", "exit status 7"),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
+        ("import os; os.kill(os.getpid(), 40)", "40"),
+        (f"import os; os.close(1); os.close(2)\n{WAITS}", "closed its output"),
+        (
+            'print(\'{"event": "error", "kind": "k", "what": "W", "why": "Y", "remedy": "R"}\')',
+            "W: Y. R",
+        ),
+    ],
+)
+async def test_whatever_a_worker_does_there_is_one_ending(
+    tmp_path: Path, body: str, says: str
+) -> None:
+    events = await heard(fake(tmp_path, body))
+    endings = [event for event in events if isinstance(event, Done | Failed)]
+    assert endings == [events[-1]]
+    last = events[-1]
+    assert isinstance(last, Failed)
+    assert says in str(last.problem)
+    assert "\n" not in str(last.problem)
+    assert "\x1b" not in str(last.problem)
+    assert last.status == 3
+
+
+@pytest.mark.parametrize("body", [WAITS, f"{SAYS_HELLO}{WAITS}"])
+async def test_a_silent_worker_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    for name in ("HELLO_SECONDS", "PREPARE_SECONDS", "MARGIN_SECONDS"):
+        monkeypatch.setattr(module, name, 0.5)
+    asked = fake(tmp_path, body)
+    asked._request = replace(asked._request, seconds=0.01)
+    events = await heard(asked)
+    assert isinstance(events[-1], Failed)
+    assert "worker did not" in events[-1].problem.what
+    assert all(gone(event.pid) for event in events if isinstance(event, Hello))
+
+
+async def test_a_worker_that_floods_its_standard_error_is_not_held_up(tmp_path: Path) -> None:
+    body = "import sys; sys.stderr.write('x' * (1 << 20)); sys.exit('the end')"
+    events = await heard(fake(tmp_path, body))
+    assert isinstance(events[-1], Failed)
+    assert "the end" in events[-1].problem.why or events[-1].problem.why.endswith("xthe end")
+    assert len(events[-1].problem.why) < 5000
+
+
+async def test_a_worker_that_does_not_listen_is_ended_by_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STEP_SECONDS", 0.2)
+    session = fake(
+        tmp_path,
+        f"import signal; signal.signal(15, signal.SIG_IGN)\n{SAYS_HELLO}{WAITS}",
+    )
+    events = []
+    stopping: asyncio.Task[None] | None = None
+    async with asyncio.timeout(30), contextlib.aclosing(session.events()) as stream:
+        async for event in stream:
+            events.append(event)
+            if isinstance(event, Hello):
+                stopping = asyncio.create_task(session.stop())
+    assert stopping is not None
+    await stopping
+    assert isinstance(events[0], Hello)
+    assert isinstance(events[-1], Failed)
+    assert events[-1].status == 130
+    assert gone(events[0].pid)
+
+
+async def test_a_stop_before_the_worker_speaks_ends_it(tmp_path: Path) -> None:
+    session = fake(tmp_path, f"open('{tmp_path}/begun', 'w').close()\n{WAITS}")
+    listening = asyncio.create_task(heard(session))
+    await eventually((tmp_path / "begun").exists)
+    await asyncio.wait_for(session.stop(), 10)
+    (last,) = await listening
+    assert isinstance(last, Failed)
+    assert last.status == 130
+
+
+async def test_a_stop_while_interpreters_are_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n: > {tmp_path}/begun\nexec sleep 600\n")
+    path.chmod(0o755)
+    session = Session(replace(request(), python=str(path)))
+    listening = asyncio.create_task(heard(session))
+    await eventually((tmp_path / "begun").exists)
+    await asyncio.wait_for(session.stop(), 10)
+    (last,) = await asyncio.wait_for(listening, 10)
+    assert isinstance(last, Failed)
+    assert last.status == 130
+
+
+async def test_no_torch_says_what_to_type(tmp_path: Path) -> None:
+    path = fake_interpreter(tmp_path, "", torch=None)
+    (last,) = await heard(Session(replace(request(), python=path)))
+    assert isinstance(last, Failed)
+    assert last.status == 3
+    assert f"{path} -m pip install torch" in last.problem.remedy
+
+
+async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:
+    path = fake_interpreter(tmp_path, "raise SystemExit('started')")
+    (last,) = await heard(Session(Request(CPU, "float32", 1 << 20, 1.0, path)))
+    assert isinstance(last, Failed)
+    assert last.status == 3
+    assert "do not fit" in last.problem.what
+
+
+async def test_a_gpu_is_named_to_the_worker_by_its_uuid(tmp_path: Path) -> None:
+    body = (
+        "import json, os, sys\n"
+        "asked = json.loads(sys.stdin.readline())\n"
+        "names = 'CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER'\n"
+        "said = [os.environ.get(name) for name in names] + [asked['kind'], asked['largest']]\n"
+        "fields = dict(what=str(said), why='', remedy='', kind='k')\n"
+        "print(json.dumps(dict(event='error', **fields)))\n"
+    )
+    target = Target("cuda", "GPU-0a1b", 3, "a GPU", "9.0", 100 << 30)
+    path = fake_interpreter(tmp_path, body)
+    (last,) = await heard(Session(Request(target, "bfloat16", None, 1.0, path)))
+    assert isinstance(last, Failed)
+    assert last.problem.what == "['GPU-0a1b', 'PCI_BUS_ID', 'cuda', 8192]"

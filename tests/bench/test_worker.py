@@ -1,0 +1,542 @@
+"""The worker alone: its protocol, its numbers, and how it ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gputop.bench import plan, worker
+from gputop.bench.session import WORKER, _document
+from tests.bench.workers import RawWorker, load_torch, needs_torch, request
+
+pytestmark = needs_torch
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_every_data_type_runs_and_is_right(dtype: str) -> None:
+    with RawWorker(request(dtype, 128, 0.5)) as raw:
+        events = list(raw.events())
+    names = [event["event"] for event in events]
+    assert names[:3] == ["hello", "plan", "verify"]
+    assert set(names[3:-1]) <= {"sample", "verify"}
+    assert "sample" in names
+    done = events[-1]
+    assert done["event"] == "done"
+    assert done["stopped"] == "time"
+    assert done["wrong_elements"] == 0
+    assert done["seconds"] >= 0.5
+    assert done["tflops_mean"] == pytest.approx(
+        2 * 128**3 * done["iterations"] / done["seconds"] / 1e12
+    )
+    assert done["tflops_peak"] >= done["tflops_mean"] > 0
+    assert raw.process.wait(5) == 0
+
+
+def test_the_windows_add_up_to_the_run() -> None:
+    with RawWorker(request(size=256, seconds=1.0)) as raw:
+        events = list(raw.events())
+    samples = [event for event in events if event["event"] == "sample"]
+    elapsed = products = 0.0
+    for sample in samples:
+        elapsed += sample["window_seconds"]
+        assert sample["elapsed_seconds"] == pytest.approx(elapsed)
+        products += sample["tflops"] * sample["window_seconds"] * 1e12 / (2 * 256**3)
+        assert sample["iterations"] == pytest.approx(products)
+        assert sample["window_seconds"] >= worker.WINDOW_SECONDS
+    assert events[-1]["iterations"] >= samples[-1]["iterations"]
+    assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
+
+
+def test_auto_chooses_a_size_whose_product_is_short() -> None:
+    with RawWorker(request("float16", None, 0.5)) as raw:
+        planned = raw.until("plan")
+        done = raw.until("done")
+    assert planned["n"] == planned["m"] == planned["k"]
+    assert 64 <= planned["n"] <= 8192
+    assert planned["need_bytes"] >= 4 * 2 * planned["n"] ** 2
+    assert done["iterations"] > 1
+
+
+def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> None:
+    with RawWorker(request("float32", 65536, 0.5)) as raw:  # hours, on any CPU
+        names = [event for event in raw.events() if event["event"] != "hello"]
+    assert [event["event"] for event in names] == ["error"]
+    assert names[0]["kind"] == "too_slow"
+    assert "smaller --size" in names[0]["remedy"]
+
+
+def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
+    asked = request("float16", 2048, 600.0)
+    with RawWorker(asked) as raw:
+        raw.until("hello")
+        # With a size that is known to be slow, memory and the first products are all that is left:
+        # wait until the operands are there, which the process's memory shows.
+        assert _grown(raw.process.pid, 3 * 2 * 2048**2), "the operands were never made"
+        began = time.monotonic()
+        raw.tell("stop")
+        raw.process.wait(5)
+        assert time.monotonic() - began < 0.5
+        (done,) = raw.events()
+        assert done["stopped"] == "user"
+
+
+def _grown(pid: int, by: int) -> bool:
+    """Waits until the process holds that many bytes more than now."""
+    memory = Path(f"/proc/{pid}/statm")
+    first, pause = int(memory.read_text().split()[1]), threading.Event()
+    for _ in range(3000):
+        if (int(memory.read_text().split()[1]) - first) * resource.getpagesize() >= by:
+            return True
+        pause.wait(0.01)
+    return False
+
+
+def test_stop_between_products_gives_the_result_so_far() -> None:
+    with RawWorker(request(size=256, seconds=600.0)) as raw:
+        raw.until("sample")
+        began = time.monotonic()
+        raw.tell("stop")
+        done = raw.until("done")
+        raw.process.wait(5)
+        assert time.monotonic() - began < 0.5
+    assert done["stopped"] == "user"
+    assert done["iterations"] > 0
+
+
+@pytest.mark.parametrize("when", ["hello", "sample"])
+def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
+    with RawWorker(request(size=1024, seconds=600.0)) as raw:
+        raw.until(when)
+        raw.close()
+        assert raw.process.wait(2) is not None
+
+
+def test_what_others_print_does_not_reach_the_events() -> None:
+    script = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import worker\n"
+        "fd = worker.own_channel(); print('from Python'); sys.stdout.flush()\n"
+        "os.write(1, b'from C'); os.write(fd, b'an event')"
+    )
+    arguments = [sys.executable, "-c", script, str(WORKER.parent)]
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert ended.stdout == "an event"
+    assert "from Python" in ended.stderr
+    assert "from C" in ended.stderr
+
+
+def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop() -> None:
+    tree = ast.parse(WORKER.read_text(), feature_version=(3, 9))
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [n.name for n in node.names]
+        )
+    }
+    assert imported - set(sys.stdlib_module_names) == {"torch"}
+    at_the_top = {type(node) for node in tree.body}
+    assert not any(
+        isinstance(node, ast.Import) and node.names[0].name == "torch" for node in tree.body
+    ), at_the_top
+
+
+@pytest.mark.parametrize("bits", ["float32", "bfloat16"])
+def test_the_request_has_the_memory_that_the_buffers_take(bits: str) -> None:
+    torch = load_torch()
+    product = worker.Product(torch, bits, 192, "cpu")
+    buffers = (product.a, product.b, product.c, product.first)
+    held = sum(each.untyped_storage().nbytes() for each in buffers)
+    mask = 192 * 192
+    assert held + mask == plan.bytes_per_element(bits) * 192 * 192
+
+
+class Corrupting(worker.Product):
+    """A product that goes wrong, as a faulty device's would, once it is asked to."""
+
+    faulty = False
+
+    def multiply(self) -> None:
+        super().multiply()
+        if self.faulty:
+            self.c[3, 5] = float("nan")
+            self.c[7, 11] *= -1
+
+
+def made(dtype: str = "float32", n: int = 192, place: str = "cpu") -> Corrupting:
+    torch = load_torch()
+    torch.manual_seed(1)
+    product = Corrupting(torch, dtype, n, place)
+    product.fill()
+    return product
+
+
+def cpu() -> worker.Cpu:
+    torch = load_torch()
+    return worker.Cpu(torch, threading.Event())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("n", [64, 191, 192])
+def test_the_exact_product_finds_what_is_wrong_and_nothing_else(dtype: str, n: int) -> None:
+    product = made(dtype, n)
+    assert product.exact() == 0
+    product.faulty = True
+    assert product.exact() == 2
+
+
+def test_the_exact_product_with_b_column_major() -> None:
+    product = made()
+    product.b = product.b.t()  # as on a GPU
+    assert product.exact() == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
+    product, device = made(dtype), cpu()
+    product.keep_first()
+    product.multiply()
+    assert device.compare(product) == 0
+    product.faulty = True
+    product.multiply()
+    assert device.compare(product) == 2
+
+
+def test_a_gpu_would_count_every_bit() -> None:
+    product = made()
+    product.keep_first()
+    product.c_bits[0, 0] ^= 1  # the last bit of the mantissa
+    product.c[1, 1] = float("nan")
+    torch = load_torch()
+    assert int(worker.Cuda.compare(worker.Cuda(torch, cpu()._halt), product)) == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
+    product, device = made(dtype, 512), cpu()
+    product.keep_first()
+    a, b = product.a, product.b
+    wider = a.double() if dtype == "float64" else a.float()
+    parts = [slice(at, at + 8) for at in range(0, 512, 8)]
+    product.c.copy_(sum(wider[:, part] @ b[part].to(wider) for part in parts))
+    assert not product.c_bits.equal(product.first_bits), "the order made no difference"
+    assert device.compare(product) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_this_cpu_gives_the_same_bits_every_time(dtype: str) -> None:
+    product = made(dtype, 512)
+    product.keep_first()
+    for _ in range(50):
+        product.multiply()
+        assert product.c_bits.equal(product.first_bits)
+
+
+def run_in_process(seconds: float = 0.3) -> tuple[worker.Run, list[dict[str, Any]]]:
+    sent: list[dict[str, Any]] = []
+
+    class Recorded(worker.Run):
+        def send(self, event: str, **fields: Any) -> None:
+            sent.append({"event": event, **fields})
+
+    return Recorded(-1, _document(request(size=192, seconds=seconds))), sent
+
+
+def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "Product", Corrupting)
+    monkeypatch.setattr(worker, "VERIFY_SECONDS", 0.0)
+    run, sent = run_in_process()
+    device = cpu()
+    product, batch = worker.prepare(device, run)
+    assert isinstance(product, Corrupting)
+    product.faulty = True
+    worker.measure(device, run, product, batch)
+    result = run.tally.result()
+    assert result["checks"] > 1, "every batch is checked"
+    assert result["wrong_elements"] == 2 * (result["checks"] - 1)  # the exact one was right
+    verified = [event for event in sent if event["event"] == "verify"]
+    assert verified[-1]["wrong_elements"] == result["wrong_elements"]
+
+
+def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "VERIFY_SECONDS", 0.0)
+    run, _ = run_in_process()
+    device = cpu()
+    product, batch = worker.prepare(device, run)
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(product, "multiply", lambda: clock.__setitem__(0, clock[0] + 0.01))
+
+    def slow_check(_: worker.Product) -> int:
+        clock[0] += 5.0
+        return 0
+
+    monkeypatch.setattr(device, "compare", slow_check)
+    worker.measure(device, run, product, batch)
+    result = run.tally.result()
+    assert result["seconds"] == pytest.approx(0.01 * result["iterations"])
+    assert result["checks"] > 1
+
+
+class Event:
+    """A device event without a device: it has passed when it was asked for the second time."""
+
+    def __init__(self, **_: object) -> None:
+        self.asked = 0
+
+    def record(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        self.asked += 1
+        return self.asked > 1
+
+    def elapsed_time(self, _: Event) -> float:
+        return 10.0
+
+
+def without_a_gpu() -> Any:
+    """What `Cuda` uses of torch, on the CPU."""
+    torch = load_torch()
+    return SimpleNamespace(
+        int64=torch.int64,
+        cuda=SimpleNamespace(Event=Event),
+        empty=lambda *shape, dtype, **_: torch.empty(*shape, dtype=dtype),
+    )
+
+
+def test_two_batches_are_in_flight_and_all_of_them_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "VERIFY_SECONDS", 0.0)
+    run, sent = run_in_process(0.4)
+    product = made()
+    product.keep_first()
+    device = worker.Cuda(without_a_gpu(), run.halt)
+    run.tally = worker.Tally(2 * product.n**3)
+    launched, in_flight = [0], []
+
+    def launch(product: worker.Product, products: int, *, check: bool) -> None:
+        worker.Cuda.launch(device, product, products, check=check)
+        launched[0] += products
+        in_flight.append(device.in_flight)
+
+    monkeypatch.setattr(device, "launch", launch)
+    worker.measure(device, run, product, 3)
+    result = run.tally.result()
+    assert set(in_flight) == {1, 2}
+    assert device.in_flight == 0
+    assert result["iterations"] == launched[0]
+    assert result["checks"] > 0
+    assert result["wrong_elements"] == 0
+    assert result["seconds"] >= 0.4
+    batches = launched[0] / 3
+    assert result["tflops_device"] == pytest.approx(
+        2 * product.n**3 * launched[0] / (0.010 * batches) / 1e12
+    )
+    assert {event["event"] for event in sent} == {"sample", "verify"}
+
+    run, _ = run_in_process(0.3)
+    device = worker.Cuda(without_a_gpu(), run.halt)
+    run.tally = worker.Tally(2 * product.n**3)
+    product.faulty = True
+    worker.measure(device, run, product, 3)
+    assert run.tally.wrong == 2 * run.tally.checks > 0
+
+
+def test_a_gpu_is_not_waited_for_after_a_stop() -> None:
+    run, _ = run_in_process(600.0)
+    product = made()
+    product.keep_first()
+    device = worker.Cuda(without_a_gpu(), run.halt)
+    run.tally = worker.Tally(2 * product.n**3)
+    run.halt.set()
+    worker.measure(device, run, product, 3)
+    assert run.tally.iterations == 0
+
+
+def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:
+    """The size that is chosen where a product takes that long, and all that were tried."""
+    tried: list[int] = []
+
+    def seconds_of_one(_device: object, _dtype: str, n: int) -> float:
+        tried.append(n)
+        return float(seconds_of(n))
+
+    monkeypatch.setattr(worker, "_seconds_of_one", seconds_of_one)
+    run, _ = run_in_process()
+    run.request["size"] = size
+    return worker.choose_size(SimpleNamespace(smallest_size=64), run), tried
+
+
+@pytest.mark.parametrize(
+    ("seconds_of", "size"),
+    [
+        (lambda n: 2 * n**3 / 0.2e12, 1024),
+        (lambda n: 2 * n**3 / 3e9, 256),  # emulated
+        (lambda n: 2 * n**3 / 800e12, 8192),  # a GPU's
+        (lambda n: 2 * n**3 / 1e5, 64),  # hopeless, and still something
+        (lambda n: 0.008 + 2 * n**3 / 0.2e12, 1024),  # held up by others
+    ],
+)
+def test_auto_is_large_enough_and_short_enough(
+    monkeypatch: pytest.MonkeyPatch, seconds_of: Any, size: int
+) -> None:
+    chosen, tried = sizes(monkeypatch, None, seconds_of)
+    assert chosen == size
+    assert all(seconds_of(n) <= worker.TRIAL_SECONDS for n in tried[1:])
+
+
+def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sizes(monkeypatch, 1000, lambda n: 2 * n**3 / 0.2e12)[0] == 1000
+    assert sizes(monkeypatch, 1024, lambda n: 0.008 + 2 * n**3 / 0.2e12)[0] == 1024
+    with pytest.raises(worker.RefusedError, match="ends in time"):
+        sizes(monkeypatch, 16384, lambda n: 2 * n**3 / 0.2e12)
+
+
+def test_droop_compares_the_last_half_with_the_best_window() -> None:
+    tally = worker.Tally(flop=10**12)
+    for _ in range(10):
+        tally.add(10, 1.0, None)
+    for _ in range(10):
+        tally.add(8, 1.0, None)
+    tally.peak = 10.0
+    result = tally.result()
+    assert result["tflops_mean"] == pytest.approx(9.0)
+    assert result["tflops_sustained"] == pytest.approx(8.0)
+    assert result["droop_percent"] == pytest.approx(20.0)
+
+
+def test_a_short_run_says_nothing_about_droop() -> None:
+    tally = worker.Tally(flop=10**12)
+    tally.add(10, 1.0, 0.5)
+    result = tally.result()
+    assert result["tflops_sustained"] is result["droop_percent"] is None
+    assert result["tflops_device"] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("archs", "capability", "runs"),
+    [
+        ("sm_80 sm_90", (8, 0), True),
+        ("sm_80 sm_90", (8, 9), True),
+        ("sm_80 sm_90", (7, 0), False),
+        ("sm_80 sm_90", (12, 0), False),
+        ("sm_75 sm_80 compute_80", (12, 0), True),
+        ("sm_86", (8, 0), False),
+        ("sm_90a", (9, 0), True),
+        ("sm_100a", (10, 3), False),
+        ("sm_100f sm_120", (10, 3), True),
+        ("", (9, 0), False),
+    ],
+)
+def test_a_build_has_code_for_a_device_or_not(
+    archs: str, capability: tuple[int, int], runs: bool
+) -> None:
+    assert worker.runs_on(archs.split(), capability) is runs
+
+
+def test_precision_is_set_by_one_switch_only() -> None:
+    class New:
+        fp32_precision = "none"
+        allow_fp16_reduced_precision_reduction = True
+        allow_bf16_reduced_precision_reduction = True
+
+        def __setattr__(self, name: str, value: object) -> None:
+            assert hasattr(self, name), f"{name} would raise"
+            object.__setattr__(self, name, value)
+
+    class Old:
+        allow_tf32 = True
+
+    new, old = New(), Old()
+    worker.set_precision(new, "tf32")
+    assert new.fp32_precision == "tf32"
+    assert new.allow_bf16_reduced_precision_reduction is False
+    assert new.allow_fp16_reduced_precision_reduction is False
+    worker.set_precision(new, "float32")
+    assert new.fp32_precision == "ieee"
+    worker.set_precision(old, "float32")
+    assert old.allow_tf32 is False
+
+
+def test_the_switches_exist_in_this_torch() -> None:
+    torch = load_torch()
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    worker.set_precision(matmul, "tf32")
+    assert matmul.fp32_precision == "tf32"
+    assert matmul.allow_bf16_reduced_precision_reduction is False
+    matmul.fp32_precision = before
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "refused"),
+    [
+        ("float32", 1e-6, False),
+        ("float32", 3e-4, True),
+        ("tf32", 3e-4, False),
+        ("tf32", 1e-6, True),
+        ("float16", 3e-4, False),
+    ],
+)
+def test_which_precision_ran_is_seen_by_its_error(dtype: str, error: float, refused: bool) -> None:
+    if refused:
+        with pytest.raises(worker.RefusedError, match="not made in"):
+            worker._check_precision(dtype, error)
+    else:
+        worker._check_precision(dtype, error)
+
+
+def test_a_tf32_product_has_the_error_of_one() -> None:
+    torch = load_torch()
+    product = made("float32", 512)
+    product.keep_first()
+    assert product.error() < worker.TF32_ERROR[0]
+    for operand in (product.a, product.b):  # 13 bits of the mantissa are left out
+        operand.view(torch.int32).bitwise_and_(~0x1FFF)
+    rounded = product.a @ product.b
+    torch.manual_seed(1)
+    product.fill()
+    product.first.copy_(rounded)
+    low, high = worker.TF32_ERROR
+    assert low < product.error() < high
+
+
+def test_errors_are_one_line_with_a_remedy() -> None:
+    run, _ = run_in_process()
+    memory = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
+    assert worker.explain(memory, None, run).fields["kind"] == "memory"
+    other = worker.explain(RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run)
+    assert other.fields["why"] == "RuntimeError: CUDA error: launch failed"
+    for error in (memory, MemoryError(), KeyError("x"), RuntimeError()):
+        fields = worker.explain(error, None, run).fields
+        assert all(fields.values())
+        assert "\n" not in json.dumps(fields)
+        assert "\\n" not in json.dumps(fields)
+
+
+def test_a_gpu_without_cuda_in_torch_says_what_to_install() -> None:
+    torch = load_torch()
+    if torch.version.cuda is not None:
+        pytest.skip("this torch has CUDA")
+    asked = plan.Request(
+        plan.Target("cuda", "GPU-0a", 0, "a GPU", "8.0", None), "float32", 256, 1.0, None
+    )
+    with RawWorker(asked) as raw:
+        (error,) = raw.events()
+    assert error["kind"] == "no_cuda"
+    assert torch.__version__ in error["why"]
+    assert sys.executable in error["remedy"]

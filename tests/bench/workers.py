@@ -1,0 +1,123 @@
+"""Starting the real worker by hand, and pretending to be one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from gputop.bench.events import Result
+from gputop.bench.plan import Request, Target
+from gputop.bench.session import WORKER, _document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed in this Python"
+)
+
+CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
+
+
+def request(dtype: str = "float32", size: int | None = 256, seconds: float = 0.5) -> Request:
+    """A short stress test of the CPU, by the Python of the tests."""
+    return Request(CPU, dtype, size, seconds, sys.executable)
+
+
+def load_torch() -> Any:
+    """torch in the process of the tests. Without numpy it warns, once, while it is imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("torch")
+
+
+class RawWorker:
+    """The worker as a process, without a session: what it is told and what it says."""
+
+    def __init__(self, asked: Request) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.tell(json.dumps(_document(asked)))
+
+    def tell(self, line: str) -> None:
+        """Writes a line to the worker's standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        """What the end of the parent looks like to the worker."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What it says until it ends."""
+        assert self.process.stdout is not None
+        yield from map(json.loads, self.process.stdout)
+
+    def until(self, name: str) -> dict[str, Any]:
+        """The first event of that name."""
+        return next(event for event in self.events() if event["event"] == name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.process:  # closes the pipes
+            self.process.kill()
+
+
+def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> str:
+    """An executable that answers the probe as a Python with that torch, and runs `body` as worker.
+
+    `body` is Python: its standard input has the request.
+    """
+    answer = json.dumps({"python": [3, 11, 0], "torch": torch})
+    worker = folder / "fake_worker.py"
+    worker.write_text(body)
+    script = folder / "python"
+    script.write_text(
+        "#!/bin/sh\n"
+        f"if [ \"$1\" = -c ]; then echo '{answer}'; exit 0; fi\n"
+        f'exec "{sys.executable}" "{worker}"\n'
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+RESULT = Result(
+    device="a CPU",
+    device_uuid=None,
+    dtype="float32",
+    m=1024,
+    n=1024,
+    k=1024,
+    tflops_mean=0.18,
+    tflops_peak=0.2,
+    tflops_sustained=None,
+    droop_percent=None,
+    tflops_device=None,
+    seconds=5.01,
+    iterations=420,
+    wrong_elements=0,
+    checks=6,
+    stopped="time",
+    torch_version="9.9.9",
+    cuda_version=None,
+    python="/usr/bin/python3",
+    method="by hand",
+    started_at=1.7e9,
+)
+"""A run as one may have been."""

@@ -1,0 +1,173 @@
+"""Prepared streams: what a sampler would send, for tests of what is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gputop.telemetry.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Host,
+    Inventory,
+    Problem,
+    Process,
+    ProcessKind,
+    Sample,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from gputop.telemetry.child import Interruption
+    from gputop.telemetry.snapshot import Record
+
+GIB = 1 << 30
+NOW = 1_763_640_000.0
+"""2025-11-20 12:00:00 UTC."""
+NO_DRIVER = Problem(
+    "No NVIDIA driver", "libnvidia-ml.so.1 is not found", "Install the driver from nvidia.com"
+)
+
+
+def device(index: int, **changes: Any) -> Device:
+    """An H100, the same for the same index."""
+    made = Device(
+        index=index,
+        uuid=f"GPU-{index:08d}-aaaa-bbbb-cccc-000000000000",
+        name="NVIDIA H100 80GB HBM3",
+        pci_bus_id=f"00000000:{0x10 + index:02X}:00.0",
+        pci_device_id="2330",
+        memory_total_bytes=80 * GIB,
+        compute_capability="9.0",
+        sm_clock_max_mhz=1980,
+        memory_clock_max_mhz=2619,
+        power_limit_default_watts=700.0,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def readings(index: int, **changes: Any) -> DeviceSample:
+    """Its readings: other ones for every index."""
+    made = DeviceSample(
+        uuid=device(index).uuid,
+        age_seconds=0.0,
+        gpu_utilization_percent=(97 * (index + 1)) % 101,
+        memory_utilization_percent=(41 * (index + 1)) % 101,
+        memory_used_bytes=(3 + 7 * index) % 79 * GIB,
+        memory_total_bytes=80 * GIB,
+        memory_free_bytes=(80 - (3 + 7 * index) % 79) * GIB,
+        memory_reserved_bytes=GIB // 2,
+        temperature_celsius=40 + index,
+        power_watts=100.0 + 37 * index,
+        power_limit_watts=700.0,
+        sm_clock_mhz=1980 - 15 * index,
+        memory_clock_mhz=2619,
+        performance_state=0,
+        absent={"fan_percent": Absence.NOT_SUPPORTED},
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def lost(index: int, state: DeviceState = DeviceState.LOST) -> DeviceSample:
+    """A device that has nothing to say."""
+    reason = Absence.TIMED_OUT if state is DeviceState.NOT_RESPONDING else Absence.LOST
+    return DeviceSample(device(index).uuid, state, 12.0, absent=dict.fromkeys(READINGS, reason))
+
+
+def process(pid: int, index: int, **changes: Any) -> Process:
+    """A training process on that device."""
+    made = Process(
+        pid=pid,
+        device_uuid=device(index).uuid,
+        kind=ProcessKind.COMPUTE,
+        memory_used_bytes=(2 + index) * GIB,
+        user="ada",
+        command=f"python train.py --rank {index}",
+        start_time=NOW - 3600,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def inventory(devices: int = 0, **changes: Any) -> Inventory:
+    """A machine with that many H100s."""
+    made = Inventory(
+        time=NOW,
+        hostname="node07",
+        source=Source.NVML,
+        driver_state=DriverState.OK,
+        interval_seconds=1.0,
+        cpu_name="AMD EPYC 9654",
+        driver_version="580.65.06",
+        cuda_version="13.0",
+        devices=tuple(device(index) for index in range(devices)),
+        gputop_version="0.1.0",
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def no_driver() -> Inventory:
+    """A machine without a driver."""
+    return inventory(
+        driver_state=DriverState.UNAVAILABLE,
+        driver_version=None,
+        cuda_version=None,
+        problem=NO_DRIVER,
+    )
+
+
+def host(cores: int = 8) -> Host:
+    """A host with other numbers on every core."""
+    percent = tuple(float((13 * (n + 1)) % 100) for n in range(cores))
+    return Host(
+        cpu_percent=round(sum(percent) / cores, 1),
+        cpu_core_percent=percent,
+        memory_used_bytes=120 * GIB,
+        memory_total_bytes=512 * GIB,
+        memory_available_bytes=392 * GIB,
+        load_average=(3.2, 2.5, 1.0),
+        cpu_clock_mhz=3100.0,
+        absent={"cpu_temperature_celsius": Absence.NOT_SUPPORTED},
+    )
+
+
+def sample(devices: int = 0, processes: Iterable[Process] | None = None, **changes: Any) -> Sample:
+    """Readings of that many devices, with a process on each unless told otherwise."""
+    if processes is None:
+        processes = (process(4000 + index, index) for index in range(devices))
+    made = Sample(
+        time=NOW,
+        host=host(),
+        devices=tuple(readings(index) for index in range(devices)),
+        processes=tuple(processes),
+    )
+    return dataclasses.replace(made, **changes)
+
+
+class PreparedStream:
+    """Stands for the child process: sends what it was given, then what is sent through it."""
+
+    def __init__(self, *records: Record | Interruption) -> None:
+        self._queue: asyncio.Queue[Record | Interruption] = asyncio.Queue()
+        self.closed = False
+        for record in records:
+            self._queue.put_nowait(record)
+
+    def send(self, record: Record | Interruption) -> None:
+        """Sends one more."""
+        self._queue.put_nowait(record)
+
+    async def records(self) -> AsyncGenerator[Record | Interruption]:
+        """For ever, as a child does."""
+        while True:
+            yield await self._queue.get()
+
+    async def close(self) -> None:
+        """Remembers that the dashboard has closed it."""
+        self.closed = True

@@ -1,0 +1,313 @@
+"""The machine, against /proc and psutil; and who a process is."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from gputop.telemetry import host as module
+from gputop.telemetry.host import HostReader, Owners, cpu_name
+from gputop.telemetry.reading import Owner
+from gputop.telemetry.snapshot import Absence, Host
+
+
+class Clock:
+    """Stands in for the module's `time`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def meminfo() -> dict[str, int]:
+    rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
+
+
+def absent_is_missing(host: Host) -> bool:
+    """What is None has a reason, and nothing else has."""
+    names = ("cpu_percent", "cpu_clock_mhz", "cpu_temperature_celsius", "memory_used_bytes")
+    return {name for name in names if getattr(host, name) is None} == set(host.absent) - {
+        "cpu_core_percent"
+    }
+
+
+def test_memory_and_load_are_those_of_proc(clock: Clock) -> None:
+    host = HostReader().read()
+    proc = meminfo()
+    assert host.memory_total_bytes == proc["MemTotal"]
+    assert host.memory_available_bytes == pytest.approx(proc["MemAvailable"], rel=0.1)
+    assert host.memory_used_bytes == host.memory_total_bytes - (host.memory_available_bytes or 0)
+    loads = [float(word) for word in Path("/proc/loadavg").read_text().split()[:3]]
+    assert host.load_average == pytest.approx(loads, abs=2.0)
+
+
+def test_a_percentage_needs_some_time(clock: Clock) -> None:
+    reader = HostReader()
+    clock.now += module.FIRST_WINDOW_SECONDS / 2
+    early = reader.read()
+    assert early.cpu_percent is None
+    assert early.cpu_core_percent == ()
+    assert early.absent["cpu_percent"] is Absence.NO_DATA_YET
+    assert early.absent["cpu_core_percent"] is Absence.NO_DATA_YET
+    assert absent_is_missing(early)
+    clock.now += module.FIRST_WINDOW_SECONDS
+    later = reader.read()
+    assert "cpu_percent" not in later.absent
+    assert absent_is_missing(later)
+
+
+def test_every_core_has_its_percentage(clock: Clock) -> None:
+    reader = HostReader()
+    clock.now += 1.0
+    host = reader.read()
+    assert len(host.cpu_core_percent) == psutil.cpu_count()
+    assert all(0 <= core <= 100 for core in host.cpu_core_percent)
+    assert host.cpu_percent == pytest.approx(statistics.fmean(host.cpu_core_percent))
+
+
+def test_the_percentages_are_since_the_read_before(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([[0.0, 0.0], [20.0, 40.0], [60.0, 80.0]])
+    monkeypatch.setattr(psutil, "cpu_percent", lambda **_: next(answers))
+    reader = HostReader()
+    clock.now += 1.0
+    assert reader.read().cpu_percent == 30.0
+    clock.now += module.FIRST_WINDOW_SECONDS / 10
+    again = reader.read()
+    assert (again.cpu_percent, again.cpu_core_percent) == (30.0, (20.0, 40.0))
+    clock.now += 1.0
+    assert reader.read().cpu_core_percent == (60.0, 80.0)
+
+
+def test_clock_and_temperature_are_read_in_a_slow_tier(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def frequency() -> SimpleNamespace:
+        reads.append("clock")
+        return SimpleNamespace(current=2600.0 + len(reads))
+
+    def temperatures() -> dict[str, list[SimpleNamespace]]:
+        cores = [SimpleNamespace(current=51.0), SimpleNamespace(current=58.0)]
+        return {"nvme": [SimpleNamespace(current=80.0)], "coretemp": cores}
+
+    monkeypatch.setattr(psutil, "cpu_freq", frequency)
+    monkeypatch.setattr(psutil, "sensors_temperatures", temperatures)
+    reader = HostReader()
+    first = reader.read()
+    assert (first.cpu_clock_mhz, first.cpu_temperature_celsius) == (2601.0, 58.0)
+    assert not {"cpu_clock_mhz", "cpu_temperature_celsius"} & set(first.absent)
+    clock.now += module.SLOW_SECONDS / 2
+    assert reader.read().cpu_clock_mhz == 2601.0
+    clock.now += module.SLOW_SECONDS
+    assert reader.read().cpu_clock_mhz == 2602.0
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize("frequency", [None, SimpleNamespace(current=0.0)])
+def test_what_this_machine_does_not_have(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, frequency: SimpleNamespace | None
+) -> None:
+    monkeypatch.setattr(psutil, "cpu_freq", lambda: frequency)
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: {"nvme": [object()]})
+    host = HostReader().read()
+    assert host.cpu_clock_mhz is None
+    assert host.cpu_temperature_celsius is None
+    assert host.absent["cpu_clock_mhz"] is Absence.NOT_SUPPORTED
+    assert host.absent["cpu_temperature_celsius"] is Absence.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotImplementedError("can't find current frequency file"),
+        FileNotFoundError(2, "scaling_max_freq"),
+        ValueError("invalid literal for int(): '<unknown>'"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_clock_that_psutil_fails_to_read(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(psutil, "cpu_freq", fail)
+    host = HostReader().read()
+    assert host.absent["cpu_clock_mhz"] is Absence.NOT_SUPPORTED
+    assert host.memory_total_bytes
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: AMD  EPYC 7763 \nflags: x\n", "AMD EPYC 7763"),
+        ("processor : 0\nHardware : x\nModel\t: Raspberry Pi 5 : B\n", "Raspberry Pi 5 : B"),
+        ("processor : 0\n", None),
+        ("", None),
+    ],
+)
+def test_cpu_name(monkeypatch: pytest.MonkeyPatch, cpuinfo: str, name: str | None) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: cpuinfo)
+    assert cpu_name() == name
+
+
+def test_no_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert cpu_name() is None
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a command line that is not harmless, until its input ends."""
+    arguments: list[str | bytes] = [sys.executable, "-c", "input()", "a b", "\x1b[31m", b"\xff", ""]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        yield process
+
+
+def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
+    """Its command line comes as it is: making it harmless is for who shows it."""
+    assert Owners().of(child.pid) == Owner(
+        user=psutil.Process().username(),
+        command=f"{sys.executable} -c input() a b \x1b[31m \udcff ",
+        start_time=psutil.Process(child.pid).create_time(),
+    )
+
+
+def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
+    owners = Owners()
+    assert owners.of(child.pid).absence is None
+    child.communicate(timeout=60)
+    assert owners.of(child.pid) == Owner(absence=Absence.LOST)
+
+
+def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    owner = Owners().of(child.pid)
+    assert owner.absence is Absence.LOST or owner.command
+
+
+@pytest.mark.parametrize("pid", [0, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40])
+def test_a_pid_that_cannot_be(pid: int) -> None:
+    assert Owners().of(pid) == Owner(absence=Absence.LOST)
+
+
+class FakeProcess:
+    """psutil's view of a process, as the test wants it; `failing` has what raises what."""
+
+    def __init__(self, pid: int = 7) -> None:
+        self.pid = pid
+        self.start_time = 100.0
+        self.words = ["python", "train.py"]
+        self.lookups = 0
+        self.failing: dict[str, Exception] = {}
+
+    def _may(self, what: str) -> None:
+        if what in self.failing:
+            raise self.failing[what]
+
+    def create_time(self) -> float:
+        self._may("create_time")
+        return self.start_time
+
+    def oneshot(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def cmdline(self) -> list[str]:
+        self.lookups += 1
+        self._may("cmdline")
+        return self.words
+
+    def name(self) -> str:
+        self._may("name")
+        return "name"
+
+    def username(self) -> str:
+        self._may("username")
+        return "ada"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeProcess:
+    process = FakeProcess()
+    monkeypatch.setattr(psutil, "Process", lambda _: process)
+    return process
+
+
+def test_a_process_is_looked_up_once(fake: FakeProcess) -> None:
+    owners = Owners()
+    assert [owners.of(7) for _ in range(3)] == [Owner("ada", "python train.py", 100.0)] * 3
+    assert fake.lookups == 1
+
+
+def test_a_pid_that_is_used_again_is_looked_up_again(fake: FakeProcess) -> None:
+    owners = Owners()
+    owners.of(7)
+    fake.start_time, fake.words = 200.0, ["vim"]
+    assert owners.of(7) == Owner("ada", "vim", 200.0)
+    assert fake.lookups == 2
+
+
+def test_a_process_is_forgotten_when_it_leaves_the_devices(fake: FakeProcess) -> None:
+    owners = Owners()
+    owners.of(7)
+    owners.keep({7})
+    owners.of(7)
+    assert fake.lookups == 1
+    owners.keep({8})
+    owners.of(7)
+    assert fake.lookups == 2
+
+
+def test_a_kernel_thread_has_a_name_only(fake: FakeProcess) -> None:
+    fake.words = []
+    assert Owners().of(7).command == "name"
+
+
+@pytest.mark.parametrize("error", [psutil.AccessDenied(7), psutil.ZombieProcess(7)])
+def test_a_command_line_that_is_hidden(fake: FakeProcess, error: psutil.Error) -> None:
+    fake.failing = {"cmdline": error}
+    assert Owners().of(7) == Owner("ada", "name", 100.0)
+
+
+@pytest.mark.parametrize("error", [psutil.AccessDenied(7), PermissionError(13, "hidepid")])
+@pytest.mark.parametrize("where", ["create_time", "username"])
+def test_a_process_that_may_not_be_seen(
+    fake: FakeProcess, where: str, error: psutil.Error | PermissionError
+) -> None:
+    fake.failing = {where: error}
+    assert Owners().of(7) == Owner(absence=Absence.NO_PERMISSION)
+
+
+@pytest.mark.parametrize("where", ["create_time", "cmdline", "username"])
+def test_a_process_that_goes_while_it_is_looked_at(fake: FakeProcess, where: str) -> None:
+    owners = Owners()
+    fake.failing = {where: psutil.NoSuchProcess(7)}
+    assert owners.of(7) == Owner(absence=Absence.LOST)
+    fake.failing = {}
+    assert owners.of(7).command == "python train.py"

@@ -1,0 +1,674 @@
+"""NVML's readings, through the real nvidia-ml-py and the fake driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gputop.telemetry import nvml as reader_module
+from gputop.telemetry.nvml import Driver, Reader, start
+from gputop.telemetry.reading import DriverError, GpuProcess, Reading
+from gputop.telemetry.snapshot import (
+    READINGS,
+    Absence,
+    DeviceState,
+    Host,
+    Problem,
+    ProcessKind,
+    Sample,
+    decode,
+    encode,
+)
+from tests.driver import (
+    DRIVER_NOT_LOADED,
+    FUNCTION_NOT_FOUND,
+    GPU_IS_LOST,
+    NO_DATA,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    TIMEOUT,
+    UNKNOWN,
+    VERSION_MISMATCH,
+    FakeDevice,
+    FakeDriver,
+    FakeProcess,
+    loaded,
+)
+
+pytestmark = pytest.mark.driver
+
+MIB = 1 << 20
+DEVICE = FakeDevice(fan_percent=38, power_limit_enforced_milliwatts=650_500)
+
+FUNCTIONS = {
+    "nvmlDeviceGetUtilizationRates": ("gpu_utilization_percent", "memory_utilization_percent"),
+    "nvmlDeviceGetPowerUsage": ("power_watts",),
+    "nvmlDeviceGetClockInfo": ("sm_clock_mhz", "memory_clock_mhz"),
+    "nvmlDeviceGetPerformanceState": ("performance_state",),
+    "nvmlDeviceGetFanSpeed": ("fan_percent",),
+    "nvmlDeviceGetMemoryInfo_v2": (
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "memory_free_bytes",
+        "memory_reserved_bytes",
+    ),
+    "nvmlDeviceGetTemperatureV": ("temperature_celsius",),
+    "nvmlDeviceGetEnforcedPowerLimit": ("power_limit_watts",),
+}
+OLDER = {
+    "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetEnforcedPowerLimit": "nvmlDeviceGetPowerManagementLimit",
+}
+"""What is asked where the first is not supported."""
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def only_reader() -> Reader:
+    (reader,) = start().readers()
+    return reader
+
+
+def check(reading: Reading) -> None:
+    """Each reading has a value or a reason, and the stream can carry it."""
+    sample = reading.sample
+    assert {name for name in READINGS if getattr(sample, name) is None} == set(sample.absent) - {
+        "processes"
+    }
+    record = Sample(time=1.0, host=Host(), devices=(sample,))
+    assert isinstance(decode(encode(record)), Sample)
+
+
+def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE)
+    reading = only_reader().read()
+    sample = reading.sample
+    check(reading)
+    assert dict(sample.absent) == {}
+    assert sample.state is DeviceState.OK
+    assert sample.age_seconds == 0
+    assert {name: getattr(sample, name) for name in READINGS} == {
+        "gpu_utilization_percent": 97,
+        "memory_utilization_percent": 41,
+        "memory_used_bytes": 24 << 30,
+        "memory_total_bytes": 81_559 * MIB,
+        "memory_free_bytes": (81_559 - 633) * MIB - (24 << 30),
+        "memory_reserved_bytes": 633 * MIB,
+        "temperature_celsius": 64,
+        "fan_percent": 38,
+        "power_watts": 612.34,
+        "power_limit_watts": 650.5,
+        "sm_clock_mhz": 1755,
+        "memory_clock_mhz": 2619,
+        "performance_state": 0,
+    }
+
+
+def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA L4", pci_device_id="27B8"))
+    driver = start()
+    assert (driver.driver_version, driver.cuda_version) == ("580.95.05", "13.0")
+    first, second = driver.readers()
+    assert nvml.calls(0) == nvml.calls(1) == {}  # nothing was asked of a device so far
+    assert (second.device.uuid, second.device.name) == ("unknown:1", "unknown device")
+    assert set(second.device.absent.values()) == {Absence.NO_DATA_YET}
+    for reader in (first, second):
+        assert reader.read().sample.uuid == reader.device.uuid
+        assert reader.device.absent == {}
+    device = first.device
+    assert (device.index, device.name) == (0, "NVIDIA H100 80GB HBM3")
+    assert device.uuid == "GPU-00000000-fa4e-4dcf-8a3b-000000000000"
+    assert (device.pci_bus_id, device.pci_device_id) == ("00000000:17:00.0", "2330")
+    assert (device.memory_total_bytes, device.compute_capability) == (81_559 * MIB, "9.0")
+    assert (device.sm_clock_max_mhz, device.memory_clock_max_mhz) == (1980, 2619)
+    assert device.power_limit_default_watts == 700.0
+    assert (second.device.index, second.device.name) == (1, "NVIDIA L4")
+    assert (second.device.pci_bus_id, second.device.pci_device_id) == ("00000000:27:00.0", "27b8")
+    driver.close()
+    with pytest.raises(DriverError, match="Uninitialized"):
+        driver.readers()
+
+
+def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(
+            name=None,
+            pci_bus_id=None,
+            compute_capability_major=None,
+            memory_total_bytes=None,
+            power_limit_default_milliwatts=None,
+            fail={"nvmlDeviceGetMaxClockInfo": NO_PERMISSION},
+        ),
+        driver_version=None,
+        cuda_version=None,
+    )
+    driver = start()
+    assert driver.driver_version is driver.cuda_version is None
+    (reader,) = driver.readers()
+    reader.read()
+    assert reader.device.name == "unknown device"
+    assert reader.device.absent == {
+        "name": Absence.NOT_SUPPORTED,
+        "pci_bus_id": Absence.NOT_SUPPORTED,
+        "pci_device_id": Absence.NOT_SUPPORTED,
+        "compute_capability": Absence.NOT_SUPPORTED,
+        "memory_total_bytes": Absence.NOT_SUPPORTED,
+        "power_limit_default_watts": Absence.NOT_SUPPORTED,
+        "sm_clock_max_mhz": Absence.NO_PERMISSION,
+        "memory_clock_max_mhz": Absence.NO_PERMISSION,
+    }
+
+
+def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(name="Card \udcff\udcfe"))
+    reader = only_reader()
+    reader.read()
+    assert reader.device.name == "Card ��"
+
+
+def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), driver_version="580 \udcff")
+    assert start().driver_version is None
+
+
+def test_a_name_in_bytes_as_from_old_versions() -> None:
+    source = reader_module._text(lambda _handle: b"Tesla \xff")
+    assert source(None) == ("Tesla �",)
+
+
+def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
+    reader = only_reader()
+    assert reader.read().sample.uuid == reader.device.uuid == "unknown:0"
+    assert reader.device.absent == {"uuid": Absence.ERROR}
+    nvml.change(0, fail={})
+    assert reader.read().sample.uuid == reader.device.uuid
+    assert reader.device.uuid.startswith("GPU-")
+
+
+REASONS = {
+    NOT_SUPPORTED: Absence.NOT_SUPPORTED,
+    NO_PERMISSION: Absence.NO_PERMISSION,
+    NOT_FOUND: Absence.NO_DATA_YET,
+    TIMEOUT: Absence.TIMED_OUT,
+    FUNCTION_NOT_FOUND: Absence.NOT_SUPPORTED,
+    NO_DATA: Absence.NO_DATA_YET,
+    UNKNOWN: Absence.ERROR,
+    4711: Absence.ERROR,
+}
+
+
+@pytest.mark.parametrize("code", REASONS)
+def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, code: int) -> None:
+    for function, names in FUNCTIONS.items():
+        older = OLDER.get(function, function)
+        nvml.write(FakeDevice(fan_percent=38, fail={function: code, older: code}))
+        reading = only_reader().read()
+        check(reading)
+        assert reading.sample.absent == dict.fromkeys(names, REASONS[code])
+        assert reading.sample.state is DeviceState.OK
+
+
+@pytest.mark.parametrize(
+    ("values", "absent"),
+    [
+        ({"fan_percent": 0xFFFFFFFF}, {"fan_percent": Absence.NOT_SUPPORTED}),
+        ({"temperature_celsius": 0xFFFFFFFF}, {"temperature_celsius": Absence.NOT_SUPPORTED}),
+        ({"power_milliwatts": 0xFFFFFFFF}, {"power_watts": Absence.NOT_SUPPORTED}),
+        ({"performance_state": 16}, {"performance_state": Absence.NOT_SUPPORTED}),
+        ({"performance_state": 32}, {"performance_state": Absence.NOT_SUPPORTED}),
+        (
+            {"memory_reserved_bytes": (1 << 64) - 1},
+            {"memory_reserved_bytes": Absence.NOT_SUPPORTED},
+        ),
+        ({"memory_total_bytes": 1 << 63}, {"memory_total_bytes": Absence.ERROR}),
+        ({"gpu_utilization_percent": 101}, {"gpu_utilization_percent": Absence.ERROR}),
+        ({"memory_utilization_percent": 4096}, {"memory_utilization_percent": Absence.ERROR}),
+        (
+            {"gpu_utilization_percent": 0xFFFFFFFF},
+            {"gpu_utilization_percent": Absence.NOT_SUPPORTED},
+        ),
+    ],
+)
+def test_what_is_no_number_is_missing(
+    nvml: FakeDriver, values: dict[str, Any], absent: dict[str, Absence]
+) -> None:
+    nvml.write(FakeDevice(**{"fan_percent": 38, **values}))
+    reading = only_reader().read()
+    check(reading)
+    # Free memory follows from the other numbers in the fake, and is odd where they are.
+    found = {k: v for k, v in reading.sample.absent.items() if k != "memory_free_bytes"}
+    assert found == absent
+
+
+def test_the_fan_may_run_above_a_hundred_percent(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=105))
+    assert only_reader().read().sample.fan_percent == 105
+
+
+def test_version_1_of_memory_where_there_is_no_other(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE, fail={"nvmlDeviceGetMemoryInfo_v2": FUNCTION_NOT_FOUND})
+    reader = only_reader()
+    sample = reader.read().sample
+    assert sample.absent == {"memory_reserved_bytes": Absence.NOT_SUPPORTED}
+    assert sample.memory_used_bytes == (24 << 30) + 633 * MIB
+    assert sample.memory_total_bytes == reader.device.memory_total_bytes == 81_559 * MIB
+
+
+def test_another_function_is_asked_only_where_the_first_is_not_supported(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=1, fail={"nvmlDeviceGetTemperatureV": NO_PERMISSION}))
+    sample = only_reader().read().sample
+    assert sample.absent == {"temperature_celsius": Absence.NO_PERMISSION}
+    assert "nvmlDeviceGetTemperature" not in nvml.calls(0)
+
+
+def test_a_power_limit_that_nothing_enforces(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(power_limit_enforced_milliwatts=None, power_limit_milliwatts=450_000))
+    assert only_reader().read().sample.power_limit_watts == 450.0
+
+
+def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE, fail=dict.fromkeys(FUNCTIONS, FUNCTION_NOT_FOUND))
+    reader = only_reader()
+    for _ in range(3):
+        sample = reader.read().sample
+    # Two sources call for clocks and two for memory (at first, for who the device is).
+    calls = nvml.calls(0)
+    assert {name: calls[name] for name in FUNCTIONS} == {
+        **dict.fromkeys(FUNCTIONS, 1),
+        "nvmlDeviceGetClockInfo": 2,
+        "nvmlDeviceGetMemoryInfo_v2": 2,
+    }
+    assert calls["nvmlDeviceGetTemperature"] == 3
+    assert sample.temperature_celsius == 64
+    assert sample.absent["power_watts"] is Absence.NOT_SUPPORTED
+
+
+def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_path: Path) -> None:
+    gone = [*OLDER, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"]
+    older = FakeDriver(tmp_path, build_driver(*gone))
+    older.write(FakeDevice(fan_percent=38, processes=(FakeProcess(5),)))
+    with loaded(older):
+        reading = only_reader().read()
+        check(reading)
+    assert reading.sample.temperature_celsius == 64
+    assert reading.sample.power_limit_watts == 700.0
+    assert reading.sample.absent == {
+        "power_watts": Absence.NOT_SUPPORTED,
+        "memory_reserved_bytes": Absence.NOT_SUPPORTED,
+    }
+    assert [process.pid for process in reading.processes] == [5]
+
+
+def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE, DEVICE)
+    reader, other = start().readers()
+    device = (reader.read(), reader.device)[1]
+    nvml.change(0, code=GPU_IS_LOST)
+    for _ in range(2):
+        reading = reader.read()
+        check(reading)
+        assert reading.sample.state is DeviceState.LOST
+        assert reading.sample.uuid == device.uuid
+        assert reading.sample.absent == dict.fromkeys((*READINGS, "processes"), Absence.LOST)
+        assert reading.processes == ()
+    assert reader.device is device
+    assert other.read().sample.state is DeviceState.OK
+    nvml.change(0, code=0, temperature_celsius=31, fan_percent=77)
+    sample = reader.read().sample
+    assert (sample.state, sample.temperature_celsius) == (DeviceState.OK, 31)
+    assert sample.fan_percent == 77  # nothing from before the loss, however seldom it is asked for
+    assert sample.absent == {}
+    assert reader.device == device
+    assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
+
+
+def test_another_device_may_come_back_at_the_index(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(uuid="GPU-first"))
+    reader = only_reader()
+    assert reader.read().sample.uuid == "GPU-first"
+    nvml.change(0, code=GPU_IS_LOST)
+    assert reader.read().sample.uuid == "GPU-first"
+    nvml.change(0, code=0, uuid="GPU-second")
+    assert reader.read().sample.uuid == reader.device.uuid == "GPU-second"
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, "nvmlDeviceGetComputeRunningProcesses_v3"])
+def test_one_call_is_enough_to_know_of_a_loss(nvml: FakeDriver, function: str) -> None:
+    nvml.write(FakeDevice(fan_percent=38, fail={function: GPU_IS_LOST}))
+    reading = only_reader().read()
+    check(reading)
+    assert reading.sample.state is DeviceState.LOST
+    assert set(reading.sample.absent.values()) == {Absence.LOST}
+
+
+def test_a_device_lost_at_the_start_keeps_its_index(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(code=GPU_IS_LOST), FakeDevice(name="third"))
+    readers = start().readers()
+    samples = [reader.read().sample for reader in readers]
+    assert [reader.device.index for reader in readers] == [0, 1, 2]
+    assert [sample.state for sample in samples] == [
+        DeviceState.OK,
+        DeviceState.LOST,
+        DeviceState.OK,
+    ]
+    lost = readers[1].device
+    assert (lost.uuid, lost.name) == ("unknown:1", "unknown device")
+    assert set(lost.absent.values()) == {Absence.LOST}
+    assert samples[1].uuid == lost.uuid
+    assert readers[2].device.name == "third"
+    nvml.change(1, code=0)
+    sample = readers[1].read().sample
+    assert readers[1].device.uuid == sample.uuid == "GPU-00000001-fa4e-4dcf-8a3b-000000000001"
+    assert sample.state is DeviceState.OK
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "absence"),
+    [
+        (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
+        (NO_PERMISSION, DeviceState.OK, Absence.NO_PERMISSION),
+        (UNKNOWN, DeviceState.OK, Absence.ERROR),
+    ],
+)
+def test_a_device_that_cannot_be_attached(
+    nvml: FakeDriver, code: int, state: DeviceState, absence: Absence
+) -> None:
+    nvml.write(FakeDevice(fail={"nvmlDeviceGetHandleByIndex_v2": code}))
+    reader = only_reader()
+    reading = reader.read()
+    check(reading)
+    assert reading.sample.state is state
+    assert set(reading.sample.absent.values()) == {absence}
+    assert set(reader.device.absent.values()) == {absence}
+
+
+def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=38, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED}))
+    reading = only_reader().read()
+    check(reading)
+    assert reading.sample.state is DeviceState.NEEDS_RESET
+    assert reading.sample.temperature_celsius == 64
+    assert reading.sample.absent == dict.fromkeys(
+        ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
+    )
+
+
+def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(hang=True), FakeDevice())
+    sick, well = start().readers()
+    readings: list[Reading] = []
+    done = threading.Event()
+
+    def read() -> None:
+        readings.append(sick.read())
+        done.set()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert well.read().sample.state is DeviceState.OK
+    assert not done.wait(0.1)
+    nvml.change(0, hang=False)
+    assert done.wait(10)
+    thread.join(10)
+    assert readings[0].sample.state is DeviceState.OK
+
+
+def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(
+            processes=(
+                FakeProcess(40, "graphics", 10 * MIB),
+                FakeProcess(30, "compute", 300 * MIB),
+                FakeProcess(20, "compute", 200 * MIB),
+                FakeProcess(20, "graphics", 210 * MIB),
+                FakeProcess(10, "compute", None),
+                FakeProcess(50, "compute", None),
+                FakeProcess(50, "graphics", 5 * MIB),
+            )
+        )
+    )
+    reading = only_reader().read()
+    assert reading.processes == (
+        GpuProcess(10, ProcessKind.COMPUTE, None, Absence.NOT_SUPPORTED),
+        GpuProcess(20, ProcessKind.BOTH, 210 * MIB, None),
+        GpuProcess(30, ProcessKind.COMPUTE, 300 * MIB, None),
+        GpuProcess(40, ProcessKind.GRAPHICS, 10 * MIB, None),
+        GpuProcess(50, ProcessKind.BOTH, 5 * MIB, None),
+    )
+    assert "processes" not in reading.sample.absent
+
+
+def test_many_processes(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, 301))))
+    assert [process.pid for process in only_reader().read().processes] == list(range(1, 301))
+
+
+LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+
+
+@pytest.mark.parametrize(
+    ("compute", "graphics", "absence", "pids"),
+    [
+        (NOT_FOUND, NOT_FOUND, None, []),
+        (0, NOT_SUPPORTED, None, [1]),
+        (NOT_SUPPORTED, NOT_SUPPORTED, Absence.NOT_SUPPORTED, []),
+        (NO_PERMISSION, 0, Absence.NO_PERMISSION, [2]),
+        (0, NO_PERMISSION, Absence.NO_PERMISSION, [1]),
+        (UNKNOWN, NO_PERMISSION, Absence.ERROR, []),
+    ],
+)
+def test_process_lists_that_fail(
+    nvml: FakeDriver, compute: int, graphics: int, absence: Absence | None, pids: list[int]
+) -> None:
+    codes = dict(zip(LISTS, (compute, graphics), strict=True))
+    nvml.write(
+        FakeDevice(
+            fan_percent=1,
+            processes=(FakeProcess(1), FakeProcess(2, "graphics")),
+            fail={f"{name}_{v}": code for name, code in codes.items() for v in ("v2", "v3")},
+        )
+    )
+    reading = only_reader().read()
+    assert reading.sample.absent == ({"processes": absence} if absence else {})
+    assert [process.pid for process in reading.processes] == pids
+
+
+@pytest.mark.parametrize(
+    ("version", "list_version"),
+    [("535.43.02", "v2"), ("535.86.05", "v2"), ("535.98", "v3"), ("525.60", "v3"), (None, "v3")],
+)
+def test_drivers_with_a_wider_process_struct_are_asked_for_version_2(
+    nvml: FakeDriver, version: str | None, list_version: str
+) -> None:
+    nvml.write(FakeDevice(processes=(FakeProcess(7),)), driver_version=version)
+    assert [process.pid for process in only_reader().read().processes] == [7]
+    asked = {name for name in nvml.calls(0) if "RunningProcesses" in name}
+    assert asked == {f"{name}_{list_version}" for name in LISTS}
+
+
+def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=38, processes=(FakeProcess(1),)))
+    clock = Clock()
+    start()
+    reader = Reader(0, clock=clock)
+    reader.read()
+    nvml.forget_calls()
+    nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
+    for _ in range(20):  # 10 s, twice a second
+        clock.seconds += 0.5
+        reading = reader.read()
+        if clock.seconds < 101:
+            assert reading.processes[0].pid == 1
+        if clock.seconds < 104.9:
+            assert reading.sample.fan_percent == 38
+        assert reading.sample.power_watts == 1.0
+    assert reading.sample.fan_percent == 50
+    assert reading.processes[0].pid == 2
+    calls = nvml.calls(0)
+    assert calls == {
+        "nvmlDeviceGetUtilizationRates": 20,
+        "nvmlDeviceGetMemoryInfo_v2": 20,
+        "nvmlDeviceGetTemperatureV": 20,
+        "nvmlDeviceGetPowerUsage": 20,
+        "nvmlDeviceGetClockInfo": 40,
+        "nvmlDeviceGetPerformanceState": 20,
+        "nvmlDeviceGetComputeRunningProcesses_v3": 20,  # two calls each: how many, and which
+        "nvmlDeviceGetGraphicsRunningProcesses_v3": 10,  # none, and so one
+        "nvmlDeviceGetFanSpeed": 2,
+        "nvmlDeviceGetEnforcedPowerLimit": 2,
+    }
+
+
+def test_a_tick_that_comes_a_moment_early_does_not_skip_the_processes(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    clock = Clock()
+    start()
+    reader = Reader(0, clock=clock)
+    reader.read()
+    clock.seconds += 0.98
+    reader.read()
+    assert nvml.calls(0)["nvmlDeviceGetComputeRunningProcesses_v3"] == 2
+
+
+PROBLEMS = {
+    4: "No permission for the GPUs",
+    8: "NVML does not work: Insufficient External Power (code 8)",
+    DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
+    12: "No NVIDIA driver: libnvidia-ml.so.1 is not found",
+    13: "NVIDIA driver too old",
+    15: "NVML does not work: GPU is lost (code 15)",
+    17: "NVML does not work: The operating system has blocked the request (code 17)",
+    VERSION_MISMATCH: "NVIDIA driver half upgraded",
+    UNKNOWN: "NVML does not work: Unknown Error (code 999)",
+    4711: "NVML does not work: fake driver's error 4711 (code 4711)",
+}
+
+
+def check_problem(problem: Problem) -> None:
+    assert len(str(problem)) <= 120
+    for phrase in (problem.what, problem.why, problem.remedy):
+        assert phrase
+        assert phrase == phrase.strip()
+        assert not phrase.endswith((".", "!"))
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_init_that_fails_is_explained(nvml: FakeDriver, code: int) -> None:
+    nvml.write(init_code=code)
+    with pytest.raises(DriverError) as caught:
+        start()
+    check_problem(caught.value.problem)
+    assert str(caught.value.problem).startswith(PROBLEMS[code])
+    nvml.write(FakeDevice(), init_code=0)
+    assert only_reader().read().sample.state is DeviceState.OK  # and can be tried again
+
+
+def test_a_mismatch_that_is_no_nvml_error_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mismatch() -> None:
+        raise pynvml.NVMLLibraryMismatchError("versions")
+
+    monkeypatch.setattr(pynvml, "nvmlInit", mismatch)
+    with pytest.raises(DriverError, match="too old"):
+        start()
+
+
+def test_a_count_that_fails_is_explained(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
+    driver = start()
+    assert isinstance(driver, Driver)
+    with pytest.raises(DriverError, match="No permission"):
+        driver.readers()
+
+
+def test_a_machine_without_the_library() -> None:
+    """In a process of its own, whose loader finds no NVML anywhere."""
+    program = """if True:
+        import ctypes, pynvml
+        def missing(name, *rest):
+            raise OSError(f"{name}: cannot open shared object file")
+        pynvml.CDLL = missing
+        from gputop.telemetry.nvml import start
+        from gputop.telemetry.reading import DriverError
+        try:
+            start()
+        except DriverError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60
+    )
+    assert done.stdout.startswith("No NVIDIA driver: libnvidia-ml.so.1 is not found. ")
+
+
+def test_every_reading_of_the_schema_is_asked_for() -> None:
+    asked = [name for question in reader_module._QUESTIONS for name in question.names]
+    assert sorted(asked) == sorted(READINGS)
+
+
+CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 17, 18, 21, 25, 26, 27, 999, 4711])
+CALLS = st.sampled_from(
+    [
+        *FUNCTIONS,
+        *OLDER.values(),
+        *(f"{name}_{version}" for name in LISTS for version in ("v2", "v3")),
+        "nvmlDeviceGetHandleByIndex_v2",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetPciInfo_v3",
+        "nvmlDeviceGetCudaComputeCapability",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetPowerManagementDefaultLimit",
+    ]
+)
+NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    codes=st.lists(st.dictionaries(CALLS, CODES, max_size=6), min_size=1, max_size=3),
+    numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+)
+def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
+    nvml: FakeDriver, codes: list[dict[str, int]], numbers: tuple[int | None, ...]
+) -> None:
+    names = (
+        "gpu_utilization_percent",
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "temperature_celsius",
+        "power_milliwatts",
+        "performance_state",
+    )
+    start()
+    reader = Reader(0)
+    for fail in codes:
+        device = FakeDevice(fail=fail, **dict(zip(names, numbers, strict=True)))  # type: ignore[arg-type]
+        nvml.write(device)
+        reading = reader.read()
+        check(reading)
+        assert reading.sample.uuid == reader.device.uuid
+        for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
+            assert (getattr(reader.device, name) is None) == (name in reader.device.absent)

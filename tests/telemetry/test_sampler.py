@@ -1,0 +1,553 @@
+"""The sampler's loop, with drivers and readers that answer when a test lets them.
+
+Time is the test's own: a pause of the loop moves the clock instead of waiting. What is waited for
+is waited for with events; real seconds are bounds only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+
+from gputop import __version__
+from gputop.telemetry import sampler as module
+from gputop.telemetry.reading import Driver, DriverError, GpuProcess, Owner, Reading
+from gputop.telemetry.sampler import Sampler
+from gputop.telemetry.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Inventory,
+    Problem,
+    ProcessKind,
+    Record,
+    Sample,
+    Source,
+    decode,
+    encode,
+    silence_limit,
+)
+
+BOUND = 20.0
+"""Seconds after which something that a test waits for counts as hung."""
+INTERVAL = 1.0
+NO_DRIVER = Problem("No driver", "there is none", "Install one")
+VALUES = {name: 7 for name in READINGS if name != "fan_percent"}
+PROCESSES = (
+    GpuProcess(11, ProcessKind.COMPUTE, 1 << 30),
+    GpuProcess(12, ProcessKind.GRAPHICS, None, Absence.NOT_SUPPORTED),
+)
+
+
+def answer(uuid: str, **changes: object) -> Reading:
+    sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
+    return Reading(replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeReader:
+    """Answers while its gate is open; `asked` is set when somebody waits at it."""
+
+    device: Device
+    reading: Reading
+    becomes: Device | None = None
+    gate: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def read(self) -> Reading:
+        self.asked.set()
+        assert self.gate.wait(60)
+        self.device = self.becomes or self.device
+        return self.reading
+
+
+class FakeDriver:
+    driver_version = "580.1"
+    cuda_version = "13.0"
+
+    def __init__(self, *readers: FakeReader) -> None:
+        self._readers = readers
+
+    def readers(self) -> tuple[FakeReader, ...]:
+        return self._readers
+
+
+@dataclass
+class Clock:
+    """Monotonic seconds, moved on by the loop's pauses."""
+
+    now: float = 1000.0
+    pauses: list[float] = field(default_factory=list)
+    retry: threading.Event = field(default_factory=threading.Event)
+    """Lets the thread that opens the driver try again."""
+
+    def pause(self, seconds: float) -> None:
+        if threading.current_thread().name == "driver":
+            assert self.retry.wait(60)
+        else:
+            self.pauses.append(seconds)
+            self.now += max(0.0, seconds)
+
+
+class Stream:
+    """The records of a sampler, each within the bound, and every one fit to be sent."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._records = sampler.records()
+        self._thread = ThreadPoolExecutor(1)
+        self.inventory: Inventory | None = None
+        self.inventories = 0
+
+    def next(self) -> Record:
+        record = self._thread.submit(next, self._records).result(BOUND)
+        decode(encode(record))
+        if isinstance(record, Inventory):
+            self.inventory = record
+            self.inventories += 1
+        else:
+            assert self.inventory is not None
+            assert [d.uuid for d in record.devices] == [d.uuid for d in self.inventory.devices]
+            for device in record.devices:
+                missing = {name for name in READINGS if getattr(device, name) is None}
+                assert missing == set(device.absent) - {"processes"}
+        return record
+
+    def sample(self) -> Sample:
+        """The next sample, past an inventory if there is one."""
+        record = self.next()
+        if isinstance(record, Inventory):
+            record = self.next()
+        assert isinstance(record, Sample)
+        return record
+
+    def until(self, wanted: Callable[[Sample], bool]) -> Sample:
+        """The first sample of that kind."""
+        deadline = time.monotonic() + BOUND
+        while not wanted(sample := self.sample()):
+            assert time.monotonic() < deadline, f"no such sample; the last is {sample}"
+        return sample
+
+    def wait_for(self, *readers: FakeReader) -> None:
+        """Returns when these have answered what they were asked."""
+        slots = [slot for slot in self._sampler._opened.slots if slot.reader in readers]
+        with self._sampler._changed:
+            assert self._sampler._changed.wait_for(
+                lambda: all(slot.answered == slot.asked for slot in slots), BOUND
+            )
+
+    def state(self) -> DriverState:
+        assert self.inventory is not None
+        return self.inventory.driver_state
+
+    def problem(self) -> Problem | None:
+        assert self.inventory is not None
+        return self.inventory.problem
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "pause", clock.pause)
+    wall = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
+    monkeypatch.setattr(module, "time", wall)
+    # A reader whose gate is open answers, however busy this machine is.
+    monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 60.0)
+    return clock
+
+
+@pytest.fixture
+def readers() -> Iterator[list[FakeReader]]:
+    readers = [FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(3)]
+    for reader in readers:
+        reader.gate.set()
+    yield readers
+    for reader in readers:
+        reader.gate.set()
+
+
+Open = Callable[..., Stream]
+
+
+@pytest.fixture
+def opened(clock: Clock) -> Iterator[Open]:
+    """Opens a stream over a function that starts the driver."""
+    streams = []
+
+    def open_stream(start: Callable[[], Driver], interval: float = INTERVAL) -> Stream:
+        streams.append(Stream(Sampler(start, interval, owner_of=owner_of)))
+        return streams[-1]
+
+    yield open_stream
+    clock.retry.set()
+    for stream in streams:
+        stream.close()
+
+
+def owner_of(pid: int) -> Owner:
+    if pid == 12:
+        return Owner(absence=Absence.LOST)
+    return Owner(f"user{pid}", f"command {pid}", 100.0 + pid)
+
+
+def started(opened: Open, readers: list[FakeReader]) -> Stream:
+    """A stream whose driver has answered."""
+    stream = opened(lambda: FakeDriver(*readers))
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    return stream
+
+
+def steps(times: list[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+
+def hang(stream: Stream, reader: FakeReader, patch: pytest.MonkeyPatch) -> None:
+    """Shuts the reader's gate; returns after the sample that waited for it, but not for ever."""
+    reader.gate.clear()
+    reader.asked.clear()
+    with patch.context() as short:
+        short.setattr(module, "GRACE_SECONDS", 0.05)
+        stream.until(lambda _: reader.asked.is_set())
+
+
+def test_the_inventory_comes_first_and_says_who(opened: Open, readers: list[FakeReader]) -> None:
+    stream = opened(lambda: FakeDriver(*readers))
+    assert isinstance(stream.next(), Inventory)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    assert stream.inventory == Inventory(
+        time=stream.inventory.time if stream.inventory else 0,
+        hostname=stream.inventory.hostname if stream.inventory else "",
+        cpu_name=stream.inventory.cpu_name if stream.inventory else "",
+        source=Source.NVML,
+        driver_state=DriverState.OK,
+        interval_seconds=INTERVAL,
+        driver_version="580.1",
+        cuda_version="13.0",
+        devices=tuple(reader.device for reader in readers),
+        gputop_version=__version__,
+    )
+    assert stream.inventory.hostname
+
+
+def test_the_inventory_is_sent_again_when_it_changes_only(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    stream = started(opened, readers)
+    sent = stream.inventories
+    for _ in range(5):
+        stream.sample()
+    assert stream.inventories == sent
+    readers[1].becomes = replace(readers[1].device, uuid="GPU-other", name="Known now")
+    stream.until(lambda _: stream.inventories > sent)
+    assert stream.inventories == sent + 1
+    assert stream.inventory is not None
+    assert [device.name for device in stream.inventory.devices] == ["Fake", "Known now", "Fake"]
+    for _ in range(5):
+        stream.sample()
+    assert stream.inventories == sent + 1
+
+
+def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
+    stream = started(opened, readers)
+    times = [stream.sample().time for _ in range(5)]
+    assert steps(times) == pytest.approx([INTERVAL] * 4)
+    assert stream.inventory is not None
+    assert max(clock.pauses) <= INTERVAL
+
+
+def test_a_driver_that_starts_slowly_delays_nothing(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    """And once it answers nobody waits for the interval, an hour here, to see its devices."""
+    ready = threading.Event()
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 3600.0)
+    try:
+        first = stream.sample()
+        assert stream.state() is DriverState.STARTING
+        assert first.devices == ()
+        assert first.host.memory_total_bytes
+    finally:
+        ready.set()
+    second = stream.sample()
+    assert stream.state() is DriverState.OK
+    assert [device.gpu_utilization_percent for device in second.devices] == [7, 7, 7]
+
+
+def test_host_samples_go_on_while_the_driver_starts(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    ready = threading.Event()
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 0.01)
+    try:
+        samples = [stream.sample() for _ in range(5)]
+        assert stream.inventories == 1
+        assert stream.state() is DriverState.STARTING
+        assert all(sample.host.memory_total_bytes for sample in samples)
+    finally:
+        ready.set()
+    stream.until(lambda sample: len(sample.devices) == 3)
+
+
+@pytest.mark.parametrize("moment", ["_read_all", "_inventory"])
+def test_a_driver_that_answers_within_a_tick(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """What was not asked is not sent: every first sample of a device has its readings."""
+    ready = threading.Event()
+    usual = getattr(Sampler, moment)
+
+    def just_before(self: Sampler, *arguments: object) -> object:
+        result = usual(self, *arguments)
+        ready.set()
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.settled, 60)
+        return result
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    monkeypatch.setattr(Sampler, moment, just_before)
+    stream = opened(start)
+    assert stream.sample().devices == ()
+    assert stream.state() is DriverState.STARTING
+    assert [device.age_seconds for device in stream.sample().devices] == [0.0] * 3
+
+
+def test_a_device_that_learns_its_name_between_two_records(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample has the devices of the inventory before it; `Stream` sees to that."""
+    stream = started(opened, readers)
+    usual = Sampler._inventory
+
+    def inventory(self: Sampler, *arguments: object) -> Inventory:
+        result = usual(self, *arguments)  # type: ignore[arg-type]
+        readers[0].device = replace(readers[0].device, uuid=f"{readers[0].device.uuid}'")
+        return result
+
+    monkeypatch.setattr(Sampler, "_inventory", inventory)
+    assert stream.sample().devices[0].uuid == "GPU-0"
+    assert stream.sample().devices[0].uuid == "GPU-0'"
+
+
+def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    tries = []
+
+    def start() -> FakeDriver:
+        tries.append(1)
+        if len(tries) < 3:
+            raise DriverError(NO_DRIVER)
+        return FakeDriver(*readers)
+
+    stream = opened(start)
+    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert stream.inventory is not None
+    assert stream.problem() == NO_DRIVER
+    assert stream.inventory.devices == ()
+    assert stream.inventory.driver_version is None
+    for _ in range(3):
+        sample = stream.sample()
+        assert sample.devices == ()
+        assert sample.host.memory_total_bytes
+    assert len(tries) == 1
+    clock.retry.set()
+    stream.until(lambda sample: len(sample.devices) == 3)
+    assert len(tries) == 3
+    assert stream.problem() is None
+    assert stream.state() is DriverState.OK
+
+
+def test_readers_are_those_of_the_driver_that_could_be_used(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    """`readers` may fail too: it is the first call that asks the driver for devices."""
+
+    class Failing(FakeDriver):
+        def readers(self) -> tuple[FakeReader, ...]:
+            raise DriverError(NO_DRIVER)
+
+    drivers = iter([Failing(), FakeDriver(readers[0])])
+    clock.retry.set()
+    stream = opened(lambda: next(drivers))
+    stream.until(lambda sample: len(sample.devices) == 1)
+    assert stream.problem() is None
+
+
+def test_a_driver_without_devices(opened: Open) -> None:
+    stream = opened(FakeDriver)
+    sample = stream.until(lambda _: stream.state() is DriverState.OK)
+    assert (sample.devices, sample.processes) == ((), ())
+
+
+def test_a_hung_reader_holds_up_nobody_else(
+    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = started(opened, readers)
+    stream.sample()
+    hung = readers[1]
+    hang(stream, hung, monkeypatch)
+    stream.wait_for(readers[0], readers[2])
+    limit = silence_limit(INTERVAL)
+    times = []
+    # From here on a tick that waited for it would wait for a minute.
+    sample = stream.sample()
+    while sample.devices[1].state is DeviceState.OK:
+        times.append(sample.time)
+        first, second, third = sample.devices
+        assert first.age_seconds == third.age_seconds == 0.0
+        assert second.age_seconds is not None
+        assert 0 < second.age_seconds <= limit
+        assert second.gpu_utilization_percent == 7  # what it said last
+        sample = stream.sample()
+    assert steps(times) == pytest.approx([INTERVAL] * (len(times) - 1))
+    first, second, third = sample.devices
+    assert second == DeviceSample(
+        "GPU-1",
+        DeviceState.NOT_RESPONDING,
+        second.age_seconds,
+        absent=dict.fromkeys((*READINGS, "processes"), Absence.TIMED_OUT),
+    )
+    assert second.age_seconds is not None
+    assert limit < second.age_seconds <= limit + INTERVAL
+    assert first.state is third.state is DeviceState.OK
+    held = [process for process in sample.processes if process.device_uuid == "GPU-1"]
+    assert [process.pid for process in held] == [11, 12]
+    for process in held:
+        assert process.memory_used_bytes is None
+        assert process.absent["memory_used_bytes"] is Absence.TIMED_OUT
+    assert held[0].command == "command 11"
+
+    hung.reading = answer("GPU-1", temperature_celsius=50)
+    hung.gate.set()
+    back = stream.until(lambda sample: sample.devices[1].temperature_celsius == 50)
+    assert back.devices[1].state is DeviceState.OK
+    # Once it has answered, it is waited for again.
+    assert stream.until(lambda sample: sample.devices[1].age_seconds == 0.0)
+    assert [stream.sample().devices[1].age_seconds for _ in range(3)] == [0.0] * 3
+
+
+def test_a_reader_that_never_answered(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers[2].gate.clear()
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.05)
+    stream = started(opened, readers)
+    stream.wait_for(readers[0], readers[1])
+    young = stream.sample()
+    everything = (*READINGS, "processes")
+    assert young.devices[2] == DeviceSample(
+        "GPU-2", absent=dict.fromkeys(everything, Absence.NO_DATA_YET)
+    )
+    old = stream.until(lambda sample: sample.devices[2].state is not DeviceState.OK)
+    assert old.devices[2] == DeviceSample(
+        "GPU-2",
+        DeviceState.NOT_RESPONDING,
+        absent=dict.fromkeys(everything, Absence.TIMED_OUT),
+    )
+    assert {process.device_uuid for process in old.processes} == {"GPU-0", "GPU-1"}
+    readers[2].gate.set()
+    stream.until(lambda sample: sample.devices[2].gpu_utilization_percent == 7)
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_the_first_devices_are_waited_for(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+) -> None:
+    """Also those of a driver that came back: a first reading takes longer than a tick's grace."""
+    problems = iter([DriverError(NO_DRIVER)] * failures)
+
+    def start() -> FakeDriver:
+        if problem := next(problems, None):
+            raise problem
+        return FakeDriver(*readers)
+
+    clock.retry.set()
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    first = opened(start).until(lambda sample: bool(sample.devices))
+    assert [device.age_seconds for device in first.devices] == [0.0] * 3
+
+
+def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> None:
+    lost = DeviceSample(
+        "GPU-0", DeviceState.LOST, absent=dict.fromkeys((*READINGS, "processes"), Absence.LOST)
+    )
+    stream = started(opened, readers)
+    readers[0].reading = Reading(lost)
+    sample = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
+    assert sample.devices[0] == replace(lost, age_seconds=0.0)
+    assert [device.state for device in sample.devices[1:]] == [DeviceState.OK] * 2
+    assert {process.device_uuid for process in sample.processes} == {"GPU-1", "GPU-2"}
+
+
+def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) -> None:
+    seen, unseen = started(opened, readers[:1]).sample().processes
+    assert (seen.pid, seen.device_uuid, seen.kind) == (11, "GPU-0", ProcessKind.COMPUTE)
+    assert (seen.user, seen.command, seen.start_time) == ("user11", "command 11", 111.0)
+    assert seen.memory_used_bytes == 1 << 30
+    assert seen.absent == {}
+    assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
+    assert unseen.absent == {
+        "memory_used_bytes": Absence.NOT_SUPPORTED,
+        "user": Absence.LOST,
+        "command": Absence.LOST,
+        "start_time": Absence.LOST,
+    }
+
+
+def test_no_burst_after_a_stall(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
+    """The reader of the stream, or the whole machine, stood still for a while."""
+    stream = started(opened, readers)
+    stream.sample()
+    clock.now += 100 * INTERVAL
+    before = clock.now
+    caught_up = 0
+    while stream.sample() and clock.now == before:
+        caught_up += 1
+    assert caught_up <= 2
+
+
+def test_a_simulation_says_so(clock: Clock) -> None:
+    stream = Stream(Sampler(FakeDriver, INTERVAL, Source.SIMULATED))
+    stream.sample()
+    assert stream.inventory is not None
+    assert stream.inventory.source is Source.SIMULATED
+    stream.close()
+
+
+def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
+    for seconds in (0.5, 0.0, -1.0):
+        module.pause(seconds)
+    assert waited == [0.5]

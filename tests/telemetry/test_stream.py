@@ -1,0 +1,204 @@
+"""`gputop stream` as others run it: what it writes, and when it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gputop.telemetry import stream
+from gputop.telemetry.sampler import Sampler
+from gputop.telemetry.snapshot import (
+    DriverState,
+    Host,
+    Inventory,
+    Problem,
+    Record,
+    Sample,
+    Source,
+    decode,
+    encode,
+)
+from tests.terminal import Terminal
+
+COMMAND = [sys.executable, "-P", "-m", "gputop", "stream", "--demo", "--interval", "0.25"]
+BOUND = 60.0
+SOON = 2.0
+"""Seconds within which nothing of gputop may be left."""
+
+
+@pytest.fixture
+def start() -> Iterator[Any]:
+    """Starts the stream; kills what a test leaves."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def popen(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running.append(subprocess.Popen([*COMMAND, *arguments], **(pipes | options)))
+        return running[-1]
+
+    yield popen
+    for process in running:
+        with process:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[bytes]) -> Record:
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], BOUND)[0]
+    return decode(process.stdout.readline())
+
+
+def records(output: bytes) -> list[Record]:
+    return [decode(line) for line in output.splitlines()]
+
+
+def test_so_many_samples_and_no_more(start: Any) -> None:
+    process = start("--count", "3", stdin=subprocess.DEVNULL)
+    output, errors = process.communicate(timeout=BOUND)
+    assert (process.returncode, errors) == (0, b"")
+    assert output.endswith(b"\n")
+    inventory, *samples = records(output)
+    assert isinstance(inventory, Inventory)
+    assert inventory.source is Source.SIMULATED
+    settled = [s for s in samples if isinstance(s, Sample) and s.devices]
+    assert len(settled) == 3
+
+
+class Prepared(Sampler):
+    """A sampler whose records are known."""
+
+    def __init__(self, *prepared: Record) -> None:
+        self._prepared = prepared
+
+    def records(self) -> Iterator[Record]:
+        yield from self._prepared
+        raise AssertionError("more was asked for than was counted")
+
+
+def inventory(state: DriverState) -> Inventory:
+    problem = Problem("a", "b", "c") if state is DriverState.UNAVAILABLE else None
+    return Inventory(1.0, "host", Source.NVML, state, 1.0, problem=problem)
+
+
+@pytest.mark.parametrize("state", [DriverState.OK, DriverState.UNAVAILABLE])
+def test_samples_of_a_driver_that_still_starts_do_not_count(state: DriverState) -> None:
+    starting = inventory(DriverState.STARTING)
+    sample = Sample(2.0, Host())
+    prepared = (starting, sample, sample, inventory(state), sample, inventory(state), sample)
+    lines = list(stream.lines(Prepared(*prepared), 2))
+    assert lines == [encode(record) for record in prepared]
+
+
+def test_without_a_count_there_is_no_end() -> None:
+    sample = Sample(2.0, Host())
+    received = stream.lines(Prepared(inventory(DriverState.OK), *[sample] * 50), None)
+    assert len([next(received) for _ in range(51)]) == 51
+    with pytest.raises(AssertionError):
+        next(received)
+
+
+def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = bytearray()
+
+    def little(descriptor: int, data: bytes) -> int:
+        received.extend(data[:1000])
+        return len(data[:1000])
+
+    monkeypatch.setattr(os, "write", little)
+    data = bytes(range(256)) * 100
+    stream.write_all(1, data)
+    assert received == data
+
+
+def test_a_reader_that_has_enough(start: Any) -> None:
+    """`gputop stream | head -1`."""
+    process = start()
+    assert isinstance(first_line(process), Inventory)
+    process.stdout.close()
+    assert process.wait(BOUND) == 0
+    assert process.stderr.read() == b""
+
+
+def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
+    process = start()
+    first_line(process)
+    process.stdin.close()
+    assert process.wait(SOON) == 0
+    assert process.stderr.read() == b""
+
+
+def test_the_death_of_its_parent_is_the_end_of_it() -> None:
+    """Killed, it can close nothing; the kernel does."""
+    program = """if True:
+        import subprocess, sys
+        child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child.stdout.readline()
+        print(child.pid, flush=True)
+        sys.stdin.read()
+    """
+    arguments = [sys.executable, "-c", program, *COMMAND]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+    assert select.select([child], [], [], SOON)[0]
+    os.close(child)
+
+
+def test_its_input_is_left_for_others() -> None:
+    """A shell loop that reads lines keeps them."""
+    reading, writing = os.pipe()
+    os.write(writing, b"next line\n")
+    done = subprocess.run(
+        [*COMMAND, "--count", "1"], stdin=reading, capture_output=True, timeout=BOUND, check=True
+    )
+    assert records(done.stdout)
+    assert os.read(reading, 100) == b"next line\n"
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.mark.parametrize("redirection", ["</dev/null", "<&-", "</etc/passwd"])
+def test_an_input_without_another_end_ends_nothing(redirection: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *COMMAND, "--count", "3"],  # noqa: S607
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(records(done.stdout)) >= 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it(start: Any, number: signal.Signals) -> None:
+    process = start()
+    first_line(process)
+    process.send_signal(number)
+    assert process.wait(SOON) == -number
+    assert process.stderr.read() == b""
+
+
+def test_ctrl_c() -> None:
+    with Terminal(COMMAND, columns=200) as terminal:
+        terminal.wait_for('"type":"inventory"', BOUND)
+        terminal.send("\x03")
+        assert terminal.wait(BOUND) == 130
+        assert b"Traceback" not in terminal.raw
+
+
+def test_a_full_disk() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            COMMAND, stdout=full, stderr=subprocess.PIPE, timeout=BOUND, check=False
+        )
+    assert done.returncode == 3
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("gputop: error: standard output cannot be written: No space left")

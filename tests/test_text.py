@@ -1,0 +1,226 @@
+"""Numbers as people read them, and foreign text made inert."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import get_character_cell_size
+from wcwidth import wcwidth
+
+from gputop.text import ABSENT, duration, number, quantity, short_name, size, tflops, visible
+
+KIB, MIB, GIB, TIB = (1 << shift for shift in (10, 20, 30, 40))
+ANY_TEXT = st.text(st.characters(codec=None))
+SIGNIFICANT = re.compile(r"0*\.?0*")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ABSENT),
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.4, "999 B"),
+        (1000, "0.98 KiB"),
+        (1023, "1.00 KiB"),
+        (KIB, "1.00 KiB"),
+        (9.99 * KIB, "9.99 KiB"),
+        (10 * KIB, "10.0 KiB"),
+        (99.94 * KIB, "99.9 KiB"),
+        (99.96 * KIB, "100 KiB"),
+        (999 * KIB, "999 KiB"),
+        (1000 * KIB, "0.98 MiB"),
+        (512 * MIB, "512 MiB"),
+        (71.24 * GIB, "71.2 GiB"),
+        (80 * GIB, "80.0 GiB"),
+        (1.5 * TIB, "1.50 TiB"),
+        (12_000 * TIB, "12000 TiB"),
+        (-3 * GIB, "-3.00 GiB"),
+    ],
+)
+def test_size(value: float | None, shown: str) -> None:
+    assert size(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ABSENT),
+        (0, "0"),
+        (7, "7"),
+        (1980, "1980"),
+        (0.0, "0.00"),
+        (8.234, "8.23"),
+        (9.994, "9.99"),
+        (9.996, "10.0"),
+        (71.24, "71.2"),
+        (99.94, "99.9"),
+        (99.96, "100"),
+        (989.4, "989"),
+        (-9.996, "-10.0"),
+    ],
+)
+def test_number(value: float | None, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_a_whole_number() -> None:
+    assert number(8.6, whole=True) == "9"
+
+
+@given(st.floats(0.01, 1e6))
+def test_a_number_is_near_and_short(value: float) -> None:
+    shown = number(value)
+    assert "e" not in shown
+    assert float(shown) == pytest.approx(value, rel=0.006, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ABSENT),
+        (0.00123, "0.00123"),
+        (0.00999, "0.00999"),
+        (0.009996, "0.0100"),
+        (0.0834, "0.0834"),
+        (0.09996, "0.100"),
+        (0.312, "0.312"),
+        (0.9996, "1.00"),
+        (8.234, "8.23"),
+        (9.996, "10.0"),
+        (71.24, "71.2"),
+        (99.96, "100"),
+        (789.4, "789"),
+        (1979, "1979"),
+    ],
+)
+def test_tflops(value: float | None, shown: str) -> None:
+    assert tflops(value) == shown
+
+
+@given(st.floats(0.001, 1e5))
+def test_tflops_has_three_digits_and_no_exponent(value: float) -> None:
+    shown = tflops(value)
+    assert re.fullmatch(r"[0-9]+(\.[0-9]+)?", shown)
+    digits = SIGNIFICANT.sub("", shown, count=1).replace(".", "")
+    assert len(digits) >= 3
+    assert float(shown) == pytest.approx(value, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ((None, " W"), ABSENT),
+        ((612.4, " W"), "612 W"),
+        ((64, "°C"), "64°C"),
+        ((0, " %"), "0 %"),
+        ((12.34, " s", 1), "12.3 s"),
+    ],
+)
+def test_quantity(arguments: tuple[float | None, str], shown: str) -> None:
+    assert quantity(*arguments) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (8, "8 s"),
+        (59.4, "59 s"),
+        (59.6, "1:00"),
+        (125, "2:05"),
+        (3599.6, "1:00:00"),
+        (3725, "1:02:05"),
+        (90_061, "25:01:01"),
+    ],
+)
+def test_duration(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("Tesla T4", "T4"),
+        ("Orin", "Orin"),
+        ("", ""),
+    ],
+)
+def test_short_name(name: str, shown: str) -> None:
+    assert short_name(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("python train.py --lr 1e-4", "python train.py --lr 1e-4"),
+        ("größe 日本語 ✓ 🚀", "größe 日本語 ✓ 🚀"),
+        ("[red]x[/red] %s {y} <b>", "[red]x[/red] %s {y} <b>"),
+        ("\x1b[2J\x1b]0;title\x07", "␛[2J␛]0;title␇"),
+        ("a\tb\nc\r\0", "a␉b␊c␍␀"),
+        ("\x7f", "␡"),
+        ("\x85\x9b31m", "⟨0085⟩⟨009b⟩31m"),
+        ("abc\u202etxt.exe", "abc⟨202e⟩txt.exe"),
+        ("\u2066\u2069\u200f\u200b\u200d\ufeff", "⟨2066⟩⟨2069⟩⟨200f⟩⟨200b⟩⟨200d⟩⟨feff⟩"),
+        ("\u2028\u2029", "⟨2028⟩⟨2029⟩"),
+        ("e\u0301", "e⟨0301⟩"),
+        ("\u3164\uffa0\u1160", "⟨3164⟩⟨ffa0⟩⟨1160⟩"),
+        ("caf\udce9", "caf⟨e9⟩"),
+        ("\ud800", "⟨d800⟩"),
+        ("\U000e0041\U0010fffd", "⟨e0041⟩⟨10fffd⟩"),
+        ("a\u00a0b", "a⟨00a0⟩b"),
+    ],
+)
+def test_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def inert(text: str) -> bool:
+    """Printable, encodable, and one or two cells wide wherever it is drawn."""
+    text.encode()
+    return all(
+        c.isprintable()
+        and not unicodedata.category(c).startswith("C")
+        and unicodedata.bidirectional(c) not in {"LRE", "RLE", "LRO", "RLO", "PDF"}
+        and wcwidth(c) > 0
+        and get_character_cell_size(c) > 0
+        for c in text
+    )
+
+
+@given(ANY_TEXT)
+def test_visible_text_is_inert_and_stays_as_it_is(text: str) -> None:
+    shown = visible(text)
+    assert inert(shown)
+    assert visible(shown) == shown
+
+
+def test_no_character_of_unicode_is_left_alive() -> None:
+    dangerous = [c for c in map(chr, range(sys.maxunicode + 1)) if not inert_alone(c)]
+    assert [hex(ord(c)) for c in dangerous if visible(c) == c] == []
+
+
+def inert_alone(character: str) -> bool:
+    return not "\ud800" <= character <= "\udfff" and inert(character)
+
+
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
+def test_plain_text_is_shown_as_it_is(text: str) -> None:
+    assert visible(text) == text
+
+
+@given(ANY_TEXT, st.integers(0, 20))
+def test_what_is_over_the_limit_is_left_out(text: str, limit: int) -> None:
+    assert visible(text, limit) == visible(text[:limit])
+
+
+def test_a_very_long_text_is_cut_by_default() -> None:
+    assert len(visible("x" * 100_000)) == 4096

@@ -1,0 +1,397 @@
+"""The dashboard through its keys, fed by a prepared stream."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.widgets import ContentSwitcher, Input, Select
+
+from gputop.bench import plan
+from gputop.bench.events import Done, Failed, Hello, Planned, Progress, Result
+from gputop.telemetry.child import Interruption
+from gputop.telemetry.snapshot import DeviceState, Problem, Source
+from gputop.ui.actions import ACTIONS, key_names
+from gputop.ui.app import GputopApp
+from gputop.ui.screens import benchmark
+from gputop.ui.screens.help import Help
+from gputop.ui.screens.question import Question
+from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.panel import Density
+from gputop.ui.widgets.processes import ProcessesView
+from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.results import ResultsView
+from tests.streams import PreparedStream, inventory, lost, no_driver, process, readings, sample
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from textual.pilot import Pilot
+
+    from gputop.ui.widgets.live import LiveView
+
+
+def app_with(*records: Any) -> GputopApp:
+    return GputopApp(PreparedStream(*records))
+
+
+def shown(pilot: Pilot[None], view: type[LiveView]) -> str:
+    return pilot.app.query_one(view).text()
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Until what was sent has been drawn."""
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_every_device_has_a_panel_with_its_numbers() -> None:
+    app = app_with(inventory(8), sample(8))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        text = shown(pilot, DevicesView)
+        for index in range(8):
+            r = readings(index)
+            assert f"{index} H100 80GB HBM3" in text
+            assert f"{r.gpu_utilization_percent} %" in text
+            assert f"{r.power_watts:.0f} of 700 W" in text
+        assert "python train.py --rank 7" in shown(pilot, ProcessesView)
+
+
+async def test_without_a_driver_the_host_is_shown_and_what_to_do() -> None:
+    app = app_with(no_driver(), sample())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        text = shown(pilot, HostView)
+        assert "No NVIDIA driver: libnvidia-ml.so.1 is not found." in text
+        assert "Install the driver" in text
+        assert "AMD EPYC 9654" in text
+        assert "3.20  2.50  1.00  on 8 cores" in text
+        assert not pilot.app.query_one(DevicesView).display
+
+
+async def test_devices_that_appear_later_take_the_place_of_the_host() -> None:
+    stream = PreparedStream(no_driver(), sample())
+    app = GputopApp(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        stream.send(inventory(1))
+        stream.send(sample(1))
+        await settle(pilot)
+        assert not pilot.app.query_one(HostView).display
+        assert "H100" in shown(pilot, DevicesView)
+
+
+async def test_simulated_devices_are_marked() -> None:
+    app = app_with(inventory(1, source=Source.SIMULATED), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "SIMULATED" in shown(pilot, Header)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (DeviceState.LOST, "LOST"),
+        (DeviceState.NOT_RESPONDING, "NOT RESPONDING for 12 s"),
+        (DeviceState.NEEDS_RESET, "NEEDS RESET"),
+    ],
+)
+async def test_a_device_that_does_not_answer_says_so_and_has_no_numbers(
+    size: tuple[int, int], state: DeviceState, words: str
+) -> None:
+    devices = (readings(0), lost(1, state), readings(2))
+    app = app_with(inventory(3), dataclasses.replace(sample(3), devices=devices))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        assert words in shown(pilot, DevicesView)
+        assert "1 not answering" in shown(pilot, Header)
+        assert "0°C" not in shown(pilot, DevicesView).replace("40°C", "")
+
+
+async def test_the_selection_follows_the_keys_and_the_mouse_and_stays_with_its_device() -> None:
+    stream = PreparedStream(inventory(8), sample(8))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        view = app.query_one(DevicesView)
+        await pilot.press("j", "down", "up", "end")
+        assert view.selected is not None
+        assert view.selected.index == 7
+        await pilot.press("home", "k")
+        assert view.selected.index == 0
+        await pilot.click(DevicesView, offset=(70, 9))
+        assert view.selected.index == 3
+        gone = dataclasses.replace(inventory(8), devices=inventory(8).devices[2:])
+        stream.send(gone)
+        stream.send(sample(8))
+        await settle(pilot)
+        assert view.selected.index == 3
+
+
+async def test_the_density_can_be_chosen_by_hand() -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        seen = []
+        for _ in range(3):
+            await pilot.press("c")
+            await settle(pilot)
+            seen.append(app.query_one(DevicesView).layout_now)
+        assert [layout.density for layout in seen if layout] == [
+            Density.ROW,
+            Density.COMPACT,
+            Density.FULL,
+        ]
+
+
+async def test_with_more_devices_than_rows_the_selected_one_is_scrolled_to() -> None:
+    app = app_with(inventory(64), sample(64))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "▌63" not in shown(pilot, DevicesView)
+        await pilot.press("end")
+        await settle(pilot)
+        assert "▌63" in shown(pilot, DevicesView)
+
+
+async def test_a_silent_stream_is_named_with_its_age_and_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = PreparedStream(inventory(1), sample(1))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        stream.send(Interruption(Problem("The sampler stopped", "it crashed", "")))
+        await settle(pilot)
+        app.telemetry.received_at -= 10
+        app._tick()
+        assert "No data for 10 s: it crashed" in shown(pilot, Header)
+
+
+async def test_foreign_text_is_inert() -> None:
+    evil = "evil \x1b[2J[bold red]x[/] \u202egnp.exe\x00"
+    processes = [process(1, 0, command=evil, user="[blink]root\x07")]
+    app = app_with(inventory(1, hostname="\x1b]0;h\x07"), sample(1, processes))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        text = shown(pilot, ProcessesView)
+        assert "evil ␛[2J[bold red]x[/] ⟨202e⟩gnp.exe␀" in text
+        assert "[blink]ro…" in text
+        assert "␛]0;h␇" in shown(pilot, Header)
+
+
+async def test_help_names_every_key() -> None:
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, Help)
+        text = str(app.screen.query_one("Static").visual)  # type: ignore[attr-defined]
+        for action in ACTIONS:
+            assert action.help in text
+            assert " ".join(key_names(action)) in text
+        await pilot.press("escape")
+        assert not isinstance(app.screen, Help)
+
+
+async def test_escape_never_quits_and_q_does() -> None:
+    stream = PreparedStream(inventory(1), sample(1))
+    app = GputopApp(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("escape", "2", "escape", "escape")
+        assert app.is_running
+        assert app.query_one(ContentSwitcher).current == "monitor"
+        await pilot.press("q")
+        await pilot.pause()
+    assert stream.closed
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (19, 4), (40, 10), (300, 100)])
+async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
+    app = app_with(inventory(3), sample(3))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("1")
+        await settle(pilot)
+        assert "H100" in shown(pilot, DevicesView)
+
+
+RESULT = Result(
+    device="AMD EPYC 9654",
+    device_uuid=None,
+    dtype="float32",
+    m=1024,
+    n=1024,
+    k=1024,
+    tflops_mean=0.305,
+    tflops_peak=0.35,
+    tflops_sustained=None,
+    droop_percent=None,
+    tflops_device=None,
+    seconds=2.0,
+    iterations=300,
+    wrong_elements=0,
+    checks=3,
+    stopped="time",
+    torch_version="2.13.0",
+    cuda_version=None,
+    python="/venv/bin/python",
+    method="torch.mm",
+    started_at=1_763_640_000.0,
+)
+PLANNED = Planned(
+    1024, 1024, 1024, "float32", "float32", "row-major", "random normal", 50, 5, 1 << 24, 1e-6, "mm"
+)
+
+
+class PreparedSession:
+    """A stress test whose events are known, in the place of a worker."""
+
+    events_to_send: tuple[Any, ...] = ()
+    requests: list[plan.Request]
+    stopped = 0
+
+    def __init__(self, request: plan.Request) -> None:
+        type(self).requests.append(request)
+
+    async def events(self) -> AsyncGenerator[Any]:
+        for event in self.events_to_send:
+            yield event
+
+    async def stop(self) -> None:
+        type(self).stopped += 1
+
+    def kill(self) -> None:
+        """Nothing to kill."""
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
+    class Prepared(PreparedSession):
+        requests: list[plan.Request] = []  # noqa: RUF012 - one for each test
+        events_to_send = (
+            Hello("3.11.7", "2.13.0", "AMD EPYC 9654", 2, 4242),
+            PLANNED,
+            Progress(1.0, 1.0, 150, 0.31),
+            Progress(2.0, 1.0, 300, 0.30),
+            Done(RESULT),
+        )
+
+    monkeypatch.setattr(benchmark, "Session", Prepared)
+    monkeypatch.setattr(benchmark, "recent", lambda _: [])
+    monkeypatch.setattr(benchmark, "append", lambda _: None)
+    return Prepared
+
+
+async def test_b_without_a_device_tests_the_cpu_and_shows_the_result(
+    session: type[PreparedSession],
+) -> None:
+    app = app_with(no_driver(), sample())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert app.query_one(ContentSwitcher).current == "benchmark"
+        (request,) = session.requests
+        assert (request.target.kind, request.dtype, request.size) == ("cpu", "float32", None)
+        assert request.seconds == plan.DEFAULT_SECONDS
+        assert "Done float32 1024×1024×1024" in shown(pilot, TitleView)
+        readout = shown(pilot, ReadoutView)
+        assert "mean 0.305" in readout
+        assert "peak 0.350" in readout
+        row = shown(pilot, ResultsView).splitlines()[1]
+        assert row.split()[-8:] == ["float32", "1024", "0.305", "0.350", "–", "2", "s", "ok"]
+
+
+async def test_b_tests_the_selected_device_with_the_type_that_suits_it(
+    session: type[PreparedSession],
+) -> None:
+    app = app_with(inventory(4), sample(4, processes=[]))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("j", "j", "b")
+        await settle(pilot)
+        (request,) = session.requests
+        assert request.target.index == 2
+        assert request.target.uuid == inventory(4).devices[2].uuid
+        assert request.dtype == "bfloat16"
+
+
+async def test_a_device_that_others_use_is_asked_about_first(
+    session: type[PreparedSession],
+) -> None:
+    app = app_with(inventory(2), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        assert isinstance(app.screen, Question)
+        await pilot.press("n")
+        assert session.requests == []
+        await pilot.press("1", "b")
+        assert isinstance(app.screen, Question)
+        await pilot.press("y")
+        await settle(pilot)
+        assert len(session.requests) == 1
+
+
+async def test_simulated_devices_are_never_tested(session: type[PreparedSession]) -> None:
+    app = app_with(inventory(2, source=Source.SIMULATED), sample(2))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests[0].target.kind == "cpu"
+
+
+async def test_a_run_that_cannot_start_says_what_to_do(session: type[PreparedSession]) -> None:
+    problem = Problem(
+        "No Python with torch", "looked at /usr/bin/python3", "Type pip install torch"
+    )
+    session.events_to_send = (Failed(problem, 3),)
+    app = app_with(no_driver(), sample())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        text = shown(pilot, ThroughputChart)
+        assert "No Python with torch" in text
+        assert "looked at /usr/bin/python3" in text
+        assert "Type pip install torch" in text
+
+
+@pytest.mark.parametrize(("field", "value"), [("size", "7"), ("seconds", "0"), ("size", "auo")])
+async def test_a_bad_field_is_refused_with_a_word(
+    session: type[PreparedSession], field: str, value: str
+) -> None:
+    app = app_with(no_driver(), sample())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        app.query_one(f"#{field}", Input).value = value
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests == []
+        assert len(app._notifications) == 1
+
+
+async def test_the_form_offers_what_the_device_has() -> None:
+    old = inventory(1).devices[0]
+    volta = dataclasses.replace(
+        inventory(1), devices=(dataclasses.replace(old, compute_capability="7.0"),)
+    )
+    app = app_with(volta, sample(1))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        offered = {value for _, value in app.query_one("#dtype", Select)._options}
+        assert {"float32", "float16", "float64"} <= offered
+        assert not {"tf32", "bfloat16"} & offered

@@ -1,0 +1,86 @@
+"""Rows, bars and histories, in cells."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gputop.text import visible
+from gputop.ui.draw import Span, bar, beside, clip, fit, history, spread, width_of, window_start
+from gputop.ui.palette import BUSY
+
+texts = st.text(max_size=30).map(visible)
+
+
+@given(st.lists(texts, max_size=5), st.integers(1, 60))
+def test_a_fitted_row_has_exactly_the_width(parts: list[str], width: int) -> None:
+    assert width_of(fit([Span(part) for part in parts], width)) == width
+
+
+@given(texts, st.integers(0, 40))
+def test_clipped_text_fits_and_says_that_something_is_missing(text: str, width: int) -> None:
+    clipped = clip(text, width)
+    assert cell_len(clipped) <= width
+    assert clipped == text or width == 0 or clipped.endswith("…")
+
+
+@given(st.lists(texts, max_size=4), st.lists(texts, max_size=4), st.integers(1, 80))
+def test_the_left_end_gives_way(left: list[str], right: list[str], width: int) -> None:
+    row = spread([Span(t) for t in left], [Span(t) for t in right], width)
+    assert width_of(row) == width
+    if sum(cell_len(t) for t in right) < width:
+        assert "".join(span.text for span in row).endswith("".join(right))
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [
+        (0.0, "──────────"),
+        (0.001, "╸─────────"),
+        (0.25, "━━╸───────"),
+        (0.5, "━━━━━─────"),
+        (1.0, "━━━━━━━━━━"),
+        (1.7, "━━━━━━━━━━"),
+        (-0.1, "──────────"),
+        (None, "┄┄┄┄┄┄┄┄┄┄"),
+    ],
+)
+def test_a_bar_shows_its_share_in_half_cells(share: float | None, drawn: str) -> None:
+    assert "".join(span.text for span in bar(share, 10, BUSY)) == drawn
+
+
+def test_blocks_of_unequal_height_stand_side_by_side() -> None:
+    rows = beside([[[Span("aa")], [Span("aa")]], [[Span("bb")]]], 2, 1)
+    assert ["".join(span.text for span in row) for row in rows] == ["aa bb", "aa   "]
+
+
+def test_a_history_fills_from_the_left_and_tells_zero_from_nothing() -> None:
+    values = [None, 0.0, 50.0, 100.0]
+    rows = ["".join(span.text for span in row) for row in history(values, 4, 4, 2, 100.0, BUSY)]
+    assert rows == [" ⢸  ", "⢀⣿  "]
+
+
+@given(st.integers(0, 5000), st.integers(1, 120))
+def test_the_newest_value_is_always_in_the_window(count: int, width: int) -> None:
+    start = window_start(count, width)
+    assert 0 <= start <= count
+    assert count - start <= 2 * width
+    if width >= 4 and count > 2 * width:
+        assert count - start >= width  # at least half of the chart is history
+
+
+@given(st.integers(8, 400), st.integers(8, 100))
+def test_most_ticks_change_one_column_of_a_history(count: int, width: int) -> None:
+    values = [float(n * 37 % 100) for n in range(count + 1)]
+
+    def columns(number: int) -> list[str]:
+        rows = history(values[:number], number, width, 2, 100.0, BUSY)
+        return [
+            "".join(pair) for pair in zip(*("".join(s.text for s in r) for r in rows), strict=True)
+        ]
+
+    moved = window_start(count, width) != window_start(count + 1, width)
+    changed = sum(a != b for a, b in zip(columns(count), columns(count + 1), strict=True))
+    assert moved or changed <= 1

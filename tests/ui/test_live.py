@@ -1,0 +1,93 @@
+"""Only changed cells are sent."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App
+
+from gputop.text import visible
+from gputop.ui.draw import Row, Span, fit
+from gputop.ui.palette import BUSY, DIM, TEXT
+from gputop.ui.widgets.live import MERGE_CELLS, LiveView, changed_spans
+
+if TYPE_CHECKING:
+    import pytest
+    from textual.app import ComposeResult
+    from textual.geometry import Region
+
+WIDTH = 24
+rows = st.lists(
+    st.tuples(st.text("ab漢─ ", max_size=6).map(visible), st.sampled_from([TEXT, BUSY, DIM])),
+    max_size=6,
+).map(lambda parts: fit([Span(text, style) for text, style in parts], WIDTH))
+
+
+def cells(row: Row) -> list[tuple[str, object]]:
+    return [
+        (character, span.style)
+        for span in row
+        for character in span.text
+        for _ in range(2 if character == "漢" else 1)
+    ]
+
+
+@given(rows, rows)
+def test_the_changed_spans_turn_one_row_into_the_other(old: Row, new: Row) -> None:
+    shown, wanted = cells(old), cells(new)
+    spans = list(changed_spans(old, new))
+    for start, end in spans:
+        assert 0 <= start < end <= WIDTH
+        shown[start:end] = wanted[start:end]
+    assert shown == wanted
+    assert bool(spans) == (cells(old) != wanted)
+    assert all(b[0] - a[1] > MERGE_CELLS for a, b in pairwise(spans))
+
+
+class Counter(LiveView):
+    """Shows a number."""
+
+    number = 0
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        return [[Span("number "), Span(f"{self.number:5d}", BUSY)], [Span("always the same")]]
+
+
+class CounterApp(App[None]):
+    """Nothing but that."""
+
+    def compose(self) -> ComposeResult:
+        yield Counter()
+
+
+async def test_a_redraw_refreshes_only_the_cells_that_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = CounterApp()
+    async with app.run_test(size=(40, 5)) as pilot:
+        view = app.query_one(Counter)
+        await pilot.pause()
+        assert view.text().splitlines()[0] == "number     0"
+        refreshed: list[Region] = []
+        monkeypatch.setattr(view, "refresh", lambda *regions, **_: refreshed.extend(regions))
+        view.redraw()
+        assert refreshed == []
+        view.number = 17
+        view.redraw()
+        assert [(r.x, r.y, r.width, r.height) for r in refreshed] == [(10, 0, 2, 1)]
+
+
+async def test_what_changed_while_hidden_is_drawn_when_shown() -> None:
+    app = CounterApp()
+    async with app.run_test(size=(40, 5)) as pilot:
+        view = app.query_one(Counter)
+        view.display = False
+        await pilot.pause()
+        view.number = 5
+        view.redraw()
+        view.display = True
+        await pilot.pause()
+        assert view.text().splitlines()[0] == "number     5"
