@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 
 def fail(message: str, status: int) -> NoReturn:
     """Ends the program with one line on standard error."""
-    print(f"gputop: error: {visible(message)}", file=sys.stderr)
+    print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
 
 

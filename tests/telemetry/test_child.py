@@ -264,8 +264,13 @@ async def test_close_leaves_no_process(
         process = child._process
     assert process is not None
     if status == -signal.SIGTERM:
-        # An interpreter takes its time to die of it on a busy machine.
-        monkeypatch.setattr(process, "terminate", lambda: (process.send_signal(15), process.wait()))
+        terminate = process.terminate
+
+        def terminate_and_wait() -> None:
+            terminate()
+            process.wait(BOUND)  # on a busy machine it takes its time to die
+
+        monkeypatch.setattr(process, "terminate", terminate_and_wait)
     await child.close()
     assert process.returncode == status
     with pytest.raises(ProcessLookupError):

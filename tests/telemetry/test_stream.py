@@ -38,9 +38,15 @@ def start() -> Iterator[Any]:
     """Starts the stream; kills what a test leaves."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def popen(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running.append(subprocess.Popen([*COMMAND, *arguments], **(pipes | options)))
+    def popen(*arguments: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        running.append(
+            subprocess.Popen(
+                [*COMMAND, *arguments],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
         return running[-1]
 
     yield popen

@@ -36,7 +36,7 @@ class ThroughputChart(LiveView):
             return self.hint(width)
         points = thin(self.run.points, 2 * (width - LEFT_MARGIN))
         seconds = max(self.run.request.seconds, points[-1][0])
-        top = round_up(1.08 * max(tflops for _, tflops in self.run.points))
+        top = round_up(1.08 * max(y for _, y in self.run.points))
         return self._plot(points, seconds, top, width, height)
 
     def _plot(
@@ -49,7 +49,9 @@ class ThroughputChart(LiveView):
         figure.axes(active=False)
         figure.axes(active=True, side=[0])
         figure.ruler("x", "lower").lim(0, seconds)
-        figure.ruler("y", "left").lim(0, top)
+        parts = 4 if height >= 14 else 2
+        ticks = [top * n / parts for n in range(parts + 1)]
+        figure.ruler("y", "left").lim(0, top).ticks(ticks, [f"{tick:.3g}" for tick in ticks])
         xs, ys = [x for x, _ in points], [y for _, y in points]
         figure.draw(figure.signal(xs, ys, marker="braille").lines())
         lines = Text.from_ansi(str(figure.build())).plain.splitlines()
@@ -61,6 +63,7 @@ class ThroughputChart(LiveView):
         if self._figure is None:
             import plotext
 
+            plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
             self._figure = type(plotext.figure)(plotext.terminal)
         return self._figure
 

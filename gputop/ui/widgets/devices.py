@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from gputop.ui.draw import beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.widgets import panel
@@ -94,10 +96,13 @@ class DevicesView(LiveView):
             )
             for device in devices[first : first + room * now.columns]
         ]
-        rows: list[Row] = [panel.heading(width)] if _heading_rows(now) else []
+        rows: list[Row] = [panel.heading(width, self._longest_name())] if _heading_rows(now) else []
         for start in range(0, len(drawn), now.columns):
             rows += beside(drawn[start : start + now.columns], now.panel_width, GAP)
         return [fit(row, width) for row in rows]
+
+    def _longest_name(self) -> int:
+        return max((cell_len(panel.name_of(d)) for d in self._telemetry.devices), default=0)
 
     def _panel(self, device: Device, selected: bool) -> Panel:
         telemetry = self._telemetry
@@ -106,6 +111,7 @@ class DevicesView(LiveView):
             telemetry.readings(device.uuid),
             telemetry.history.series(device.uuid, "gpu_utilization_percent"),
             telemetry.history.count,
+            self._longest_name(),
             selected,
         )
 

@@ -27,9 +27,12 @@ class Form(Horizontal):
 
     def __init__(self) -> None:
         super().__init__(id="form")
-        self._targets: dict[str, Target] = {}
-        self._device_field = Select[str]([], id="device", compact=True, prompt="none")
-        self._dtype_field = Select[str]([], id="dtype", compact=True, prompt="none")
+        cpu = plan.cpu_target()
+        self._targets = {CPU: cpu}
+        self._device_field = Select(
+            [(_label(cpu), CPU)], id="device", compact=True, allow_blank=False
+        )
+        self._dtype_field = Select(_dtypes(cpu), id="dtype", compact=True, allow_blank=False)
         self._size_field = Input(
             "auto", id="size", compact=True, restrict="[0-9auto]*", max_length=7
         )
@@ -83,8 +86,7 @@ class Form(Horizontal):
             self._offer_dtypes(target)
 
     def _offer_dtypes(self, target: Target) -> None:
-        available = [offer.dtype for offer in plan.offered(target) if offer.available]
-        self._dtype_field.set_options([(name, name) for name in available])
+        self._dtype_field.set_options(_dtypes(target))
         self._dtype_field.value = plan.default_dtype(target)
 
     @on(Input.Submitted)
@@ -106,3 +108,7 @@ class Form(Horizontal):
 def _label(target: Target) -> str:
     name = short_name(visible(target.name))
     return f"CPU {name}" if target.uuid is None else f"{target.index} {name}"
+
+
+def _dtypes(target: Target) -> list[tuple[str, str]]:
+    return [(offer.dtype, offer.dtype) for offer in plan.offered(target) if offer.available]

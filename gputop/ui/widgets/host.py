@@ -63,9 +63,9 @@ class HostView(LiveView):
             [
                 Span("Press ", DIM),
                 Span("b", ACCENT),
-                Span(" to stress-test the CPU meanwhile; ", DIM),
+                Span(" to stress-test the CPU. ", DIM),
                 Span("gputop --demo", TEXT),
-                Span(" shows simulated devices.", DIM),
+                Span(" simulates devices.", DIM),
             ]
         )
         return [*rows, []]

@@ -37,8 +37,14 @@ class Panel:
     """History of utilization, in percent, oldest first."""
     count: int
     """Samples ever, to place the history."""
+    longest_name: int
+    """Cells of the longest name among all devices, for columns that agree."""
     selected: bool = False
-    seconds_per_sample: float = 1.0
+
+
+def name_of(device: Device) -> str:
+    """The device's name as it is shown."""
+    return short_name(visible(device.name))
 
 
 def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
@@ -74,7 +80,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     left = [
         _mark(panel),
         Span(f"{panel.device.index} ", ACCENT if panel.selected else STRONG),
-        Span(f"{short_name(visible(panel.device.name))} ", STRONG),
+        Span(f"{name_of(panel.device)} ", STRONG),
     ]
     right = [
         Span("  "),
@@ -216,10 +222,10 @@ class Columns:
 
 
 MARK, INDEX, BUSY_VALUE, MEMORY_VALUE, TEMPERATURE = 1, 3, 5, 14, 6
-LONGEST_BAR = 40
+LONGEST_BAR, LONGEST_NAME = 40, 30
 
 
-def columns(width: int) -> Columns:
+def columns(width: int, longest_name: int) -> Columns:
     """The columns that fit: the least telling ones give way first."""
     left = width - MARK - INDEX - BUSY_VALUE - MEMORY_VALUE - TEMPERATURE
     extra: dict[str, int] = {}
@@ -231,14 +237,14 @@ def columns(width: int) -> Columns:
     ):
         extra[column] = cells if left - cells >= keep else 0
         left -= extra[column]
-    name = max(8, min(26, left // 3))
+    name = max(8, min(longest_name, LONGEST_NAME, 2 * left // 5))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
     return Columns(name, bars, **extra)
 
 
-def heading(width: int) -> Row:
+def heading(width: int, longest_name: int) -> Row:
     """The names over the columns of the one-row density."""
-    c = columns(width)
+    c = columns(width, longest_name)
     parts = [
         cell("", MARK),
         cell("GPU", INDEX + c.name + 1),
@@ -255,12 +261,12 @@ def heading(width: int) -> Row:
 
 def draw_row(panel: Panel, width: int) -> Row:
     """The device in one row, like a line of gpustat."""
-    c, r = columns(width), panel.readings
+    c, r = columns(width, panel.longest_name), panel.readings
     row: Row = [
         _mark(panel),
         cell(f"{panel.device.index}", INDEX - 1, ACCENT if panel.selected else STRONG, right=True),
         Span(" "),
-        cell(short_name(visible(panel.device.name)), c.name, STRONG if panel.selected else TEXT),
+        cell(name_of(panel.device), c.name, STRONG if panel.selected else TEXT),
         Span(" "),
     ]
     fault = _fault(panel)

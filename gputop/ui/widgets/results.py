@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from gputop.bench.session import Result
 
-HEADINGS = ("WHEN", "DEVICE", "TYPE", "SIZE", "MEAN", "PEAK", "DROOP", "TIME", "END")
-WIDTHS = (12, 0, 9, 7, 8, 8, 7, 7, 9)
-"""By column, 0 for the one that takes what is left; MEAN and PEAK are TFLOP/s."""
+HEADINGS = ("WHEN", "DEVICE", "TYPE", "SIZE", "TFLOP/s", "PEAK", "DROOP", "TIME", "END")
+WIDTHS = (12, 0, 8, 6, 7, 7, 6, 7, 7)
+"""By column, 0 for the one that takes what is left; the fifth is the mean."""
+WIDEST_DEVICE = 34
 RIGHT = {3, 4, 5, 6, 7}
 
 
@@ -63,7 +64,7 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 
 def _line(cells: tuple[str, ...], width: int, style: Style) -> Row:
-    room = max(8, width - sum(WIDTHS) - len(WIDTHS) - 1)
+    room = max(8, min(WIDEST_DEVICE, width - sum(WIDTHS) - len(WIDTHS) - 2))
     row: Row = [Span(" ")]
     for n, (text, cells_wide) in enumerate(zip(cells, WIDTHS, strict=True)):
         strong = style is TEXT and n == 4

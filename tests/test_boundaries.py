@@ -1,0 +1,104 @@
+"""Who imports what: as a contract over the source, and as it is at run time."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gputop
+import gputop.bench
+import gputop.output
+import gputop.telemetry
+
+ROOT = Path(__file__).parents[1]
+BOUND = 120.0
+HEAVY = {"asyncio", "plotext", "psutil", "pynvml", "rich", "textual", "torch"}
+
+
+def loaded_by(program: str, among: set[str]) -> set[str]:
+    """Which of the modules are there after the program."""
+    report = (
+        f"\nimport json, sys; print(json.dumps(sorted(set(sys.modules) & set({sorted(among)})))) "
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program + report],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=BOUND,
+    )
+    return set(json.loads(done.stdout))
+
+
+def modules_of(package: str) -> list[str]:
+    folder = importlib.import_module(package).__path__
+    return [module.name for module in pkgutil.walk_packages(folder, f"{package}.")]
+
+
+CORE = [
+    name
+    for package in ("gputop.telemetry", "gputop.bench", "gputop.output")
+    for name in modules_of(package)
+]
+
+
+def test_the_check_sees_what_is_loaded() -> None:
+    assert loaded_by("import asyncio, psutil", HEAVY) == {"asyncio", "psutil"}
+
+
+def test_nothing_heavy_is_loaded_before_the_command_is_known() -> None:
+    assert loaded_by("import gputop.cli; gputop.cli.parser()", HEAVY) == set()
+
+
+def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
+    """plotext is for a chart that is not on the first screen; psutil is the sampler's."""
+    unwanted = {"plotext", "psutil", "pynvml", "torch"}
+    assert loaded_by("import gputop.ui.app", unwanted) == set()
+
+
+def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
+    assert loaded_by("import gputop.ui.start", HEAVY - {"asyncio"}) == set()
+
+
+def test_the_simulation_needs_no_nvml() -> None:
+    program = "from gputop.telemetry.stream import make_sampler; make_sampler(1.0, demo=True)"
+    assert loaded_by(program, {"pynvml", "textual", "torch"}) == set()
+
+
+@pytest.mark.parametrize("name", [n for n in CORE if n != "gputop.bench.worker"])
+def test_the_core_knows_no_terminal(name: str) -> None:
+    allowed = {"gputop.telemetry.nvml": {"pynvml"}}.get(name, set())
+    unwanted = {"textual", "rich", "plotext", "torch", "pynvml"}
+    assert loaded_by(f"import {name}", unwanted) == allowed
+
+
+def test_the_worker_needs_nothing_of_gputop() -> None:
+    """It runs in the interpreter that has torch, where there may be no gputop."""
+    spec = importlib.util.find_spec("gputop.bench.worker")
+    assert spec is not None
+    assert spec.origin is not None
+    program = f"import runpy; runpy.run_path({spec.origin!r})"
+    assert loaded_by(program, {"gputop", "psutil", "textual"}) == set()
+
+
+def test_the_contracts_of_import_linter() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command; lint_imports_command()",
+            "--no-cache",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 broken" in done.stdout

@@ -1,0 +1,326 @@
+"""The command line: what is refused and how, and what `status` prints where."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gputop import __version__, cli
+from tests.terminal import Terminal
+
+GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+BOUND = 60.0
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, without a terminal."""
+    return subprocess.run(
+        [*GPUTOP, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+        **options,
+    )
+
+
+def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command with its streams as a shell redirects them."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *GPUTOP, *arguments],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+    )
+
+
+INTERVAL = "give seconds from 0.25 to 60, such as 1."
+COUNT = "give a whole number from 1."
+HELP = "Try `gputop --help`."
+REFUSED = [
+    (["--interval", "0"], INTERVAL),
+    (["--interval", "x"], INTERVAL),
+    (["--interval", "nan"], INTERVAL),
+    (["--interval", "inf"], INTERVAL),
+    (["--interval", "-1"], INTERVAL),
+    (["--interval", "0.2"], INTERVAL),
+    (["--interval", "61"], INTERVAL),
+    (["--interval", ""], INTERVAL),
+    (["--interval", "1\n2"], INTERVAL),
+    (["stream", "--interval", "0"], INTERVAL),
+    (["--interval"], HELP),
+    (["stream", "--count", "0"], COUNT),
+    (["stream", "--count", "-1"], COUNT),
+    (["stream", "--count", "1.5"], COUNT),
+    (["stream", "--count", "many"], COUNT),
+    (["stream", "--count", "9" * 5000], COUNT),
+    (["stream", "--count"], "Try `gputop stream --help`."),
+    (["top"], HELP),
+    ([""], HELP),
+    (["--nosuch"], HELP),
+    (["--dem"], HELP),
+    (["--two\nlines\x1b[31m"], HELP),
+    (["status", "--nosuch"], HELP),
+    (["status", "more"], HELP),
+    (["status", "--json=1"], "Try `gputop status --help`."),
+    (["stream", "--demo=1"], "Try `gputop stream --help`."),
+    (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
+    (["bench", "--size", "0"], "Give a whole number such as 4096, or auto."),
+    (["bench", "--size"], "Try `gputop bench --help`."),
+    (["bench", "--seconds", "0"], "Give a number such as 30."),
+    (["bench", "--seconds", "nan"], "Give a number such as 30."),
+    (["bench", "--device", "moon"], "`gputop status` lists them."),
+    (["bench", "--device", ""], "`gputop status` lists them."),
+    (["bench", "--dtype", "float31"], "Try `gputop bench --help`."),
+    (["bench", "more"], HELP),
+    (
+        ["bench", "--device", "cpu", "--python", "/no/such/python"],
+        "Give the path of a Python that has torch, such as ~/venv/bin/python.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"), REFUSED, ids=[" ".join(a)[:30] for a, _ in REFUSED]
+)
+def test_bad_usage_is_one_line_with_the_remedy(
+    arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status: object = cli.main(arguments)
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr()
+    assert (status, said.out) == (2, "")
+    (line,) = said.err.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert line.endswith(remedy)
+    assert line.isprintable()
+
+
+def test_the_message_says_what_was_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--interval", "1\n2"])
+    assert "'1\\n2' is not an interval" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0.25", "1", "1e0", "60", "2.5"])
+def test_an_interval(text: str) -> None:
+    assert cli.interval(text) == float(text)
+
+
+def test_bad_usage_in_a_process_of_its_own() -> None:
+    done = run("--interval", "0", "stream")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gputop: error: argument --interval: '0' is not an interval")
+
+
+def test_an_argument_that_is_not_utf8() -> None:
+    done = subprocess.run([*GPUTOP, b"--\xff"], capture_output=True, check=False, timeout=BOUND)  # type: ignore[list-item]
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "gputop: error: unrecognized arguments: --⟨ff⟩. Try `gputop --help`.\n".encode()
+    )
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"gputop {__version__}\n"
+
+
+@pytest.mark.parametrize("command", [[], ["status"], ["stream"], ["bench"]])
+def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([*command, "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert "usage: gputop" in shown
+    assert all(option in shown for option in ("--help", *WITH_COMMAND[" ".join(command)]))
+
+
+WITH_COMMAND = {
+    "": ("--interval", "--demo", "--python", "--version", "status", "stream", "bench"),
+    "status": ("--json", "--demo"),
+    "stream": ("--interval", "--demo", "--count"),
+    "bench": ("--device", "--dtype", "--size", "--seconds", "--json", "--python"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ([], {"command": None, "interval": 1.0, "demo": False, "python": None}),
+        (["--demo", "status"], {"command": "status", "demo": True}),
+        (["status", "--demo"], {"command": "status", "demo": True}),
+        (["status"], {"command": "status", "demo": False, "json": False}),
+        (["--interval", "5", "stream"], {"interval": 5.0, "count": None}),
+        (["stream", "--interval", "5", "--count", "3"], {"interval": 5.0, "count": 3}),
+        (["--interval", "5", "stream", "--interval", "2"], {"interval": 2.0}),
+        (["--python", "a", "bench"], {"command": "bench", "python": "a"}),
+        (["--python", "a", "bench", "--python", "b"], {"python": "b"}),
+    ],
+)
+def test_an_option_counts_before_and_after_the_command(
+    arguments: list[str], wanted: dict[str, object]
+) -> None:
+    given = vars(cli.parser().parse_args(arguments))
+    assert {name: given[name] for name in wanted} == wanted
+
+
+def shape(page: str) -> list[str]:
+    """A page without its numbers, which change, and the blanks that align them."""
+    return [
+        " ".join(re.sub(r"[0-9.]+|–|[KMGT]iB", "#", line).split()) for line in page.splitlines()
+    ]
+
+
+def test_status_is_the_same_however_it_is_asked_for() -> None:
+    """Without a terminal `gputop` is `gputop status`."""
+    pages = [
+        run(*arguments) for arguments in (["--demo"], ["--demo", "status"], ["status", "--demo"])
+    ]
+    for done in pages:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "SIMULATED" in done.stdout.splitlines()[0]
+        assert len(done.stdout.splitlines()) == 1 + 8 + 8
+    assert shape(pages[0].stdout) == shape(pages[1].stdout) == shape(pages[2].stdout)
+
+
+def test_status_as_json() -> None:
+    done = run("status", "--demo", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document.keys() == {"inventory", "sample"}
+    assert document["inventory"]["source"] == "simulated"
+    devices = document["inventory"]["devices"]
+    assert len(devices) == 8
+    assert [d["uuid"] for d in document["sample"]["devices"]] == [d["uuid"] for d in devices]
+    assert document["sample"]["host"]["memory_total_bytes"] > 0
+
+
+def test_a_terminal_on_one_side_only_gets_the_page() -> None:
+    """`gputop | less` and `gputop < file` are no dashboards."""
+    for redirection in ("| cat", "</dev/null"):
+        command = ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *GPUTOP, "--demo"]
+        with Terminal(command, columns=160, rows=30) as terminal:
+            assert terminal.wait(BOUND) == 0
+            assert terminal.text.count("busy") == 8
+            assert b"\x1b[" not in terminal.raw
+
+
+@pytest.mark.parametrize("name", ["dumb", ""])
+def test_a_terminal_that_cannot_draw(name: str) -> None:
+    with Terminal([*GPUTOP, "--demo"], env={"TERM": name}, columns=200) as terminal:
+        assert terminal.wait(BOUND) == 3
+        (line,) = terminal.raw.decode().splitlines()
+        assert line.startswith("gputop: error: this terminal cannot draw a dashboard")
+        assert line.endswith("Set TERM=xterm-256color, or use `gputop status`.")
+        terminal.wait_until_gone()
+
+
+def test_a_reader_that_has_gone() -> None:
+    """`gputop status | true`."""
+    with subprocess.Popen(
+        [*GPUTOP, "status", "--demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(BOUND) == 0
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("command", ["status", "stream"])
+@pytest.mark.parametrize(
+    ("redirection", "what"),
+    [
+        (">/dev/full", "standard output cannot be written: No space left on device."),
+        (">&-", "standard output is closed."),
+    ],
+)
+def test_an_output_that_takes_nothing(command: str, redirection: str, what: str) -> None:
+    done = shell(redirection, command, "--demo")
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"gputop: error: {what} ")
+
+
+def test_a_closed_input_is_no_terminal() -> None:
+    done = shell("<&-", "--demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("busy") == 8
+
+
+def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
+    done = run(
+        "status", "--demo", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+    assert done.stdout.count("busy") == 8
+
+
+@pytest.mark.parametrize("moment", ["parser", "run"])
+def test_an_interruption_has_a_status_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, moment, interrupt)
+    assert cli.main([]) == 130
+
+
+def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cli, "run", fail)
+    with pytest.raises(PermissionError):
+        cli.main([])
+
+
+def test_a_driver_problem_is_said_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the host is shown all the same."""
+    from gputop.telemetry import child
+    from tests.streams import NO_DRIVER, inventory, sample
+
+    async def one_snapshot(*, demo: bool) -> object:
+        return inventory(0, problem=NO_DRIVER), sample(0)
+
+    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["status", "--json"])
+    assert end.value.code == 3
+    said = capsys.readouterr()
+    assert json.loads(said.out)["inventory"]["problem"]["what"] == NO_DRIVER.what
+    assert said.err == f"gputop: error: {NO_DRIVER}\n"
+
+
+def test_a_sampler_that_fails_is_said_in_one_inert_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gputop.telemetry import child
+    from gputop.telemetry.snapshot import Problem
+
+    async def one_snapshot(*, demo: bool) -> object:
+        raise child.StreamError(Problem("It stopped", "\x1b[31mred\nalert", "Try again"))
+
+    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["status"])
+    assert end.value.code == 3
+    assert capsys.readouterr().err == "gputop: error: It stopped: ␛[31mred␊alert. Try again\n"
