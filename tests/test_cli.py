@@ -124,7 +124,7 @@ def test_bad_usage_in_a_process_of_its_own() -> None:
 
 
 def test_an_argument_that_is_not_utf8() -> None:
-    done = subprocess.run([*GPUTOP, b"--\xff"], capture_output=True, check=False, timeout=BOUND)  # type: ignore[list-item]
+    done = subprocess.run([*GPUTOP, b"--\xff"], capture_output=True, check=False, timeout=BOUND)
     assert done.returncode == 2
     assert (
         done.stderr

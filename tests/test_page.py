@@ -86,11 +86,12 @@ node7 · driver 580.65.06 · CUDA 13.0 · CPU 12 % · memory 37.0 GiB of 503 GiB
      4000000  –                 –  (in another pid namespace, or gone)
  [1]  RTX 4090          busy 3 %   512 MiB of 24.0 GiB  41°C          19 W   210 MHz  fan 30 %
            2  root        300 MiB  /usr/lib/xorg/Xorg :0
-[10]  T4                  busy –                – of –     –             –         –     fan –  LOST"""
+[10]  T4                  busy –                – of –     –             –         –     fan –  LOST
+"""
 
 
 def test_a_page() -> None:
-    assert page(INVENTORY, SAMPLE) == PAGE
+    assert page(INVENTORY, SAMPLE) + "\n" == PAGE
 
 
 def test_a_host_alone() -> None:

@@ -8,200 +8,35 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
 from gputop import __version__
 from gputop.telemetry import sampler as module
-from gputop.telemetry.reading import Driver, DriverError, GpuProcess, Owner, Reading
+from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
-    Device,
     DeviceSample,
     DeviceState,
     DriverState,
     Inventory,
-    Problem,
     ProcessKind,
-    Record,
-    Sample,
     Source,
-    decode,
-    encode,
     silence_limit,
 )
-
-BOUND = 20.0
-"""Seconds after which something that a test waits for counts as hung."""
-INTERVAL = 1.0
-NO_DRIVER = Problem("No driver", "there is none", "Install one")
-VALUES = {name: 7 for name in READINGS if name != "fan_percent"}
-PROCESSES = (
-    GpuProcess(11, ProcessKind.COMPUTE, 1 << 30),
-    GpuProcess(12, ProcessKind.GRAPHICS, None, Absence.NOT_SUPPORTED),
+from tests.telemetry.fakes import (
+    INTERVAL,
+    NO_DRIVER,
+    Clock,
+    FakeDriver,
+    FakeReader,
+    Open,
+    Stream,
+    answer,
 )
-
-
-def answer(uuid: str, **changes: object) -> Reading:
-    sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
-    return Reading(replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
-
-
-@dataclass
-class FakeReader:
-    """Answers while its gate is open; `asked` is set when somebody waits at it."""
-
-    device: Device
-    reading: Reading
-    becomes: Device | None = None
-    gate: threading.Event = field(default_factory=threading.Event)
-    asked: threading.Event = field(default_factory=threading.Event)
-
-    def read(self) -> Reading:
-        self.asked.set()
-        assert self.gate.wait(60)
-        self.device = self.becomes or self.device
-        return self.reading
-
-
-class FakeDriver:
-    driver_version = "580.1"
-    cuda_version = "13.0"
-
-    def __init__(self, *readers: FakeReader) -> None:
-        self._readers = readers
-
-    def readers(self) -> tuple[FakeReader, ...]:
-        return self._readers
-
-
-@dataclass
-class Clock:
-    """Monotonic seconds, moved on by the loop's pauses."""
-
-    now: float = 1000.0
-    pauses: list[float] = field(default_factory=list)
-    retry: threading.Event = field(default_factory=threading.Event)
-    """Lets the thread that opens the driver try again."""
-
-    def pause(self, seconds: float) -> None:
-        if threading.current_thread().name == "driver":
-            assert self.retry.wait(60)
-        else:
-            self.pauses.append(seconds)
-            self.now += max(0.0, seconds)
-
-
-class Stream:
-    """The records of a sampler, each within the bound, and every one fit to be sent."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
-        self._records = sampler.records()
-        self._thread = ThreadPoolExecutor(1)
-        self.inventory: Inventory | None = None
-        self.inventories = 0
-
-    def next(self) -> Record:
-        record = self._thread.submit(next, self._records).result(BOUND)
-        decode(encode(record))
-        if isinstance(record, Inventory):
-            self.inventory = record
-            self.inventories += 1
-        else:
-            assert self.inventory is not None
-            assert [d.uuid for d in record.devices] == [d.uuid for d in self.inventory.devices]
-            for device in record.devices:
-                missing = {name for name in READINGS if getattr(device, name) is None}
-                assert missing == set(device.absent) - {"processes"}
-        return record
-
-    def sample(self) -> Sample:
-        """The next sample, past an inventory if there is one."""
-        record = self.next()
-        if isinstance(record, Inventory):
-            record = self.next()
-        assert isinstance(record, Sample)
-        return record
-
-    def until(self, wanted: Callable[[Sample], bool]) -> Sample:
-        """The first sample of that kind."""
-        deadline = time.monotonic() + BOUND
-        while not wanted(sample := self.sample()):
-            assert time.monotonic() < deadline, f"no such sample; the last is {sample}"
-        return sample
-
-    def wait_for(self, *readers: FakeReader) -> None:
-        """Returns when these have answered what they were asked."""
-        slots = [slot for slot in self._sampler._opened.slots if slot.reader in readers]
-        with self._sampler._changed:
-            assert self._sampler._changed.wait_for(
-                lambda: all(slot.answered == slot.asked for slot in slots), BOUND
-            )
-
-    def state(self) -> DriverState:
-        assert self.inventory is not None
-        return self.inventory.driver_state
-
-    def problem(self) -> Problem | None:
-        assert self.inventory is not None
-        return self.inventory.problem
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=True)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "pause", clock.pause)
-    wall = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
-    monkeypatch.setattr(module, "time", wall)
-    # A reader whose gate is open answers, however busy this machine is.
-    monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)
-    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 60.0)
-    return clock
-
-
-@pytest.fixture
-def readers() -> Iterator[list[FakeReader]]:
-    readers = [FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(3)]
-    for reader in readers:
-        reader.gate.set()
-    yield readers
-    for reader in readers:
-        reader.gate.set()
-
-
-Open = Callable[..., Stream]
-
-
-@pytest.fixture
-def opened(clock: Clock) -> Iterator[Open]:
-    """Opens a stream over a function that starts the driver."""
-    streams = []
-
-    def open_stream(start: Callable[[], Driver], interval: float = INTERVAL) -> Stream:
-        streams.append(Stream(Sampler(start, interval, owner_of=owner_of)))
-        return streams[-1]
-
-    yield open_stream
-    clock.retry.set()
-    for stream in streams:
-        stream.close()
-
-
-def owner_of(pid: int) -> Owner:
-    if pid == 12:
-        return Owner(absence=Absence.LOST)
-    return Owner(f"user{pid}", f"command {pid}", 100.0 + pid)
 
 
 def started(opened: Open, readers: list[FakeReader]) -> Stream:

@@ -1,0 +1,285 @@
+"""The shipped command, unmodified, in a real terminal against the fake driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver, FakeProcess
+from tests.terminal import ALTERNATE_SCREEN, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+NO_DRIVER = {"LD_LIBRARY_PATH": ""}
+GIB = 1 << 30
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+
+
+def dashboard(
+    *arguments: str, env: dict[str, str] | None = None, columns: int = 120, rows: int = 40
+) -> Terminal:
+    return Terminal([*GPUTOP, *arguments], env=env or NO_DRIVER, columns=columns, rows=rows)
+
+
+def eight(process: int) -> list[FakeDevice]:
+    """Eight devices with other numbers each."""
+    return [
+        FakeDevice(
+            name=f"NVIDIA Test {index}",
+            gpu_utilization_percent=11 * index + 3,
+            memory_used_bytes=(index + 1) * 7 * GIB,
+            temperature_celsius=41 + index,
+            power_milliwatts=101_000 + 51_000 * index,
+            sm_clock_mhz=1005 + 15 * index,
+            processes=(FakeProcess(process, memory_bytes=(index + 1) * GIB),),
+        )
+        for index in range(8)
+    ]
+
+
+def status(driver: FakeDriver) -> dict[str, Any]:
+    done = subprocess.run(
+        [*GPUTOP, "status", "--json"],
+        env={**os.environ, **driver.environment()},
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.mark.driver
+def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDriver) -> None:
+    devices = eight(os.getpid())
+    driver.write(*devices)
+    with dashboard(env=driver.environment()) as terminal:
+        terminal.wait_for(lambda t: "7 Test 7" in t.text and t.text.count("pytest") == 8)
+        text = terminal.text
+    document = status(driver)
+    for index, fake in enumerate(devices):
+        watts = (fake.power_milliwatts or 0) / 1000
+        panel = panel_of(text, index)
+        assert f"{fake.gpu_utilization_percent} %" in panel
+        assert f"{(index + 1) * 7:.1f} of 79.6 GiB" in panel
+        assert f"{fake.temperature_celsius}°C" in panel
+        assert f"{watts:.0f} of 700 W" in panel
+        assert f"SM {fake.sm_clock_mhz}/1980 MHz" in panel
+        read = document["sample"]["devices"][index]
+        assert document["inventory"]["devices"][index]["name"] == f"NVIDIA Test {index}"
+        assert read["uuid"] == document["inventory"]["devices"][index]["uuid"]
+        assert read["gpu_utilization_percent"] == fake.gpu_utilization_percent
+        assert read["memory_used_bytes"] == fake.memory_used_bytes
+        assert read["temperature_celsius"] == fake.temperature_celsius
+        assert read["power_watts"] == watts
+        assert read["sm_clock_mhz"] == fake.sm_clock_mhz
+        process = document["sample"]["processes"][index]
+        assert process["pid"] == os.getpid()
+        assert process["memory_used_bytes"] == (index + 1) * GIB
+        assert "pytest" in process["command"]
+
+
+def panel_of(text: str, index: int) -> str:
+    """The rows of one panel: two columns at this width."""
+    lines = text.splitlines()
+    top = next(n for n, line in enumerate(lines) if f"{index} Test {index} " in line)
+    left = lines[top].index(f"{index} Test {index} ") < 60
+    return "\n".join(line[:60] if left else line[60:] for line in lines[top : top + 7])
+
+
+@pytest.mark.driver
+def test_the_screen_is_there_while_the_driver_still_starts(driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), init_delay_ms=1500)
+    with dashboard(env=driver.environment()) as terminal:
+        terminal.wait_for("Waiting for the NVIDIA driver")
+        terminal.wait_for("on ")  # the host meanwhile
+        assert "H100" not in terminal.text
+        terminal.wait_for("H100")
+        assert "Waiting" not in terminal.text
+
+
+@pytest.mark.driver
+def test_a_device_lost_in_mid_run_is_named_and_comes_back(driver: FakeDriver) -> None:
+    driver.write(*eight(os.getpid()))
+    with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
+        terminal.wait_for("7 Test 7")
+        driver.change(3, code=GPU_IS_LOST)
+        terminal.wait_for("LOST")
+        assert "1 not answering" in terminal.text
+        assert "36 %" not in panel_of(terminal.text, 3)
+        assert "47 %" in panel_of(terminal.text, 4)
+        driver.change(3, code=0)
+        terminal.wait_for(lambda t: "36 %" in panel_of(t.text, 3))
+
+
+@pytest.mark.driver
+def test_a_device_that_hangs_holds_up_nobody(driver: FakeDriver) -> None:
+    driver.write(*eight(os.getpid()))
+    with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
+        terminal.wait_for("7 Test 7")
+        driver.change(2, hang=True)
+        terminal.wait_for("NOT RESPONDING", timeout=10)
+        driver.change(4, gpu_utilization_percent=88)
+        terminal.wait_for(lambda t: "88 %" in panel_of(t.text, 4))
+        terminal.send("?")
+        terminal.wait_for("Keys")
+        terminal.send("\x1b")
+        terminal.wait_for("7 Test 7")
+        driver.change(2, hang=False)
+        terminal.wait_for(lambda t: "25 %" in panel_of(t.text, 2))
+        terminal.send("q")
+        assert terminal.wait() == 0
+        terminal.wait_until_gone(2)
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ({"init_code": 9}, "NVIDIA driver not loaded"),
+        ({"init_code": 18}, "NVIDIA driver half upgraded"),
+        ({"init_code": 4}, "No permission for the GPUs"),
+        ({"init_code": 999}, "NVML does not work"),
+    ],
+)
+def test_a_driver_that_cannot_be_used_is_explained(
+    driver: FakeDriver, machine: dict[str, int], words: str
+) -> None:
+    driver.write(FakeDevice(), **machine)
+    with dashboard(env=driver.environment(), columns=80, rows=24) as terminal:
+        terminal.wait_for(f"  {words}")
+        assert "Press b to stress-test the CPU" in terminal.text
+    done = subprocess.run(
+        [*GPUTOP, "status"],
+        env={**os.environ, **driver.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"gputop: error: {words}")
+
+
+@pytest.mark.driver
+def test_the_sampler_killed_is_started_again(driver: FakeDriver) -> None:
+    driver.write(*eight(os.getpid()))
+    with dashboard(env=driver.environment()) as terminal:
+        terminal.wait_for("7 Test 7")
+        for victim in terminal.processes():
+            if victim != terminal.pid:
+                os.kill(victim, signal.SIGKILL)
+        driver.change(1, gpu_utilization_percent=77)
+        terminal.wait_for(lambda t: "77 %" in panel_of(t.text, 1), timeout=10)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"NO_COLOR": "1"},
+        {"TERM": "xterm"},
+        {"TERM": "linux"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+        {"TERM": "screen"},
+    ],
+)
+def test_every_kind_of_terminal(env: dict[str, str]) -> None:
+    with dashboard("--demo", env={**NO_DRIVER, **env}, columns=80, rows=24) as terminal:
+        terminal.wait_for("SIMULATED")
+        terminal.wait_for("H100")
+        terminal.send("2")
+        terminal.wait_for("Press b to start")
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert ALTERNATE_SCREEN not in terminal.modes
+        terminal.wait_until_gone(2)
+
+
+def start_stress(terminal: Terminal) -> None:
+    terminal.wait_for("Press b")
+    terminal.send("b")
+    terminal.wait_for("Running float32", timeout=60)
+    terminal.wait_for(lambda t: re.search(r"now 0\.\d+", t.text) is not None)
+
+
+def worker_pids(terminal: Terminal) -> list[int]:
+    found = []
+    for pid in terminal.processes():
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - a process may end meanwhile
+            if b"worker.py" in file.read():
+                found.append(pid)
+    return found
+
+
+@needs_torch
+def test_the_cpu_is_stressed_and_drawn_where_there_is_no_driver() -> None:
+    with dashboard(columns=80, rows=24) as terminal:
+        terminal.wait_for("No NVIDIA driver: libnvidia-ml.so.1 is not found")
+        start_stress(terminal)
+        terminal.wait_for(lambda t: any("\u2801" <= c <= "\u28ff" for c in t.text))
+        assert len(worker_pids(terminal)) == 1
+        terminal.send("x")
+        terminal.wait_for("Stopped float32")
+        assert worker_pids(terminal) == []
+        terminal.wait_for(" stopped")
+        terminal.send("1")
+        terminal.wait_for("No NVIDIA driver:")
+
+
+def send_q(terminal: Terminal) -> None:
+    terminal.send("q")
+
+
+def close_pty(terminal: Terminal) -> None:
+    terminal.close_pty()
+
+
+def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
+    def kill(terminal: Terminal) -> None:
+        terminal.kill(number)
+
+    return kill
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(send_q, id="q"),
+        pytest.param(close_pty, id="closed-pty"),
+        pytest.param(kill_with(signal.SIGTERM), id="SIGTERM"),
+        pytest.param(kill_with(signal.SIGHUP), id="SIGHUP"),
+        pytest.param(kill_with(signal.SIGKILL), id="SIGKILL"),
+    ],
+)
+def test_however_it_ends_nothing_of_it_is_left(end: Callable[[Terminal], None]) -> None:
+    with dashboard(columns=80, rows=24) as terminal:
+        start_stress(terminal)
+        assert len(terminal.processes()) == 3
+        end(terminal)
+        terminal.wait_until_gone(2)
+
+
+def test_without_a_terminal_it_is_status() -> None:
+    done = subprocess.run(
+        [*GPUTOP, "--demo"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert "SIMULATED" in done.stdout
+    assert done.stdout.count("H100") == 8

@@ -1,0 +1,61 @@
+"""Samplers over fake drivers, at a time of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from gputop.telemetry import sampler as module
+from gputop.telemetry.reading import Driver
+from gputop.telemetry.sampler import Sampler
+from gputop.telemetry.snapshot import (
+    Device,
+)
+from tests.telemetry.fakes import (
+    INTERVAL,
+    Clock,
+    FakeReader,
+    Open,
+    Stream,
+    answer,
+    owner_of,
+)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "pause", clock.pause)
+    wall = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
+    monkeypatch.setattr(module, "time", wall)
+    # A reader whose gate is open answers, however busy this machine is.
+    monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 60.0)
+    return clock
+
+
+@pytest.fixture
+def readers() -> Iterator[list[FakeReader]]:
+    readers = [FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(3)]
+    for reader in readers:
+        reader.gate.set()
+    yield readers
+    for reader in readers:
+        reader.gate.set()
+
+
+@pytest.fixture
+def opened(clock: Clock) -> Iterator[Open]:
+    """Opens a stream over a function that starts the driver."""
+    streams = []
+
+    def open_stream(start: Callable[[], Driver], interval: float = INTERVAL) -> Stream:
+        streams.append(Stream(Sampler(start, interval, owner_of=owner_of)))
+        return streams[-1]
+
+    yield open_stream
+    clock.retry.set()
+    for stream in streams:
+        stream.close()

@@ -1,0 +1,158 @@
+"""Drivers and readers that answer when a test lets them, and the stream made of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.reading import GpuProcess, Owner, Reading
+from gputop.telemetry.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DriverState,
+    Inventory,
+    Problem,
+    ProcessKind,
+    Record,
+    Sample,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from gputop.telemetry.sampler import Sampler
+
+BOUND = 20.0
+"""Seconds after which something that a test waits for counts as hung."""
+INTERVAL = 1.0
+NO_DRIVER = Problem("No driver", "there is none", "Install one")
+VALUES = {name: 7 for name in READINGS if name != "fan_percent"}
+PROCESSES = (
+    GpuProcess(11, ProcessKind.COMPUTE, 1 << 30),
+    GpuProcess(12, ProcessKind.GRAPHICS, None, Absence.NOT_SUPPORTED),
+)
+
+
+def answer(uuid: str, **changes: object) -> Reading:
+    sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
+    return Reading(replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeReader:
+    """Answers while its gate is open; `asked` is set when somebody waits at it."""
+
+    device: Device
+    reading: Reading
+    becomes: Device | None = None
+    gate: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def read(self) -> Reading:
+        self.asked.set()
+        assert self.gate.wait(60)
+        self.device = self.becomes or self.device
+        return self.reading
+
+
+class FakeDriver:
+    driver_version = "580.1"
+    cuda_version = "13.0"
+
+    def __init__(self, *readers: FakeReader) -> None:
+        self._readers = readers
+
+    def readers(self) -> tuple[FakeReader, ...]:
+        return self._readers
+
+
+@dataclass
+class Clock:
+    """Monotonic seconds, moved on by the loop's pauses."""
+
+    now: float = 1000.0
+    pauses: list[float] = field(default_factory=list)
+    retry: threading.Event = field(default_factory=threading.Event)
+    """Lets the thread that opens the driver try again."""
+
+    def pause(self, seconds: float) -> None:
+        if threading.current_thread().name == "driver":
+            assert self.retry.wait(60)
+        else:
+            self.pauses.append(seconds)
+            self.now += max(0.0, seconds)
+
+
+class Stream:
+    """The records of a sampler, each within the bound, and every one fit to be sent."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._records = sampler.records()
+        self._thread = ThreadPoolExecutor(1)
+        self.inventory: Inventory | None = None
+        self.inventories = 0
+
+    def next(self) -> Record:
+        record = self._thread.submit(next, self._records).result(BOUND)
+        decode(encode(record))
+        if isinstance(record, Inventory):
+            self.inventory = record
+            self.inventories += 1
+        else:
+            assert self.inventory is not None
+            assert [d.uuid for d in record.devices] == [d.uuid for d in self.inventory.devices]
+            for device in record.devices:
+                missing = {name for name in READINGS if getattr(device, name) is None}
+                assert missing == set(device.absent) - {"processes"}
+        return record
+
+    def sample(self) -> Sample:
+        """The next sample, past an inventory if there is one."""
+        record = self.next()
+        if isinstance(record, Inventory):
+            record = self.next()
+        assert isinstance(record, Sample)
+        return record
+
+    def until(self, wanted: Callable[[Sample], bool]) -> Sample:
+        """The first sample of that kind."""
+        deadline = time.monotonic() + BOUND
+        while not wanted(sample := self.sample()):
+            assert time.monotonic() < deadline, f"no such sample; the last is {sample}"
+        return sample
+
+    def wait_for(self, *readers: FakeReader) -> None:
+        """Returns when these have answered what they were asked."""
+        slots = [slot for slot in self._sampler._opened.slots if slot.reader in readers]
+        with self._sampler._changed:
+            assert self._sampler._changed.wait_for(
+                lambda: all(slot.answered == slot.asked for slot in slots), BOUND
+            )
+
+    def state(self) -> DriverState:
+        assert self.inventory is not None
+        return self.inventory.driver_state
+
+    def problem(self) -> Problem | None:
+        assert self.inventory is not None
+        return self.inventory.problem
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+
+Open = Callable[..., Stream]
+"""Opens a stream over a function that starts the driver."""
+
+
+def owner_of(pid: int) -> Owner:
+    if pid == 12:
+        return Owner(absence=Absence.LOST)
+    return Owner(f"user{pid}", f"command {pid}", 100.0 + pid)
