@@ -92,7 +92,9 @@ def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDr
 def panel_of(text: str, index: int) -> str:
     """The rows of one panel: two columns at this width."""
     lines = text.splitlines()
-    top = next(n for n, line in enumerate(lines) if f"{index} Test {index} " in line)
+    top = next((n for n, line in enumerate(lines) if f"{index} Test {index} " in line), None)
+    if top is None:  # behind another screen
+        return ""
     left = lines[top].index(f"{index} Test {index} ") < 60
     return "\n".join(line[:60] if left else line[60:] for line in lines[top : top + 7])
 
@@ -134,7 +136,6 @@ def test_a_device_that_hangs_holds_up_nobody(driver: FakeDriver) -> None:
         terminal.send("?")
         terminal.wait_for("Keys")
         terminal.send("\x1b")
-        terminal.wait_for("7 Test 7")
         driver.change(2, hang=False)
         terminal.wait_for(lambda t: "25 %" in panel_of(t.text, 2))
         terminal.send("q")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.telemetry import sampler as module
-from gputop.telemetry.reading import Driver
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
     Device,
@@ -22,6 +22,9 @@ from tests.telemetry.fakes import (
     answer,
     owner_of,
 )
+
+if TYPE_CHECKING:
+    from gputop.telemetry.reading import Driver
 
 
 @pytest.fixture

@@ -161,7 +161,9 @@ async def test_a_child_that_never_says_a_word(
     assert why(silence) == "it said nothing for too long"
 
 
-async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
+async def test_a_child_that_falls_silent(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had long to begin, and has less to go on."""
+    monkeypatch.setattr(module, "START_SECONDS", 10 * BOUND)
     child = spawn("say(INVENTORY); until_the_end()")
     assert child._limit > silence_limit(1.0)  # or a device that hangs would end the stream
     child._limit = 0.2

@@ -60,6 +60,13 @@ def test_memory_and_load_are_those_of_proc(clock: Clock) -> None:
     assert host.load_average == pytest.approx(loads, abs=2.0)
 
 
+def test_shared_memory_is_in_use(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some versions of psutil leave it out of what they call used."""
+    memory = SimpleNamespace(total=100, available=30, used=50)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    assert HostReader().read().memory_used_bytes == 70
+
+
 def test_a_percentage_needs_some_time(clock: Clock) -> None:
     reader = HostReader()
     clock.now += module.FIRST_WINDOW_SECONDS / 2

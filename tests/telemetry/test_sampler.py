@@ -14,6 +14,7 @@ import pytest
 
 from gputop import __version__
 from gputop.telemetry import sampler as module
+from gputop.telemetry.host import Owners
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
@@ -36,6 +37,7 @@ from tests.telemetry.fakes import (
     Open,
     Stream,
     answer,
+    owner_of,
 )
 
 
@@ -105,7 +107,7 @@ def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Cl
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(
-    opened: Open, readers: list[FakeReader]
+    opened: Open, readers: list[FakeReader], clock: Clock
 ) -> None:
     """And once it answers nobody waits for the interval, an hour here, to see its devices."""
     ready = threading.Event()
@@ -125,6 +127,7 @@ def test_a_driver_that_starts_slowly_delays_nothing(
     second = stream.sample()
     assert stream.state() is DriverState.OK
     assert [device.gpu_utilization_percent for device in second.devices] == [7, 7, 7]
+    assert sum(clock.pauses) < 1.0
 
 
 def test_host_samples_go_on_while_the_driver_starts(
@@ -360,6 +363,22 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     }
 
 
+def test_owners_are_kept_as_long_as_their_processes(
+    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[set[int]] = []
+    monkeypatch.setattr(Owners, "of", lambda _, pid: owner_of(pid))
+    monkeypatch.setattr(Owners, "keep", lambda _, pids: kept.append(pids))
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
+    stream.until(lambda sample: bool(sample.processes))
+    assert kept[-1] == {11, 12}
+    for reader in readers:
+        reader.reading = Reading(reader.reading.sample)
+    stream.until(lambda sample: not sample.processes)
+    assert kept[-1] == set()
+    stream.close()
+
+
 def test_no_burst_after_a_stall(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
     """The reader of the stream, or the whole machine, stood still for a while."""
     stream = started(opened, readers)
@@ -370,14 +389,6 @@ def test_no_burst_after_a_stall(opened: Open, readers: list[FakeReader], clock: 
     while stream.sample() and clock.now == before:
         caught_up += 1
     assert caught_up <= 2
-
-
-def test_a_simulation_says_so(clock: Clock) -> None:
-    stream = Stream(Sampler(FakeDriver, INTERVAL, Source.SIMULATED))
-    stream.sample()
-    assert stream.inventory is not None
-    assert stream.inventory.source is Source.SIMULATED
-    stream.close()
 
 
 def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:

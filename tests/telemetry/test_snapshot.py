@@ -205,8 +205,9 @@ def test_a_damaged_line(record: Record, at: int, gone: int, instead: bytes) -> N
         b"\xff\xfe\xfd",
         b'{"type":"sample\xff"}',
         "\ufeff{}",
+        '{"type":"sample","time":1,"host":{},"unknown":NaN}',
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_what_is_no_record(line: str | bytes) -> None:
     with pytest.raises(DecodeError):

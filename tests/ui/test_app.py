@@ -9,12 +9,11 @@ import pytest
 from textual.widgets import ContentSwitcher, Input, Select
 
 from gputop.bench import plan
-from gputop.bench.events import Done, Failed, Hello, Planned, Progress, Result
+from gputop.bench.events import Failed
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.snapshot import DeviceState, Problem, Source
 from gputop.ui.actions import ACTIONS, key_names
 from gputop.ui.app import GputopApp
-from gputop.ui.screens import benchmark
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.question import Question
 from gputop.ui.widgets.chart import ThroughputChart
@@ -26,27 +25,14 @@ from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
 from tests.streams import PreparedStream, inventory, lost, no_driver, process, readings, sample
+from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from textual.pilot import Pilot
-
-    from gputop.ui.widgets.live import LiveView
+    from tests.sessions import PreparedSession
 
 
 def app_with(*records: Any) -> GputopApp:
     return GputopApp(PreparedStream(*records))
-
-
-def shown(pilot: Pilot[None], view: type[LiveView]) -> str:
-    return pilot.app.query_one(view).text()
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    """Until what was sent has been drawn."""
-    await pilot.pause()
-    await pilot.pause()
 
 
 async def test_every_device_has_a_panel_with_its_numbers() -> None:
@@ -224,73 +210,6 @@ async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
         assert "H100" in shown(pilot, DevicesView)
 
 
-RESULT = Result(
-    device="AMD EPYC 9654",
-    device_uuid=None,
-    dtype="float32",
-    m=1024,
-    n=1024,
-    k=1024,
-    tflops_mean=0.305,
-    tflops_peak=0.35,
-    tflops_sustained=None,
-    droop_percent=None,
-    tflops_device=None,
-    seconds=2.0,
-    iterations=300,
-    wrong_elements=0,
-    checks=3,
-    stopped="time",
-    torch_version="2.13.0",
-    cuda_version=None,
-    python="/venv/bin/python",
-    method="torch.mm",
-    started_at=1_763_640_000.0,
-)
-PLANNED = Planned(
-    1024, 1024, 1024, "float32", "float32", "row-major", "random normal", 50, 5, 1 << 24, 1e-6, "mm"
-)
-
-
-class PreparedSession:
-    """A stress test whose events are known, in the place of a worker."""
-
-    events_to_send: tuple[Any, ...] = ()
-    requests: list[plan.Request]
-    stopped = 0
-
-    def __init__(self, request: plan.Request) -> None:
-        type(self).requests.append(request)
-
-    async def events(self) -> AsyncGenerator[Any]:
-        for event in self.events_to_send:
-            yield event
-
-    async def stop(self) -> None:
-        type(self).stopped += 1
-
-    def kill(self) -> None:
-        """Nothing to kill."""
-
-
-@pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
-    class Prepared(PreparedSession):
-        requests: list[plan.Request] = []  # noqa: RUF012 - one for each test
-        events_to_send = (
-            Hello("3.11.7", "2.13.0", "AMD EPYC 9654", 2, 4242),
-            PLANNED,
-            Progress(1.0, 1.0, 150, 0.31),
-            Progress(2.0, 1.0, 300, 0.30),
-            Done(RESULT),
-        )
-
-    monkeypatch.setattr(benchmark, "Session", Prepared)
-    monkeypatch.setattr(benchmark, "recent", lambda _: [])
-    monkeypatch.setattr(benchmark, "append", lambda _: None)
-    return Prepared
-
-
 async def test_b_without_a_device_tests_the_cpu_and_shows_the_result(
     session: type[PreparedSession],
 ) -> None:
@@ -355,7 +274,7 @@ async def test_a_run_that_cannot_start_says_what_to_do(session: type[PreparedSes
     problem = Problem(
         "No Python with torch", "looked at /usr/bin/python3", "Type pip install torch"
     )
-    session.events_to_send = (Failed(problem, 3),)
+    session.to_send = (Failed(problem, 3),)
     app = app_with(no_driver(), sample())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)

@@ -1,0 +1,40 @@
+"""What the tests of the screen share."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.ui.screens import benchmark
+from tests.sessions import PreparedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gputop.bench.plan import Request
+
+
+@pytest.fixture(autouse=True)
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One time zone, one processor, no results of other runs."""
+    monkeypatch.setattr(benchmark, "recent", lambda _: [])
+    monkeypatch.setattr(benchmark, "append", lambda _: None)
+    monkeypatch.setattr("gputop.bench.plan._cpu_name", lambda: "AMD EPYC 9654")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
+    """Stress tests that are prepared; the class keeps what was asked for."""
+
+    class Prepared(PreparedSession):
+        requests: list[Request] = []  # noqa: RUF012 - one for each test
+
+    monkeypatch.setattr(benchmark, "Session", Prepared)
+    return Prepared
