@@ -16,6 +16,7 @@ from gputop.telemetry.snapshot import DriverState, Inventory, encode
 def run(*, interval: float, count: int | None = None, demo: bool = False) -> int:
     """Writes the stream until nobody reads it, or `count` samples of a settled driver are out."""
     leave_with_parent()
+    threading.excepthook = _fall
     try:
         for line in lines(make_sampler(interval, demo=demo), count):
             # Unbuffered, so that a record arrives when it is written.
@@ -24,6 +25,12 @@ def run(*, interval: float, count: int | None = None, demo: bool = False) -> int
         pass  # the reader has what it wanted: `gputop stream | head -1`
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(0)
+
+
+def _fall(fault: threading.ExceptHookArgs) -> None:
+    """A thread that fails takes the stream with it: its reader says why, and starts it again."""
+    threading.__excepthook__(fault)
+    os._exit(1)
 
 
 def make_sampler(interval: float, *, demo: bool) -> Sampler:

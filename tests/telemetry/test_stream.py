@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,6 +141,22 @@ def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
     assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("half", [True, False], ids=["half closed", "closed"])
+def test_a_socket_has_an_end_too(start: Any, half: bool) -> None:
+    """As some remote shells give it for standard input; what was sent stays unread in it."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        process = start(stdin=its.fileno())
+        its.close()
+        first_line(process)
+        ours.sendall(b"unread")
+        if half:
+            ours.shutdown(socket.SHUT_WR)
+        else:
+            ours.close()
+        assert process.wait(SOON) == 0
+
+
 def test_the_death_of_its_parent_is_the_end_of_it() -> None:
     """Killed, it can close nothing; the kernel does."""
     program = """if True:
@@ -198,6 +215,27 @@ def test_ctrl_c() -> None:
         terminal.send("\x03")
         assert terminal.wait(BOUND) == 130
         assert b"Traceback" not in terminal.raw
+
+
+@pytest.mark.parametrize("where", ["start", "read"])
+def test_a_fault_in_a_thread_ends_it(where: str) -> None:
+    """Or the driver would be starting, or the device silent, for ever and nobody knew why."""
+    program = f"""if True:
+        from gputop.telemetry import simulated, stream
+        def fail(*_): raise RuntimeError("a fault")
+        driver, reader = simulated.SimulatedDriver, simulated.SimulatedReader
+        setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
+        stream.run(interval=0.25, demo=True)
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=BOUND,
+    )
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
 
 
 def test_a_full_disk() -> None:

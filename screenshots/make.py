@@ -1,0 +1,97 @@
+"""Makes the pictures of this folder from the running app: `python screenshots/make.py`.
+
+Nothing in them is drawn by hand: `demo` is the simulation, which says so; `monitor` and `benchmark`
+are this machine, with its own sampler, worker and torch. Needs the extras `bench` and `dev`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import resvg_py
+
+from gputop.telemetry.child import StreamChild, command
+from gputop.ui.app import GputopApp
+from gputop.ui.widgets.readout import TitleView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent
+FONT = "DejaVu Sans Mono"
+"""For the PNGs: it has braille, and is where there is any font at all."""
+
+
+async def picture(
+    name: str,
+    *,
+    demo: bool,
+    interval: float,
+    keys: tuple[str, ...],
+    ready: Callable[[GputopApp], bool],
+    size: tuple[int, int] = (120, 36),
+) -> None:
+    """Runs the dashboard until `ready`, and keeps what it shows as SVG and PNG."""
+    child = StreamChild(command(interval=interval, demo=demo), interval)
+    child.spawn()
+    app = GputopApp(child)
+    async with app.run_test(size=size) as pilot:
+        while app.telemetry.sample is None:
+            await pilot.pause(0.1)
+        await pilot.press(*keys)
+        while not ready(app):
+            await pilot.pause(0.1)
+        svg = app.export_screenshot(title="gputop")
+    (HERE / f"{name}.svg").write_text(svg)
+    png = resvg_py.svg_to_bytes(svg_string=with_local_font(svg), font_family=FONT)
+    (HERE / f"{name}.png").write_bytes(bytes(png))
+    print(f"screenshots/{name}.svg, {name}.png")
+
+
+def with_local_font(svg: str) -> str:
+    """The picture without fonts that would have to be fetched."""
+    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", FONT)
+
+
+def seconds_of_run(app: GputopApp) -> float:
+    """How long the stress test has measured."""
+    run = app.query_one(TitleView).run
+    return run.elapsed_seconds if run else 0.0
+
+
+async def main() -> None:
+    """Every picture, one after the other: the CPU that is tested is the one that draws."""
+    await picture(
+        "demo",
+        demo=True,
+        interval=0.25,
+        keys=(),
+        ready=lambda app: app.telemetry.history.count >= 84,
+    )
+    await picture(
+        "monitor",
+        demo=False,
+        interval=0.5,
+        keys=(),
+        ready=lambda app: app.telemetry.history.count >= 4,
+        size=(80, 24),
+    )
+    await picture(
+        "benchmark",
+        demo=False,
+        interval=0.5,
+        keys=("b",),
+        ready=lambda app: seconds_of_run(app) >= 38,
+    )
+
+
+if __name__ == "__main__":
+    # No results of other runs in the pictures, and none of the pictures' in the user's table.
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["XDG_DATA_HOME"] = home
+        asyncio.run(main())
