@@ -60,7 +60,8 @@ def count(text: str) -> int:
 
 def parser() -> Parser:
     """Every command and option."""
-    from gputop.bench.command import add_arguments
+    from gputop.bench import plan
+    from gputop.bench.command import add_arguments, argument
 
     top = Parser(
         prog="gputop",
@@ -72,7 +73,10 @@ def parser() -> Parser:
     top.set_defaults(interval=1.0, demo=False)
     _add_source(top)
     top.add_argument(
-        "--python", metavar="PATH", help="the interpreter whose torch runs stress tests"
+        "--python",
+        type=argument(plan.parse_python),
+        metavar="PATH",
+        help="the interpreter whose torch runs stress tests (default: the active environment's)",
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
 
@@ -148,6 +152,8 @@ def run(arguments: argparse.Namespace) -> int:
 
             return stream(interval=arguments.interval, count=arguments.count, demo=arguments.demo)
         case "bench":
+            if arguments.demo:
+                fail("simulated devices do no work: leave --demo out to test a real one.", USAGE)
             from gputop.bench.command import run as bench
 
             return bench(arguments)

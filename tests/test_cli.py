@@ -167,8 +167,8 @@ WITH_COMMAND = {
         (["--interval", "5", "stream"], {"interval": 5.0, "count": None}),
         (["stream", "--interval", "5", "--count", "3"], {"interval": 5.0, "count": 3}),
         (["--interval", "5", "stream", "--interval", "2"], {"interval": 2.0}),
-        (["--python", "a", "bench"], {"command": "bench", "python": "a"}),
-        (["--python", "a", "bench", "--python", "b"], {"python": "b"}),
+        (["--python", sys.executable, "bench"], {"command": "bench", "python": sys.executable}),
+        (["--python", "/bin/sh", "bench", "--python", "/bin/ls"], {"python": "/bin/ls"}),
     ],
 )
 def test_an_option_counts_before_and_after_the_command(

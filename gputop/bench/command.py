@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import plan
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gputop bench`."""
     parser.add_argument(
         "--device",
-        type=_argument(plan.parse_device),
+        type=argument(plan.parse_device),
         metavar="DEVICE",
         help="cpu, an index or the start of a UUID (default: the first GPU, or else the CPU)",
     )
@@ -47,14 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--size",
-        type=_argument(plan.parse_size),
+        type=argument(plan.parse_size),
         default="auto",
         metavar="N",
         help="multiply N x N matrices, or `auto` (default): as large as is useful",
     )
     parser.add_argument(
         "--seconds",
-        type=_argument(plan.parse_seconds),
+        type=argument(plan.parse_seconds),
         default=plan.DEFAULT_SECONDS,
         metavar="S",
         help=f"how long (default {plan.DEFAULT_SECONDS:g})",
@@ -62,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the result as one JSON document")
     parser.add_argument(
         "--python",
+        type=argument(plan.parse_python),
         metavar="PATH",
         default=argparse.SUPPRESS,  # or it would overwrite the one before the command
         help="the interpreter whose torch is used (default: the active environment's)",
@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A parser that raises `ValueError` as argparse wants it."""
+
     def parsed(text: str) -> Any:
         try:
             return parse(text)
@@ -86,10 +88,13 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     try:
-        python = _python(getattr(args, "python", None))
         target = _target(args.device, ignore_busy=args.ignore_busy)
         request = plan.Request(
-            target, args.dtype or plan.default_dtype(target), args.size, args.seconds, python
+            target,
+            args.dtype or plan.default_dtype(target),
+            args.size,
+            args.seconds,
+            getattr(args, "python", None),
         )
         last = asyncio.run(_stress(request))
     except KeyboardInterrupt:
@@ -98,23 +103,6 @@ def run(args: argparse.Namespace) -> int:
         _say(f"error: {error}")
         return error.status
     return _conclude(last, as_json=args.json)
-
-
-def _python(given: str | None) -> str | None:
-    """The interpreter of `--python`: a path, or a name on the PATH."""
-    if given is None:
-        return None
-    import shutil
-
-    path = given if os.sep in given else shutil.which(given) or given
-    if not Path(path).is_file():
-        why = "it is a directory" if Path(path).is_dir() else "there is no such file"
-        raise _RefusedError(
-            f"{given!r} is not an interpreter: {why}. "
-            "Give the path of a Python that has torch, such as ~/venv/bin/python.",
-            USAGE,
-        )
-    return str(Path(path).absolute())  # not resolved: it may be the link of an environment
 
 
 def _target(device: str | None, *, ignore_busy: bool) -> Target:
@@ -146,7 +134,7 @@ def _target(device: str | None, *, ignore_busy: bool) -> Target:
 
 def _look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
     """Refuses a device that does not answer, or that is held and may not be shared."""
-    from gputop.telemetry.snapshot import DeviceState, ProcessKind
+    from gputop.telemetry.snapshot import DeviceState
     from gputop.text import visible
 
     readings = sample.device(target.uuid or "")
@@ -155,11 +143,7 @@ def _look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
             f"{target.label} cannot be put under stress: its state is {readings.state}. "
             "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it."
         )
-    holders = [
-        process
-        for process in sample.processes
-        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
-    ]
+    holders = plan.holders(sample, target)
     if not holders or ignore_busy:
         return
     named = ", ".join(

@@ -72,7 +72,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The interpreter that will be used, if any, and all that were looked at, in their order."""
+    """The interpreter that will be used, if any, and those that were looked at up to it."""
 
     chosen: Interpreter | None
     looked_at: tuple[Interpreter, ...]
@@ -94,13 +94,22 @@ class Found:
 
 
 async def find(explicit: str | None = None) -> Found:
-    """Looks at the candidates, all at once, and chooses the first that has torch.
+    """Looks at the candidates, all at once, and chooses the first in their order that has torch.
 
     `explicit` (of `--python`) is the only candidate where it is given.
     """
-    looked_at = await asyncio.gather(*(_probe(*each) for each in candidates(explicit)))
-    chosen = next((each for each in looked_at if each.usable), None)
-    return Found(chosen, tuple(looked_at))
+    probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
+    looked_at: list[Interpreter] = []
+    try:
+        for probe in probes:
+            looked_at.append(await probe)
+            if looked_at[-1].usable:
+                return Found(looked_at[-1], tuple(looked_at))
+    finally:
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+    return Found(None, tuple(looked_at))
 
 
 def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gputop.telemetry.snapshot import Problem
+from gputop.telemetry.snapshot import Problem, ProcessKind
 from gputop.text import size as sized
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.telemetry.snapshot import Inventory, Sample
+    from gputop.telemetry.snapshot import Inventory, Process, Sample
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -301,6 +302,27 @@ def parse_device(text: str) -> str:
         f"{text!r} is not a device: it is cpu, an index, or the start of a UUID. "
         "Give one such as cpu, 0 or GPU-4f2a; `gputop status` lists them."
     )
+
+
+def parse_python(text: str) -> str:
+    """An interpreter, by path or by name on the PATH, as a path; raises `ValueError`."""
+    path = Path(text if os.sep in text else shutil.which(text) or text)
+    if not path.is_file():
+        why = "it is a directory" if path.is_dir() else "there is no such file"
+        raise ValueError(
+            f"{text!r} is not an interpreter: {why}. "
+            "Give the path of a Python that has torch, such as ~/venv/bin/python."
+        )
+    return str(path.absolute())  # not resolved: it may be the link of an environment
+
+
+def holders(sample: Sample | None, target: Target) -> list[Process]:
+    """Whom a stress test would disturb: the processes that compute on the device."""
+    return [
+        process
+        for process in (sample.processes if sample else ())
+        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
+    ]
 
 
 def _cpu_name() -> str:

@@ -45,6 +45,18 @@ class Owner:
     absence: Absence | None = None
 
 
+class OwnersOf(Protocol):
+    """Knows who processes are; one for each reader, used by its thread alone."""
+
+    def of(self, pid: int) -> Owner:
+        """Who that process is now. May block."""
+        ...
+
+    def keep(self, pids: set[int]) -> None:
+        """Forgets all others."""
+        ...
+
+
 class Reader(Protocol):
     """One device, read by one thread. `device` may change with a read: compare it."""
 

@@ -16,7 +16,15 @@ from dataclasses import dataclass
 
 from gputop import __version__
 from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader, Owners, cpu_name
-from gputop.telemetry.reading import Driver, DriverError, GpuProcess, Owner, Reader, Reading
+from gputop.telemetry.reading import (
+    Driver,
+    DriverError,
+    GpuProcess,
+    Owner,
+    OwnersOf,
+    Reader,
+    Reading,
+)
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
@@ -52,11 +60,13 @@ class _Slot:
     """A reader and what it read last; guarded by the sampler's condition."""
 
     reader: Reader
+    owners: OwnersOf
     asked: int = 0
     answered: int = 0
     since: float = 0.0
     """Monotonic time of the last answer, or of the start."""
     reading: Reading | None = None
+    owned: tuple[tuple[GpuProcess, Owner], ...] = ()
     late: bool = False
 
 
@@ -83,14 +93,13 @@ class Sampler:
         start: Callable[[], Driver],
         interval: float,
         source: Source = Source.NVML,
-        owner_of: Callable[[int], Owner] | None = None,
+        owners: Callable[[], OwnersOf] = Owners,
     ) -> None:
         self._start = start
         self._interval = interval
         self._source = source
         self._host = HostReader()
-        self._owners = Owners()
-        self._owner_of = owner_of or self._owners.of
+        self._new_owners = owners
         self._changed = threading.Condition()
         self._opened = _Opened()
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
@@ -155,7 +164,9 @@ class Sampler:
                     self._changed.notify_all()
                 pause(RETRY_SECONDS)
                 continue
-            slots = tuple(_Slot(reader, since=time.monotonic()) for reader in readers)
+            slots = tuple(
+                _Slot(reader, self._new_owners(), since=time.monotonic()) for reader in readers
+            )
             with self._changed:
                 self._opened = _Opened(driver, slots=slots)
                 self._changed.notify_all()
@@ -171,8 +182,12 @@ class Sampler:
                 self._changed.wait_for(lambda: slot.asked > slot.answered)
                 tick = slot.asked
             reading = slot.reader.read()
+            # Here, and not by the emitter: /proc blocks for a process that hangs in the kernel.
+            owned = tuple((listed, slot.owners.of(listed.pid)) for listed in reading.processes)
+            slot.owners.keep({listed.pid for listed in reading.processes})
             with self._changed:
                 slot.answered, slot.reading, slot.since = tick, reading, time.monotonic()
+                slot.owned = owned
                 slot.late = False
                 self._changed.notify_all()
 
@@ -209,16 +224,13 @@ class Sampler:
             now = time.monotonic()
             limit = silence_limit(self._interval)
             samples = tuple(_current(slot, device.uuid, now, limit) for slot, device in pairs)
-            groups = [
-                (device.uuid, slot.reading.processes) for slot, device in pairs if slot.reading
-            ]
+            groups = [(device.uuid, slot.owned) for slot, device in pairs]
         hung = {sample.uuid for sample in samples if sample.state is DeviceState.NOT_RESPONDING}
         processes = tuple(
-            _process(uuid, listed, self._owner_of(listed.pid), hung=uuid in hung)
-            for uuid, group in groups
-            for listed in group
+            _process(uuid, listed, owner, hung=uuid in hung)
+            for uuid, owned in groups
+            for listed, owner in owned
         )
-        self._owners.keep({process.pid for process in processes})
         return Sample(time.time(), self._host.read(), samples, processes)
 
 

@@ -96,7 +96,7 @@ class SimulatedReader:
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
             return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
-        stalled = math.sin(now / 3.1) + math.sin(now / 11.7) > 1.75  # one loader stalls them all
+        stalled = math.sin(now / 3.1) + math.sin(now / 11.7) > 1.35  # one loader stalls them all
         ceiling = 62 if stalled else 99
         return max(0, min(100, round(self._noise.gauss(ceiling, 1.2))))
 
@@ -115,14 +115,20 @@ class SimulatedReader:
         return (GpuProcess(FIRST_PID + self.index, ProcessKind.COMPUTE, used - 530 * MIB),)
 
 
-def owner_of(pid: int) -> Owner:
-    """Who runs the simulated process."""
-    rank = pid - FIRST_PID
-    if rank == NOTEBOOK_DEVICE:
-        command = "python -m ipykernel_launcher -f kernel-5c1f.json"
-        return Owner("bo", command, 1_763_600_000.0)
-    command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
-    return Owner("ada", command, 1_763_630_000.0 + rank)
+class SimulatedOwners:
+    """Who runs the simulated processes."""
+
+    def of(self, pid: int) -> Owner:
+        """The trainer's rank, or the notebook."""
+        rank = pid - FIRST_PID
+        if rank == NOTEBOOK_DEVICE:
+            command = "python -m ipykernel_launcher -f kernel-5c1f.json"
+            return Owner("bo", command, 1_763_600_000.0)
+        command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
+        return Owner("ada", command, 1_763_630_000.0 + rank)
+
+    def keep(self, pids: set[int]) -> None:
+        """There is nothing to forget."""
 
 
 class SimulatedDriver:
@@ -137,4 +143,4 @@ class SimulatedDriver:
 
 def sampler(interval: float) -> Sampler:
     """The sampler of the simulation: marked as such in every inventory."""
-    return Sampler(SimulatedDriver, interval, Source.SIMULATED, owner_of)
+    return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners)

@@ -32,6 +32,11 @@ class Absence(StrEnum):
     DISABLED = "disabled"
     ERROR = "error"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Absence:  # noqa: ARG003
+        """A reason of a later gputop: missing all the same."""
+        return cls.ERROR
+
 
 class DeviceState(StrEnum):
     """Whether a device answers."""

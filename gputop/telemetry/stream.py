@@ -68,18 +68,21 @@ def leave_with_parent() -> None:
     """Ends this process when the other end of its standard input closes.
 
     Only a pipe or a socket has one; what comes through it is left unread, so that a shell loop
-    around the command keeps its input.
+    around the command keeps its input. One that is closed from the start is nobody's parent: a
+    shell loop over what a finished command wrote.
     """
     try:
         mode = os.fstat(0).st_mode
     except OSError:
         return
-    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-        threading.Thread(target=_wait_for_hang_up, name="parent", daemon=True).start()
-
-
-def _wait_for_hang_up() -> None:
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return
     poll = select.poll()
     poll.register(0, select.POLLRDHUP)
-    poll.poll()
+    if not poll.poll(0):
+        threading.Thread(target=_end_after, args=(poll,), name="parent", daemon=True).start()
+
+
+def _end_after(hang_up: select.poll) -> None:
+    hang_up.poll()
     os._exit(0)

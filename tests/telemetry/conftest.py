@@ -16,11 +16,11 @@ from gputop.telemetry.snapshot import (
 from tests.telemetry.fakes import (
     INTERVAL,
     Clock,
+    FakeOwners,
     FakeReader,
     Open,
     Stream,
     answer,
-    owner_of,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def opened(clock: Clock) -> Iterator[Open]:
     streams = []
 
     def open_stream(start: Callable[[], Driver], interval: float = INTERVAL) -> Stream:
-        streams.append(Stream(Sampler(start, interval, owner_of=owner_of)))
+        streams.append(Stream(Sampler(start, interval, owners=FakeOwners)))
         return streams[-1]
 
     yield open_stream

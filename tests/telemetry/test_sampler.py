@@ -15,7 +15,7 @@ import pytest
 from gputop import __version__
 from gputop.telemetry import sampler as module
 from gputop.telemetry.host import Owners
-from gputop.telemetry.reading import DriverError, Reading
+from gputop.telemetry.reading import DriverError, Owner, Reading
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -33,6 +33,7 @@ from tests.telemetry.fakes import (
     NO_DRIVER,
     Clock,
     FakeDriver,
+    FakeOwners,
     FakeReader,
     Open,
     Stream,
@@ -376,6 +377,33 @@ def test_owners_are_kept_as_long_as_their_processes(
         reader.reading = Reading(reader.reading.sample)
     stream.until(lambda sample: not sample.processes)
     assert kept[-1] == set()
+    stream.close()
+
+
+def test_a_process_that_cannot_be_looked_at_holds_up_its_device_only(
+    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/proc blocks for a process that hangs in the kernel."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.01)
+    released = threading.Event()
+    made: list[FakeOwners] = []
+
+    class Stuck(FakeOwners):
+        def __init__(self) -> None:
+            made.append(self)
+
+        def of(self, pid: int) -> Owner:
+            if self is made[0]:
+                released.wait()
+            return super().of(pid)
+
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
+    sample = stream.until(lambda sample: any(p.device_uuid == "GPU-2" for p in sample.processes))
+    assert {process.device_uuid for process in sample.processes} == {"GPU-1", "GPU-2"}
+    assert sample.devices[0].gpu_utilization_percent is None
+    released.set()
+    stream.until(lambda sample: any(p.device_uuid == "GPU-0" for p in sample.processes))
     stream.close()
 
 

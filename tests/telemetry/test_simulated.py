@@ -16,8 +16,8 @@ from gputop.telemetry.simulated import (
     NOTEBOOK_DEVICE,
     TOTAL_BYTES,
     SimulatedDriver,
+    SimulatedOwners,
     SimulatedReader,
-    owner_of,
 )
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -111,7 +111,7 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         (process,) = reading.processes
         assert process.memory_used_bytes is not None
         assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
-        owner = owner_of(process.pid)
+        owner = SimulatedOwners().of(process.pid)
         assert owner.user
         assert owner.command
         assert owner.start_time

@@ -235,7 +235,11 @@ def test_what_is_no_finite_number(number: str) -> None:
         ({"host": {"memory_used_bytes": False}}, "host.memory_used_bytes"),
         ({"host": {"memory_used_bytes": 1.5}}, "host.memory_used_bytes"),
         ({"host": {"load_average": [1, "2"]}}, "host.load_average[1]: unexpected str"),
-        ({"host": {"absent": {"x": "bored"}}}, "host.absent.x: unknown word 'bored'"),
+        ({"host": {"absent": {"x": 7}}}, "host.absent.x: unexpected int"),
+        (
+            {"devices": [{"uuid": "GPU-0", "state": "bored"}]},
+            "devices[0].state: unknown word 'bored'",
+        ),
         ({"host": {"absent": ["x"]}}, "host.absent"),
         ({"devices": {}}, "devices"),
         ({"devices": [7]}, "devices[0]: expected an object"),
@@ -361,3 +365,10 @@ def test_a_problem_is_one_line() -> None:
 @pytest.mark.parametrize(("interval", "limit"), [(0.25, 3.0), (1.0, 3.0), (2.0, 6.0), (60, 180)])
 def test_silence_limit(interval: float, limit: float) -> None:
     assert silence_limit(interval) == limit
+
+
+def test_a_reason_of_a_later_gputop_is_an_absence_all_the_same() -> None:
+    line = '{"type":"sample","time":1.0,"host":{"absent":{"cpu_percent":"asleep"}}}'
+    sample = decode(line)
+    assert isinstance(sample, Sample)
+    assert sample.host.absent == {"cpu_percent": Absence.ERROR}

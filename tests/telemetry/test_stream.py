@@ -188,6 +188,17 @@ def test_its_input_is_left_for_others() -> None:
     os.close(writing)
 
 
+def test_a_pipe_that_nobody_holds_any_more_ends_nothing() -> None:
+    """A shell loop over what a finished command wrote."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    done = subprocess.run(
+        [*COMMAND, "--count", "3"], stdin=reading, capture_output=True, timeout=BOUND, check=True
+    )
+    os.close(reading)
+    assert len(records(done.stdout)) >= 4
+
+
 @pytest.mark.parametrize("redirection", ["</dev/null", "<&-", "</etc/passwd"])
 def test_an_input_without_another_end_ends_nothing(redirection: str) -> None:
     done = subprocess.run(

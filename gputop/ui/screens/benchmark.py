@@ -111,7 +111,7 @@ class BenchmarkTab(Vertical):
         except ValueError as error:
             self.notify(str(error), title="Not started", severity="error", markup=False)
             return
-        others = self._telemetry.processes(request.target.uuid) if request.target.uuid else []
+        others = plan.holders(self._telemetry.sample, request.target)
         if not others:
             self._begin(request)
             return
