@@ -34,7 +34,7 @@ async def picture(
     interval: float,
     keys: tuple[str, ...],
     ready: Callable[[GputopApp], bool],
-    size: tuple[int, int] = (120, 36),
+    size: tuple[int, int] = (120, 34),
 ) -> None:
     """Runs the dashboard until `ready`, and keeps what it shows as SVG and PNG."""
     child = StreamChild(command(interval=interval, demo=demo), interval)
@@ -71,7 +71,8 @@ async def main() -> None:
         demo=True,
         interval=0.25,
         keys=(),
-        ready=lambda app: app.telemetry.history.count >= 84,
+        ready=lambda app: app.telemetry.history.count >= 108,
+        size=(120, 40),
     )
     await picture(
         "monitor",

@@ -185,6 +185,16 @@ def test_the_sampler_killed_is_started_again(driver: FakeDriver) -> None:
         terminal.wait_for(lambda t: "77 %" in panel_of(t.text, 1), timeout=10)
 
 
+@pytest.mark.driver
+def test_where_nothing_changes_next_to_nothing_is_sent(driver: FakeDriver) -> None:
+    driver.write(*eight(os.getpid()))
+    with dashboard(env=driver.environment()) as terminal:
+        terminal.wait_for("COMMAND")
+        terminal.collect(1.5)
+        # The time, the host's load, and a column of each history: a whole screen is 15 kB and more.
+        assert 0 < terminal.collect(4) < 4 * 1000
+
+
 @pytest.mark.parametrize(
     "env",
     [

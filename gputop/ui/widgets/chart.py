@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LEFT_MARGIN = 9
 """Cells that plotext takes for the axis, at most: the points are thinned to what is left."""
-STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 class ThroughputChart(LiveView):
