@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Hello, Planned, Progress, Result
@@ -58,5 +60,25 @@ class PreparedSession:
         for event in self.to_send:
             yield event
 
-    async def stop(self) -> None:
+    async def stop(self, by: str = "user") -> None:
         """It has ended already."""
+
+
+class EndlessSession(PreparedSession):
+    """Runs until it is stopped."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
+        self._stopped = asyncio.Event()
+        self._by = ""
+
+    async def events(self) -> AsyncGenerator[Any]:
+        for event in EVENTS[:-1]:
+            yield event
+        await self._stopped.wait()
+        yield Done(dataclasses.replace(RESULT, stopped=self._by))
+
+    async def stop(self, by: str = "user") -> None:
+        """Ends it."""
+        self._by = by
+        self._stopped.set()

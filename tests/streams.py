@@ -49,6 +49,7 @@ def device(index: int, **changes: Any) -> Device:
         sm_clock_max_mhz=1980,
         memory_clock_max_mhz=2619,
         power_limit_default_watts=700.0,
+        temperature_slowdown_celsius=89,
     )
     return dataclasses.replace(made, **changes)
 

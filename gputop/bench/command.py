@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Done, Failed, Result
     from gputop.bench.plan import Request, Target
+    from gputop.bench.session import Session
     from gputop.telemetry.snapshot import Sample
 
-FINE, FAULT, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
+FINE, FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 3, 4, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -182,6 +183,7 @@ async def _stress(request: Request) -> Done | Failed:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
+    watching = asyncio.create_task(_watch(request.target, session))
     last: Done | Failed | None = None
     bar = Progressing(sys.stderr, request.seconds)
     ticking = asyncio.create_task(bar.keep_drawing())
@@ -193,12 +195,37 @@ async def _stress(request: Request) -> Done | Failed:
                     last = event
         await asyncio.gather(*stops)
     finally:
-        ticking.cancel()
+        for task in (ticking, watching):
+            task.cancel()
+        await asyncio.gather(ticking, watching, return_exceptions=True)
         bar.clear()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
     assert last is not None, "a session ends with a Done or a Failed"
     return last
+
+
+async def _watch(target: Target, session: Session) -> None:
+    """Ends the run at the device's temperature limit; a CPU looks after itself."""
+    if target.kind == "cpu":
+        return
+    from gputop.bench.limits import reached
+    from gputop.telemetry.child import StreamChild, command
+    from gputop.telemetry.snapshot import Inventory, Sample
+
+    inventory: Inventory | None = None
+    child = StreamChild(command(interval=1.0), 1.0)
+    try:
+        async with contextlib.aclosing(child.records()) as records:
+            async for record in records:
+                if isinstance(record, Inventory):
+                    inventory = record
+                elif isinstance(record, Sample) and (why := reached(target, inventory, record)):
+                    _say(f"{target.label} is too hot: {why}")
+                    await session.stop(by="limit")
+                    return
+    finally:
+        await child.close()
 
 
 def _conclude(last: Done | Failed, *, as_json: bool) -> int:
@@ -222,7 +249,7 @@ def _conclude(last: Done | Failed, *, as_json: bool) -> int:
             f"{result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
-    return INTERRUPTED if result.stopped == "user" else FINE
+    return {"time": FINE, "limit": DEGRADED}.get(result.stopped, INTERRUPTED)
 
 
 def _document(result: Result) -> str:
@@ -243,7 +270,9 @@ def page(result: Result) -> str:
         rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
     if result.tflops_device is not None:
         rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
-    ended = "time was up" if result.stopped == "time" else f"stopped by {result.stopped}"
+    ended = {"time": "time was up", "limit": "ended by the temperature limit"}.get(
+        result.stopped, "stopped by the user"
+    )
     rows += [
         ("products", f"{result.iterations}, {ended}"),
         ("verified", f"{result.checks} checks, {result.wrong_elements or 'no'} wrong elements"),

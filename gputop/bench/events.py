@@ -86,7 +86,7 @@ class Result:
     wrong_elements: int
     checks: int
     stopped: str
-    """By whom: `time` or `user`; `limit` is for who supervises the device."""
+    """By whom: `time`, `user`, or `limit` where the device was too hot."""
     torch_version: str
     cuda_version: str | None
     python: str

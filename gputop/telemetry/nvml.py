@@ -372,6 +372,10 @@ _IDENTITY = (
     _Question("sm_clock_max_mhz", _one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
     _Question("memory_clock_max_mhz", _one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
     _Question("power_limit_default_watts", _one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    _Question(
+        "temperature_slowdown_celsius",
+        _one(nvml.nvmlDeviceGetTemperatureThreshold, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    ),
 )
 _QUESTIONS = (
     _Question("gpu_utilization_percent memory_utilization_percent", _utilization),

@@ -59,6 +59,7 @@ class SimulatedReader:
             sm_clock_max_mhz=1980,
             memory_clock_max_mhz=2619,
             power_limit_default_watts=LIMIT_WATTS,
+            temperature_slowdown_celsius=89,
         )
 
     def read(self) -> Reading:
@@ -96,7 +97,7 @@ class SimulatedReader:
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
             return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
-        stalled = math.sin(now / 3.1) + math.sin(now / 11.7) > 1.35  # one loader stalls them all
+        stalled = math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6  # one loader stalls them all
         ceiling = 62 if stalled else 99
         return max(0, min(100, round(self._noise.gauss(ceiling, 1.2))))
 

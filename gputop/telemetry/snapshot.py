@@ -94,6 +94,8 @@ class Device:
     sm_clock_max_mhz: int | None = None
     memory_clock_max_mhz: int | None = None
     power_limit_default_watts: float | None = None
+    temperature_slowdown_celsius: int | None = None
+    """From where the device slows itself down."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 

@@ -90,6 +90,7 @@ class GputopApp(App[None]):
                 if isinstance(record, Inventory):
                     self._benchmark.show_targets()
                 else:
+                    self._benchmark.mind_limits()
                     self._show()
 
     def _show(self) -> None:
@@ -165,8 +166,7 @@ class GputopApp(App[None]):
         self._keys.redraw()
 
     async def on_unmount(self) -> None:
-        """Leaves nothing running."""
-        await self._benchmark.close()
+        """Leaves nothing running; a stress test has ended with its task."""
         await self._stream.close()
 
 

@@ -26,6 +26,8 @@ class Run:
     result: Result | None = None
     problem: Problem | None = None
     stopping: bool = False
+    limit: str | None = None
+    """Why it was ended before its time, where a limit did."""
     flop_seconds: float = 0.0
     timed_seconds: float = 0.0
     started_at: float = field(default_factory=time.monotonic)

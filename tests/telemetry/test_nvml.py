@@ -142,6 +142,7 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
     assert (device.memory_total_bytes, device.compute_capability) == (81_559 * MIB, "9.0")
     assert (device.sm_clock_max_mhz, device.memory_clock_max_mhz) == (1980, 2619)
     assert device.power_limit_default_watts == 700.0
+    assert device.temperature_slowdown_celsius == 89
     assert (second.device.index, second.device.name) == (1, "NVIDIA L4")
     assert (second.device.pci_bus_id, second.device.pci_device_id) == ("00000000:27:00.0", "27b8")
     driver.close()
@@ -157,6 +158,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
             compute_capability_major=None,
             memory_total_bytes=None,
             power_limit_default_milliwatts=None,
+            values={},
             fail={"nvmlDeviceGetMaxClockInfo": NO_PERMISSION},
         ),
         driver_version=None,
@@ -174,6 +176,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         "compute_capability": Absence.NOT_SUPPORTED,
         "memory_total_bytes": Absence.NOT_SUPPORTED,
         "power_limit_default_watts": Absence.NOT_SUPPORTED,
+        "temperature_slowdown_celsius": Absence.NOT_SUPPORTED,
         "sm_clock_max_mhz": Absence.NO_PERMISSION,
         "memory_clock_max_mhz": Absence.NO_PERMISSION,
     }

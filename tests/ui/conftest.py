@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.ui.screens import benchmark
-from tests.sessions import PreparedSession
+from tests.sessions import EndlessSession, PreparedSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,3 +38,14 @@ def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
 
     monkeypatch.setattr(benchmark, "Session", Prepared)
     return Prepared
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
+    """Stress tests that go on until they are stopped."""
+
+    class Endless(EndlessSession):
+        requests: list[Request] = []  # noqa: RUF012 - one for each test
+
+    monkeypatch.setattr(benchmark, "Session", Endless)
+    return Endless

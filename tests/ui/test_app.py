@@ -20,6 +20,7 @@ from gputop.ui.widgets.chart import ThroughputChart
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.keys import KeysView
 from gputop.ui.widgets.panel import Density
 from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.readout import ReadoutView, TitleView
@@ -28,7 +29,7 @@ from tests.streams import PreparedStream, inventory, lost, no_driver, process, r
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
-    from tests.sessions import PreparedSession
+    from tests.sessions import EndlessSession, PreparedSession
 
 
 def app_with(*records: Any) -> GputopApp:
@@ -314,3 +315,42 @@ async def test_the_form_offers_what_the_device_has() -> None:
         offered = {value for _, value in app.query_one("#dtype", Select)._options}
         assert {"float32", "float16", "float64"} <= offered
         assert not {"tf32", "bfloat16"} & offered
+
+
+async def test_x_stops_the_run_and_b_does_not_start_a_second_one(
+    endless: type[EndlessSession],
+) -> None:
+    app = app_with(no_driver(), sample())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("x")
+        assert len(app._notifications) == 1
+        await pilot.press("b", "1", "b")
+        await settle(pilot)
+        assert len(endless.requests) == 1
+        assert "Running float32" in shown(pilot, TitleView)
+        assert "x Stop" in shown(pilot, KeysView)
+        await pilot.press("x")
+        await settle(pilot)
+        assert "Stopped float32" in shown(pilot, TitleView)
+        assert "x Stop" not in shown(pilot, KeysView)
+        assert shown(pilot, ResultsView).splitlines()[1].split()[-1] == "stopped"
+
+
+@pytest.mark.parametrize("tab", ["1", "2"])
+async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
+    endless: type[EndlessSession], tab: str
+) -> None:
+    stream = PreparedStream(inventory(1), sample(1, processes=[]))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b", tab)
+        await settle(pilot)
+        hot = (readings(0, temperature_celsius=88),)
+        stream.send(dataclasses.replace(sample(1, processes=[]), devices=hot))
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        assert "Too hot it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)
+        assert shown(pilot, ResultsView).splitlines()[1].endswith("too hot")

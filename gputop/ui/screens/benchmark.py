@@ -10,7 +10,7 @@ from textual import on, work
 from textual.containers import Vertical
 from textual.message import Message
 
-from gputop.bench import plan
+from gputop.bench import limits, plan
 from gputop.bench.results import ResultsError, append, recent
 from gputop.bench.session import Session
 from gputop.text import visible
@@ -98,6 +98,16 @@ class BenchmarkTab(Vertical):
         """Draws what the device under test says."""
         self._readout.redraw()
 
+    def mind_limits(self) -> None:
+        """Ends the run of a device that is too hot, whichever tab is shown."""
+        run, telemetry = self._run_now, self._telemetry
+        if run is None or self._session is None or run.limit is not None:
+            return
+        run.limit = limits.reached(run.request.target, telemetry.inventory, telemetry.sample)
+        if run.limit is not None:
+            self.notify(run.limit, title="Too hot: the stress test ends", severity="warning")
+            self._end(self._session, by="limit")
+
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
         """Starts what the form says; with `default`, the device of that UUID as it suits it."""
         if self.running:
@@ -171,16 +181,11 @@ class BenchmarkTab(Vertical):
             return
         self._run_now.stopping = True
         self._redraw_run()
-        self._end(self._session)
+        self._end(self._session, by="user")
 
     @work(group="stop", exit_on_error=False)
-    async def _end(self, session: Session) -> None:
-        await session.stop()
-
-    async def close(self) -> None:
-        """Leaves no worker behind."""
-        if self._session is not None:
-            await self._session.stop()
+    async def _end(self, session: Session, *, by: str) -> None:
+        await session.stop(by)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:

@@ -42,7 +42,9 @@ class LiveView(Widget):
     def redraw(self) -> None:
         """Draws again, and has the changed cells sent."""
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_size = (0, 0)  # drawn when it is shown
+            # Drawn when it is shown; what Textual has cached of it until then is out of date.
+            self._drawn_size = (0, 0)
+            self.refresh()
             return
         before, drawn_size = self._rows, self._drawn_size
         self._draw()

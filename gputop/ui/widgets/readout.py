@@ -52,6 +52,8 @@ def _ending(run: Run, what: str, width: int) -> Row:
         return [
             Span(clip(f"FAULTY: {result.wrong_elements} wrong elements in {what}", width), FAULT)
         ]
+    if result.stopped == "limit":
+        return [Span("Too hot ", WARN), Span(clip(f"{run.limit or ''} · {what}", width - 8))]
     word = "Done " if result.stopped == "time" else "Stopped "
     checks = f" · {result.checks} checks, all right" if result.checks else ""
     return [Span(word, GOOD), Span(clip(what + checks, width - len(word)))]

@@ -49,7 +49,7 @@ def _cells(result: Result) -> tuple[str, ...]:
     shape = (
         f"{result.n}" if result.m == result.n == result.k else f"{result.m}×{result.n}×{result.k}"
     )
-    end = "FAULTY" if result.wrong_elements else "stopped" if result.stopped == "user" else "ok"
+    end = {"time": "ok", "user": "stopped", "limit": "too hot"}.get(result.stopped, result.stopped)
     return (
         time.strftime("%d %b %H:%M", time.localtime(result.started_at)),
         visible(result.device),
@@ -59,7 +59,7 @@ def _cells(result: Result) -> tuple[str, ...]:
         tflops(result.tflops_peak),
         quantity(result.droop_percent, " %", 1) if result.droop_percent is not None else ABSENT,
         duration(result.seconds),
-        end,
+        "FAULTY" if result.wrong_elements else end,
     )
 
 

@@ -1,0 +1,73 @@
+"""A device that gets too hot ends its stress test."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gputop.bench import command, plan
+from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
+from gputop.telemetry import child
+from tests.streams import PreparedStream, device, inventory, readings, sample
+
+
+def target(index: int) -> plan.Target:
+    return plan.targets(inventory(2), sample(2))[index]
+
+
+def heated(celsius: int | None) -> Any:
+    return dataclasses.replace(sample(2), devices=(readings(0, temperature_celsius=celsius),))
+
+
+@pytest.mark.parametrize(
+    ("celsius", "words"),
+    [
+        (None, None),
+        (40, None),
+        (85, None),
+        (86, "it reached 86°C, and its limit is 86°C"),
+        (101, "it reached 101°C, and its limit is 86°C"),
+    ],
+)
+def test_the_limit_is_three_degrees_under_the_slowdown(
+    celsius: int | None, words: str | None
+) -> None:
+    assert reached(target(0), inventory(2), heated(celsius)) == words
+
+
+def test_a_device_without_a_threshold_has_a_limit_all_the_same() -> None:
+    assert temperature_limit(device(0, temperature_slowdown_celsius=None)) == UNKNOWN_LIMIT_CELSIUS
+
+
+def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
+    assert reached(plan.cpu_target(), inventory(2), heated(100)) is None
+    assert reached(target(1), inventory(2), heated(100)) is None
+    assert reached(target(0), None, heated(100)) is None
+    assert reached(target(0), inventory(2), None) is None
+    assert reached(target(0), inventory(0), heated(100)) is None
+
+
+class Stoppable:
+    """A session that remembers who stopped it."""
+
+    stopped_by: str | None = None
+
+    async def stop(self, by: str = "user") -> None:
+        """Remembers."""
+        self.stopped_by = by
+
+
+async def test_without_the_dashboard_the_stream_is_watched_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = PreparedStream(inventory(2), heated(70), heated(90))
+    monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
+    session: Any = Stoppable()
+    await command._watch(target(0), session)
+    assert session.stopped_by == "limit"
+    assert stream.closed
+    assert capsys.readouterr().err == (
+        "gputop: GPU 0, NVIDIA H100 80GB HBM3 is too hot: it reached 90°C, and its limit is 86°C\n"
+    )
