@@ -38,10 +38,18 @@ ACTIONS = (
     Action("form", "tab", "app.focus_next", "Go through the form", "Form", "benchmark"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor; never quits"),
     Action("help", "question_mark,f1", "help", "This page", "Help"),
+    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell brings it back"),
     Action("quit", "q,f10,ctrl+c", "quit", "Quit; a running stress test is ended", "Quit"),
 )
 
-SHOWN = {"question_mark": "?", "f1": "F1", "f10": "F10", "ctrl+c": "Ctrl+C", "escape": "Esc"}
+SHOWN = {
+    "question_mark": "?",
+    "f1": "F1",
+    "f10": "F10",
+    "ctrl+c": "Ctrl+C",
+    "ctrl+z": "Ctrl+Z",
+    "escape": "Esc",
+}
 SHOWN |= {"down": "↓", "up": "↑", "left": "←", "right": "→", "tab": "Tab"}
 SHOWN |= {"home": "Home", "end": "End"}
 

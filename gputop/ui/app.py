@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from textual import on, work
 from textual.app import App, SystemCommand
 from textual.widgets import ContentSwitcher
+from textual.worker import Worker, WorkerState
 
 from gputop.telemetry.snapshot import Inventory
 from gputop.ui.actions import ACTIONS, bindings
@@ -77,12 +78,14 @@ class GputopApp(App[None]):
         """Starts to listen: to the stream, to signals, to the terminal's end."""
         self._listen()
         self.set_interval(1.0, self._tick)
+        # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(ValueError):  # not the main thread: a test
                 loop.add_signal_handler(number, lambda: self.exit(return_code=INTERRUPTED))
 
-    @work(exclusive=True, group="stream", exit_on_error=False)
+    @work(exclusive=True, group="stream")
     async def _listen(self) -> None:
         async with contextlib.aclosing(self._stream.records()) as records:
             async for record in records:
@@ -159,6 +162,14 @@ class GputopApp(App[None]):
             yield SystemCommand(
                 action.help, f"Key {action.keys.split(',')[0]}", _runner(self, action.action)
             )
+
+    @on(Worker.StateChanged)
+    def _failed(self, event: Worker.StateChanged) -> None:
+        """A fault of our own is said, and does not end the monitor."""
+        if event.state is WorkerState.ERROR:
+            error = event.worker.error
+            text = f"{type(error).__name__}: {error}"
+            self.notify(text, title="A fault in gputop", severity="error", markup=False)
 
     @on(BenchmarkTab.Changed)
     def _run_changed(self) -> None:

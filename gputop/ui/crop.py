@@ -1,8 +1,8 @@
 """Makes Textual's partial updates send only the cells that were asked for.
 
-Textual repaints from the left edge of a widget when a region inside it is refreshed (its comment:
-"TODO: crop to x extents"). `ChopsUpdate` is private: the method is replaced only where it has the
-shape that was tested, and otherwise everything works as before, with more bytes.
+Textual repaints from the left edge of a widget when a region inside it is refreshed; its source
+says that cropping there is still to be done. `ChopsUpdate` is private: the method is replaced only
+where it has the shape that was tested, and otherwise everything works as before, with more bytes.
 """
 
 from __future__ import annotations

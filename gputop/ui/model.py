@@ -71,15 +71,10 @@ class Telemetry:
         found = self.sample.device(uuid) if self.sample else None
         return found or DeviceSample(uuid)
 
-    def processes(self, uuid: str | None = None) -> list[Process]:
-        """The processes of one device, or of all: by device, then the largest first."""
+    def processes(self) -> list[Process]:
+        """The processes on all devices: by device, then the largest first."""
         order = {device.uuid: device.index for device in self.devices}
-        chosen = [
-            process
-            for process in (self.sample.processes if self.sample else ())
-            if uuid is None or process.device_uuid == uuid
-        ]
         return sorted(
-            chosen,
+            self.sample.processes if self.sample else (),
             key=lambda p: (order.get(p.device_uuid, 0), -(p.memory_used_bytes or 0), p.pid),
         )

@@ -249,8 +249,11 @@ def test_the_cpu_is_stressed_and_drawn_where_there_is_no_driver() -> None:
         terminal.wait_for("No NVIDIA driver:")
 
 
-def send_q(terminal: Terminal) -> None:
-    terminal.send("q")
+def send(keys: str) -> Callable[[Terminal], None]:
+    def sent(terminal: Terminal) -> None:
+        terminal.send(keys)
+
+    return sent
 
 
 def close_pty(terminal: Terminal) -> None:
@@ -268,7 +271,8 @@ def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(send_q, id="q"),
+        pytest.param(send("q"), id="q"),
+        pytest.param(send("\x03"), id="Ctrl+C"),
         pytest.param(close_pty, id="closed-pty"),
         pytest.param(kill_with(signal.SIGTERM), id="SIGTERM"),
         pytest.param(kill_with(signal.SIGHUP), id="SIGHUP"),
@@ -281,6 +285,21 @@ def test_however_it_ends_nothing_of_it_is_left(end: Callable[[Terminal], None]) 
         assert len(terminal.processes()) == 3
         end(terminal)
         terminal.wait_until_gone(2)
+
+
+def test_suspended_and_resumed_it_paints_all_of_itself() -> None:
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with Terminal(shell, env=NO_DRIVER, columns=80, rows=24) as terminal:
+        terminal.send(" ".join([*GPUTOP, "--demo"]) + "\r")
+        terminal.wait_for("7 H100 80GB HBM3")
+        before = len(terminal.text.split())
+        terminal.send("\x1a")
+        terminal.wait_for("Stopped")
+        assert ALTERNATE_SCREEN not in terminal.modes
+        terminal.send("fg\r")
+        terminal.wait_for(lambda t: "1 Monitor" in t.text and len(t.text.split()) > 0.9 * before)
+        terminal.send("q")
+        terminal.wait_for(lambda t: ALTERNATE_SCREEN not in t.modes)
 
 
 def test_without_a_terminal_it_is_status() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 REDRAW_SECONDS = 0.25
 """The worker sends more windows than are worth their bytes over SSH."""
 RESULTS_SHOWN = 200
+LISTED = 8
+"""Processes that the question names."""
 
 
 class BenchmarkTab(Vertical):
@@ -66,7 +69,7 @@ class BenchmarkTab(Vertical):
         """Offers the CPU at once; devices come with the stream."""
         self._chart.hint = _hint
         self.show_targets()
-        self.set_interval(REDRAW_SECONDS, self._redraw_run)
+        self.set_interval(REDRAW_SECONDS, self._redraw_while_running)
         self._load_results()
 
     @work(thread=True, group="results", exit_on_error=False)
@@ -127,8 +130,10 @@ class BenchmarkTab(Vertical):
             return
         lines = [
             f"{p.pid:>8}  {visible(p.user or '–'):<10} {visible(p.command or '(not visible)', 160)}"
-            for p in others[:8]
+            for p in others[:LISTED]
         ]
+        if len(others) > LISTED:
+            lines.append(f"          and {len(others) - LISTED} more")
         question = Question(
             f"{request.target.label} is in use. A stress test slows down:",
             lines,
@@ -166,7 +171,7 @@ class BenchmarkTab(Vertical):
         if run.result is not None:
             self._results.results.insert(0, run.result)
             try:
-                append(run.result)
+                await asyncio.to_thread(append, run.result)  # the home may be far away
                 self._results.problem = None
             except ResultsError as error:
                 self._results.problem = str(error)
@@ -191,11 +196,13 @@ class BenchmarkTab(Vertical):
     def _submitted(self) -> None:
         self.start()
 
+    def _redraw_while_running(self) -> None:
+        if self._session is not None:
+            self._redraw_run()
+
     def _redraw_run(self) -> None:
-        if self._run_now is not None:
-            self._title.redraw()
-            self._chart.redraw()
-            self._readout.redraw()
+        for view in (self._title, self._chart, self._readout):
+            view.redraw()
 
 
 def _hint(_width: int) -> list[Row]:

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import ABSENT, duration, quantity, short_name, size, visible
-from gputop.ui.draw import Row, Span, bar, cell, clip, fit, history, reading, share_of, spread
+from gputop.ui.draw import (
+    Row,
+    Span,
+    bar,
+    cell,
+    clip,
+    fit,
+    history,
+    reading,
+    share_of,
+    spread,
+    width_of,
+)
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, POWER, STRONG, TEXT, TRACK
 
 if TYPE_CHECKING:
@@ -93,7 +105,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         right = [Span("")]
     if rule:
         right = [*right, Span(" ", TRACK)]
-        return spread(fit(left, width - sum(len(s.text) for s in right), "─", TRACK), right, width)
+        return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
     return spread(left, [*right, Span(" ")], width)
 
 
