@@ -189,7 +189,8 @@ def status(*, demo: bool, json: bool) -> int:
         print(dumps(document(inventory, sample), indent=2))
     else:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-        print(page(inventory, sample))
+        width = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+        print(page(inventory, sample, width or None))
     sys.stdout.flush()
     if inventory.problem is not None:
         fail(str(inventory.problem), COULD_NOT_RUN)

@@ -49,11 +49,37 @@ def size(value: float | None) -> str:
     """Bytes in binary units, three digits: `71.2 GiB`."""
     if value is None:
         return ABSENT
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+    for unit in UNITS:
         if abs(value) < 999.5 or unit == "TiB":
             break
         value /= 1024
     return f"{number(value, whole=unit == 'B')} {unit}"
+
+
+UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
+"""The power of two behind each unit of `size`."""
+
+
+def in_unit_of(value: float, total: float | None) -> str:
+    """Bytes in the unit that `total` is shown in, without it: `71.2` beside `79.6 GiB`."""
+    if total is None:
+        return size(value)
+    scaled = value / (1 << UNITS[size(total).split()[1]])
+    return f"{scaled:.0f}" if scaled >= 99.95 else f"{scaled:.1f}"
+
+
+def used_of(used: float | None, total: float | None) -> str:
+    """`71.2/79.6 GiB`; absent where the use is."""
+    if used is None:
+        return ABSENT
+    return in_unit_of(used, total) + (f"/{size(total)}" if total is not None else "")
+
+
+def watts_of(watts: float | None, limit: float | None) -> str:
+    """`612/700`, in watts; absent where the draw is."""
+    if watts is None:
+        return ABSENT
+    return f"{watts:.0f}" + (f"/{limit:.0f}" if limit is not None else "")
 
 
 def number(value: float | None, *, whole: bool = False) -> str:

@@ -81,17 +81,23 @@ SAMPLE = Sample(
 
 PAGE = """\
 node7 · driver 580.65.06 · CUDA 13.0 · CPU 12 % · memory 37.0 GiB of 503 GiB
- [0]  H100 80GB HBM3  busy 100 %  71.0 GiB of 80.0 GiB  64°C  612 of 700 W  1755 MHz     fan –
+ [0]  H100 80GB HBM3  busy 100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz     fan –
        48211  ada        70.0 GiB  python train.py --lr 1e-4
      4000000  –                 –  (in another pid namespace, or gone)
- [1]  RTX 4090          busy 3 %   512 MiB of 24.0 GiB  41°C          19 W   210 MHz  fan 30 %
+ [1]  RTX 4090          busy 3 %   0.5/24.0 GiB  41°C       19 W   210 MHz  fan 30 %
            2  root        300 MiB  /usr/lib/xorg/Xorg :0
-[10]  T4                  busy –                – of –     –             –         –     fan –  LOST
+[10]  T4                  busy –              –     –          –         –     fan –  LOST
 """
 
 
 def test_a_page() -> None:
     assert page(INVENTORY, SAMPLE) + "\n" == PAGE
+
+
+def test_lines_are_cut_where_a_terminal_would_break_them() -> None:
+    cut = page(INVENTORY, SAMPLE, 60).splitlines()
+    for line, whole in zip(cut, PAGE.splitlines(), strict=True):
+        assert line == (whole if len(whole) <= 60 else f"{whole[:59]}…")
 
 
 def test_a_host_alone() -> None:

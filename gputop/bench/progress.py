@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress
-from gputop.text import duration
+from gputop.text import duration, tflops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DRAW_SECONDS = 0.25
-LONGEST_BAR, SHORTEST_BAR = 20, 5
+LONGEST_BAR, SHORTEST_BAR = 40, 12
 
 
 class Progressing:
@@ -75,11 +75,11 @@ class Progressing:
             # Of sums over windows, so that a slow window weighs as long as it took.
             mean = self._work / self._last.elapsed_seconds if self._last.elapsed_seconds else 0.0
             parts += [
-                f"{self._last.tflops:.4g} TFLOP/s",
-                f"mean {mean:.4g}",
-                f"peak {self._peak:.4g}",
+                f"{tflops(self._last.tflops)} TFLOP/s",
+                f"mean {tflops(mean)}",
+                f"peak {tflops(self._peak)}",
+                self._state,
             ]
-        parts.insert(0, self._state)
         while len(parts) > 2 and len("  ".join(parts)) + SHORTEST_BAR + 4 > width:
             parts.pop()
         text = "  ".join(parts)

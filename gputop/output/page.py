@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gputop.telemetry.snapshot import DeviceState, Source, to_json
-from gputop.text import ABSENT, quantity, short_name, size, visible
+from gputop.text import ABSENT, quantity, short_name, size, used_of, visible, watts_of
 
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device, DeviceSample, Inventory, Process, Sample
@@ -23,8 +23,11 @@ def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
 
 
-def page(inventory: Inventory, sample: Sample) -> str:
-    """The snapshot as text: a heading, a line for each device, the processes under it."""
+def page(inventory: Inventory, sample: Sample, width: int | None = None) -> str:
+    """The snapshot as text: a heading, a line for each device, the processes under it.
+
+    Lines are cut to `width` characters where it is given: a terminal would break them.
+    """
     lines = [_heading(inventory, sample)]
     pairs = [
         (device, readings)
@@ -36,6 +39,8 @@ def page(inventory: Inventory, sample: Sample) -> str:
     for (device, _), row in zip(pairs, rows, strict=True):
         lines.append("  ".join(_align(n, cell, widths) for n, cell in enumerate(row)).rstrip())
         lines += [_process(p) for p in sample.processes if p.device_uuid == device.uuid]
+    if width is not None:
+        lines = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
     return "\n".join(lines)
 
 
@@ -63,16 +68,14 @@ def _heading(inventory: Inventory, sample: Sample) -> str:
 
 def _row(device: Device, readings: DeviceSample) -> tuple[str, ...]:
     """index, name, busy, memory, temperature, power, clock, fan, state."""
-    limit = readings.power_limit_watts
+    watts = watts_of(readings.power_watts, readings.power_limit_watts)
     return (
         f"[{device.index}]",
         short_name(visible(device.name)),
         f"busy {quantity(readings.gpu_utilization_percent, ' %')}",
-        f"{size(readings.memory_used_bytes)} of {size(readings.memory_total_bytes)}",
+        used_of(readings.memory_used_bytes, readings.memory_total_bytes),
         quantity(readings.temperature_celsius, "°C"),
-        f"{quantity(readings.power_watts, '')}{f' of {limit:.0f}' if limit else ''} W"
-        if readings.power_watts is not None
-        else ABSENT,
+        watts if watts == ABSENT else f"{watts} W",
         quantity(readings.sm_clock_mhz, " MHz"),
         f"fan {quantity(readings.fan_percent, ' %')}",
         STATES[readings.state],

@@ -48,7 +48,7 @@ def test_what_it_says() -> None:
     bar, _, _ = in_mid_run()
     line = bar.line(120)
     assert "4 s, 6 s left" in line
-    assert "0.1 TFLOP/s" in line
+    assert "0.100 TFLOP/s" in line
     assert "mean 0.125" in line  # weighed by time: (0.2 * 1 + 0.1 * 3) / 4
     assert "peak 0.2" in line
     full, rest = re.findall(r"#+|-+", line)

@@ -7,7 +7,17 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import ABSENT, duration, quantity, short_name, size, visible
+from gputop.text import (
+    ABSENT,
+    duration,
+    in_unit_of,
+    quantity,
+    short_name,
+    size,
+    used_of,
+    visible,
+    watts_of,
+)
 from gputop.ui.draw import (
     Row,
     Span,
@@ -158,18 +168,8 @@ def _memory_bar(panel: Panel, width: int) -> Row:
 def _of_total(r: DeviceSample) -> Row:
     if r.memory_used_bytes is None:
         return [Span(ABSENT.rjust(5), DIM)]
-    used, unit = in_unit_of(r.memory_used_bytes, r.memory_total_bytes)
-    return [Span(used.rjust(5), STRONG), Span(f" of {size(r.memory_total_bytes)}{unit}", DIM)]
-
-
-def in_unit_of(used: int, total: int | None) -> tuple[str, str]:
-    """`used` in the unit of `total`, without it: ("71.2", "") beside "79.6 GiB"."""
-    if total is None:
-        return size(used), ""
-    unit = size(total).split()[1]
-    scale = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}[unit]
-    value = used / (1 << scale)
-    return (f"{value:.0f}" if value >= 99.95 else f"{value:.1f}"), ""
+    used = in_unit_of(r.memory_used_bytes, r.memory_total_bytes)
+    return [Span(used.rjust(5), STRONG), Span(f" of {size(r.memory_total_bytes)}", DIM)]
 
 
 def _power_bar(panel: Panel, width: int) -> Row:
@@ -285,13 +285,6 @@ def draw_row(panel: Panel, width: int) -> Row:
     if fault:
         return fit([*row, Span(fault[0][0], fault[0][1])], width)
     busy, used = r.gpu_utilization_percent, r.memory_used_bytes
-    memory = ABSENT
-    if used is not None:
-        memory = f"{in_unit_of(used, r.memory_total_bytes)[0]}/{size(r.memory_total_bytes)}"
-    power = ABSENT
-    if r.power_watts is not None:
-        limit = "" if r.power_limit_watts is None else f"/{r.power_limit_watts:.0f}"
-        power = f"{r.power_watts:.0f}{limit}"
     state = ABSENT if r.performance_state is None else f"P{r.performance_state}"
     return fit(
         [
@@ -300,10 +293,10 @@ def draw_row(panel: Panel, width: int) -> Row:
             _value(quantity(busy, "%"), BUSY_VALUE),
             Span(" "),
             *bar(share_of(used, r.memory_total_bytes), c.bar, MEMORY),
-            _value(memory, MEMORY_VALUE),
+            _value(used_of(used, r.memory_total_bytes), MEMORY_VALUE),
             Span(" "),
             _value(quantity(r.temperature_celsius, "°C"), TEMPERATURE),
-            _value(power, c.power),
+            _value(watts_of(r.power_watts, r.power_limit_watts), c.power),
             _value(quantity(r.sm_clock_mhz, ""), c.clock),
             _value(quantity(r.fan_percent, "%"), c.fan),
             _value(state, c.state),
