@@ -27,8 +27,12 @@ def run(*, interval: float, count: int | None = None, demo: bool = False) -> int
     os._exit(0)
 
 
+_falling = threading.Lock()
+
+
 def _fall(fault: threading.ExceptHookArgs) -> None:
     """A thread that fails takes the stream with it: its reader says why, and starts it again."""
+    _falling.acquire()  # never released: what fails at the same time must not write between
     threading.__excepthook__(fault)
     os._exit(1)
 
