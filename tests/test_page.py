@@ -45,6 +45,7 @@ SAMPLE = Sample(
     devices=(
         DeviceSample(
             "GPU-a",
+            age_seconds=0.0,
             gpu_utilization_percent=100,
             memory_used_bytes=71 * GIB,
             memory_total_bytes=80 * GIB,
@@ -56,6 +57,7 @@ SAMPLE = Sample(
         ),
         DeviceSample(
             "GPU-b",
+            age_seconds=0.0,
             gpu_utilization_percent=3,
             memory_used_bytes=512 << 20,
             memory_total_bytes=24 * GIB,
@@ -119,11 +121,16 @@ def test_a_device_without_a_sample_takes_no_other_ones_processes() -> None:
 
 def test_every_state_that_is_not_well_is_said() -> None:
     for state in DeviceState:
-        sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a", state),))
+        sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a", state, 0.0),))
         line = page(INVENTORY, sample).splitlines()[1]
         assert line.endswith(
             "fan –" if state is DeviceState.OK else state.upper().replace("_", " ")
         )
+
+
+def test_a_device_that_has_not_answered_yet_says_so() -> None:
+    sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),))
+    assert page(INVENTORY, sample).splitlines()[1].endswith("fan –  no answer yet")
 
 
 def test_foreign_text_is_inert() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Done, Failed, Result
     from gputop.bench.plan import Request, Target
     from gputop.bench.session import Session
-    from gputop.telemetry.snapshot import Sample
+    from gputop.telemetry.snapshot import Process, Sample
 
 FINE, FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 3, 4, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -135,32 +135,33 @@ def _target(device: str | None, *, ignore_busy: bool) -> Target:
 
 def _look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
     """Refuses a device that does not answer, or that is held and may not be shared."""
-    from gputop.telemetry.snapshot import DeviceState
+    problem = plan.unusable(sample, target)
+    if problem is not None:
+        raise _RefusedError(f"{problem}.")
+    holders = plan.holders(sample, target)
+    if holders == [] or ignore_busy:
+        return
+    use = "may be in use: the driver does not say by whom" if holders is None else _named(holders)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise _RefusedError(
+            f"{target.label} {use}. "
+            "Wait for it to end, choose another --device, or add --ignore-busy."
+        )
+    print(f"{target.label} {use}.", file=sys.stderr)
+    print("Put it under stress all the same? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise _RefusedError("nothing was started: the device is in use. Choose another --device.")
+
+
+def _named(holders: list[Process]) -> str:
     from gputop.text import visible
 
-    readings = sample.device(target.uuid or "")
-    if readings is not None and readings.state is not DeviceState.OK:
-        raise _RefusedError(
-            f"{target.label} cannot be put under stress: its state is {readings.state}. "
-            "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it."
-        )
-    holders = plan.holders(sample, target)
-    if not holders or ignore_busy:
-        return
     named = ", ".join(
         f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
         for process in holders[:3]
     )
     more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise _RefusedError(
-            f"{target.label} is in use: process {named}{more} holds it. "
-            "Wait for it to end, choose another --device, or add --ignore-busy."
-        )
-    print(f"{target.label} is in use by {named}{more}.", file=sys.stderr)
-    print("Put it under stress all the same? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise _RefusedError("nothing was started: the device is in use. Choose another --device.")
+    return f"is in use by process {named}{more}"
 
 
 async def _stress(request: Request) -> Done | Failed:

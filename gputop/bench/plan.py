@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gputop.telemetry.snapshot import Problem, ProcessKind
+from gputop.telemetry.snapshot import DeviceState, Problem, ProcessKind
 from gputop.text import size as sized
 
 if TYPE_CHECKING:
@@ -316,13 +316,32 @@ def parse_python(text: str) -> str:
     return str(path.absolute())  # not resolved: it may be the link of an environment
 
 
-def holders(sample: Sample | None, target: Target) -> list[Process]:
-    """Whom a stress test would disturb: the processes that compute on the device."""
+def holders(sample: Sample | None, target: Target) -> list[Process] | None:
+    """Whom a stress test would disturb: those that compute on the device; None if unknown."""
+    if target.kind == "cpu":
+        return []
+    readings = sample.device(target.uuid or "") if sample else None
+    if sample is None or readings is None or "processes" in readings.absent:
+        return None
     return [
         process
-        for process in (sample.processes if sample else ())
+        for process in sample.processes
         if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
     ]
+
+
+def unusable(sample: Sample | None, target: Target) -> Problem | None:
+    """Why no stress test is started on a device that does not answer; None for one that does."""
+    if target.kind == "cpu":
+        return None
+    readings = sample.device(target.uuid or "") if sample else None
+    what = f"{target.label} cannot be put under stress"
+    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it"
+    if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
+        return Problem(what, "it has not answered yet", remedy)
+    if readings.state is not DeviceState.OK:
+        return Problem(what, f"its state is {readings.state.replace('_', ' ')}", remedy)
+    return None
 
 
 def _cpu_name() -> str:

@@ -78,8 +78,14 @@ def _row(device: Device, readings: DeviceSample) -> tuple[str, ...]:
         watts if watts == ABSENT else f"{watts} W",
         quantity(readings.sm_clock_mhz, " MHz"),
         f"fan {quantity(readings.fan_percent, ' %')}",
-        STATES[readings.state],
+        _state(readings),
     )
+
+
+def _state(readings: DeviceSample) -> str:
+    if readings.state is DeviceState.OK and readings.age_seconds is None:
+        return "no answer yet"
+    return STATES[readings.state]
 
 
 def _process(process: Process) -> str:

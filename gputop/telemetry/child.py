@@ -29,6 +29,7 @@ START_SECONDS = 10.0
 """How long a child may take to say its first word: an interpreter on a slow file system."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 """Between a child's death and its next life; doubled while nothing comes of it."""
+SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
 
@@ -112,7 +113,7 @@ class StreamChild:
         )
         limit = START_SECONDS
         try:
-            while line := await asyncio.wait_for(reader.readline(), limit):
+            while line := await _line_within(reader, limit):
                 limit = self._limit
                 try:
                     yield decode(line)
@@ -136,6 +137,17 @@ class StreamChild:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, STEP_SECONDS)
                 return
+
+
+async def _line_within(reader: asyncio.StreamReader, seconds: float) -> bytes:
+    """The next line, b"" at the end; raises `TimeoutError`.
+
+    Where this process was suspended the time is up at once, and the line is there: a second look.
+    """
+    try:
+        return await asyncio.wait_for(reader.readline(), seconds)
+    except TimeoutError:
+        return await asyncio.wait_for(reader.readline(), SECOND_LOOK_SECONDS)
 
 
 def _close(pipe: IO[bytes] | None) -> None:

@@ -243,7 +243,7 @@ def _current(slot: _Slot, uuid: str, now: float, limit: float) -> DeviceSample:
     return DeviceSample(
         uuid=uuid,
         state=DeviceState.OK if silent <= limit else DeviceState.NOT_RESPONDING,
-        age_seconds=None if slot.reading is None else silent,
+        age_seconds=None if slot.reading is None and silent <= limit else silent,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
     )
 

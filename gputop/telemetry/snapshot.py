@@ -147,7 +147,7 @@ class DeviceSample:
     uuid: str
     state: DeviceState = DeviceState.OK
     age_seconds: float | None = None
-    """None where there has been no reading yet."""
+    """None where there has been no reading yet; since the start where one is overdue."""
     gpu_utilization_percent: int | None = None
     """Share of time in which at least one kernel ran, 0 to 100: shown as *busy*."""
     memory_utilization_percent: int | None = None

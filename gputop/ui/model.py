@@ -11,6 +11,7 @@ from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
     DriverState,
+    Host,
     Inventory,
     Problem,
     Process,
@@ -20,6 +21,8 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gputop.telemetry.snapshot import Record
 
 
@@ -30,20 +33,28 @@ class Telemetry:
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.history = History()
+        self.host: Host | None = None
         self.interruption: Problem | None = None
-        self.received_at = time.monotonic()
+        self.restarting = False
+        """Whether devices are known from before, and the driver has not answered again."""
+        self.began_at = self.received_at = time.monotonic()
 
     def take(self, record: Record | Interruption) -> None:
         """Takes in what came."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
             return
-        self.interruption = None
-        self.received_at = time.monotonic()
         if isinstance(record, Inventory):
-            self.inventory = record
+            # A sampler that was started again knows nothing yet: what was known is still shown.
+            self.restarting = record.driver_state is DriverState.STARTING and bool(self.devices)
+            if not self.restarting:
+                self.inventory = record
+        elif self.restarting:
+            self.host = record.host
         else:
-            self.sample = record
+            self.sample, self.host = record, record.host
+            self.interruption = None
+            self.received_at = time.monotonic()
             self.history.add(record)
 
     @property
@@ -60,11 +71,16 @@ class Telemetry:
         return self.inventory is None or self.inventory.driver_state is DriverState.STARTING
 
     @property
+    def waiting_seconds(self) -> float:
+        """How long the driver has not answered, while it is starting."""
+        return time.monotonic() - self.began_at
+
+    @property
     def silent_seconds(self) -> float | None:
-        """How old the newest record is, once that is longer than it should be."""
+        """How old the newest sample is, once that is longer than it should be."""
         age = time.monotonic() - self.received_at
         interval = self.inventory.interval_seconds if self.inventory else 1.0
-        return age if age > silence_limit(interval) else None
+        return age if age > silence_limit(interval) or self.restarting else None
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""
@@ -78,3 +94,13 @@ class Telemetry:
             self.sample.processes if self.sample else (),
             key=lambda p: (order.get(p.device_uuid, 0), -(p.memory_used_bytes or 0), p.pid),
         )
+
+
+def find_device(devices: Sequence[Device], uuid: str | None) -> Device | None:
+    """The device of that UUID; one that was unknown when it was chosen is known by its index."""
+    if uuid is None:
+        return None
+    for device in devices:
+        if device.uuid == uuid or uuid == f"unknown:{device.index}":
+            return device
+    return None

@@ -63,6 +63,11 @@ class Run:
         return self.progress.elapsed_seconds if self.progress else 0.0
 
     @property
+    def preparing_seconds(self) -> float:
+        """Since the start was asked for."""
+        return time.monotonic() - self.started_at
+
+    @property
     def tflops_now(self) -> float | None:
         return None if self.progress is None or self.ended else self.progress.tflops
 

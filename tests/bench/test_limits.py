@@ -10,7 +10,8 @@ import pytest
 from gputop.bench import command, plan
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
 from gputop.telemetry import child
-from tests.streams import PreparedStream, device, inventory, readings, sample
+from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
+from tests.streams import PreparedStream, device, inventory, process, readings, sample
 
 
 def target(index: int) -> plan.Target:
@@ -71,3 +72,49 @@ async def test_without_the_dashboard_the_stream_is_watched_too(
     assert capsys.readouterr().err == (
         "gputop: GPU 0, NVIDIA H100 80GB HBM3 is too hot: it reached 90°C, and its limit is 86°C\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"state": DeviceState.LOST}, "its state is lost"),
+        ({"state": DeviceState.NOT_RESPONDING}, "its state is not responding"),
+        ({"state": DeviceState.NEEDS_RESET}, "its state is needs reset"),
+        ({"age_seconds": None}, "it has not answered yet"),
+    ],
+)
+def test_only_a_device_that_answers_is_put_under_stress(
+    changes: dict[str, Any], why: str | None
+) -> None:
+    seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
+    problem = plan.unusable(seen, target(0))
+    assert (problem and problem.why) == why
+    if why is not None:
+        with pytest.raises(command._RefusedError, match=why):
+            command._look_at(target(0), seen, ignore_busy=True)
+
+
+def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
+    assert plan.unusable(None, target(0)) is not None
+    assert plan.unusable(sample(0), target(0)) is not None
+    assert plan.unusable(None, plan.cpu_target()) is None
+
+
+def test_who_uses_a_device_may_be_unknown() -> None:
+    assert plan.holders(sample(2), plan.cpu_target()) == []
+    assert plan.holders(None, target(0)) is None
+    assert plan.holders(sample(2, processes=[]), target(0)) == []
+    (holder,) = plan.holders(sample(2), target(1)) or []
+    assert holder.pid == 4001
+    silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
+    seen = dataclasses.replace(sample(2), devices=(silent,))
+    assert plan.holders(seen, target(0)) is None
+    with pytest.raises(command._RefusedError, match="may be in use: the driver does not say"):
+        command._look_at(target(0), seen, ignore_busy=False)
+    command._look_at(target(0), seen, ignore_busy=True)
+
+
+def test_who_only_draws_is_not_disturbed() -> None:
+    drawing = process(7, 0, kind=ProcessKind.GRAPHICS)
+    assert plan.holders(sample(1, [drawing]), target(0)) == []

@@ -308,6 +308,7 @@ def test_a_reader_that_never_answered(
     assert old.devices[2] == DeviceSample(
         "GPU-2",
         DeviceState.NOT_RESPONDING,
+        pytest.approx(silence_limit(INTERVAL), abs=INTERVAL),  # type: ignore[arg-type]
         absent=dict.fromkeys(everything, Absence.TIMED_OUT),
     )
     assert {process.device_uuid for process in old.processes} == {"GPU-0", "GPU-1"}

@@ -56,7 +56,7 @@ class BenchmarkTab(Vertical):
         self._title = TitleView()
         self._chart = ThroughputChart()
         self._readout = ReadoutView(telemetry)
-        self._results = ResultsView()
+        self._results = ResultsView(telemetry)
 
     def compose(self) -> ComposeResult:
         yield self._form
@@ -117,16 +117,24 @@ class BenchmarkTab(Vertical):
             self.notify("A stress test is running: x stops it")
             return
         self.show_targets()
-        if default:
-            self._form.choose(uuid)
         try:
+            if default:
+                self._form.choose(uuid)
             request = self._form.request(self._python)
         except ValueError as error:
             self.notify(str(error), title="Not started", severity="error", markup=False)
             return
-        others = plan.holders(self._telemetry.sample, request.target)
-        if not others:
+        telemetry = self._telemetry
+        problem = plan.unusable(telemetry.sample, request.target)
+        if problem is not None:
+            self.notify(str(problem), title="Not started", severity="error", markup=False)
+            return
+        others = plan.holders(telemetry.sample, request.target)
+        if others == []:
             self._begin(request)
+            return
+        if others is None:
+            self._ask(request, ["The driver does not say who uses it."], "may be in use")
             return
         lines = [
             f"{p.pid:>8}  {visible(p.user or '–'):<10} {visible(p.command or '(not visible)', 160)}"
@@ -134,19 +142,18 @@ class BenchmarkTab(Vertical):
         ]
         if len(others) > LISTED:
             lines.append(f"          and {len(others) - LISTED} more")
-        question = Question(
-            f"{request.target.label} is in use. A stress test slows down:",
-            lines,
-            "Start all the same",
-        )
+        self._ask(request, lines, "is in use. A stress test slows down")
 
+    def _ask(self, request: Request, lines: list[str], why: str) -> None:
         def answered(yes: bool | None) -> None:
             if yes:
                 self._begin(request)
 
-        self.app.push_screen(question, answered)
+        title = f"{visible(request.target.label)} {why}:"
+        self.app.push_screen(Question(title, lines, "Start all the same"), answered)
 
     def _begin(self, request: Request) -> None:
+        self.screen.set_focus(None)  # the next key is not for a field: x stops
         self._run_now = Run(request)
         for view in (self._title, self._chart, self._readout):
             view.run = self._run_now
@@ -165,16 +172,15 @@ class BenchmarkTab(Vertical):
                     run.take(event)
         finally:
             self._session = None
-        if run.problem is not None:
+        if run.problem is not None and not run.points:
             self._chart.hint = partial(_problem, run.problem)
-            self._chart.run = None
         if run.result is not None:
             self._results.results.insert(0, run.result)
             try:
                 await asyncio.to_thread(append, run.result)  # the home may be far away
                 self._results.problem = None
             except ResultsError as error:
-                self._results.problem = str(error)
+                self._results.problem = f"Not kept: {error}"
             self._results.redraw()
         self._redraw_run()
         self.post_message(self.Changed())

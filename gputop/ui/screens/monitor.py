@@ -62,6 +62,6 @@ class MonitorTab(Vertical):
         self._devices.display = self._processes.display = has_devices
         width, height = self.size
         if has_devices and width and height:
-            rows = min(height, self._devices.plan(width, height).rows)
+            rows = min(self._devices.plan(width, height).rows, self._devices.most_rows(height))
             if self._devices.styles.height is None or self._devices.styles.height.value != rows:
                 self._devices.styles.height = rows

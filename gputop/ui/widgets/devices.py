@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from gputop.ui.draw import beside, fit
+from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
+from gputop.ui.model import find_device
+from gputop.ui.palette import DIM
 from gputop.ui.widgets import panel
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import Density, Panel
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device
     from gputop.ui.draw import Row
     from gputop.ui.model import Telemetry
+
+
+FEWEST_PROCESSES = 3
+"""Rows under the heading of the processes that devices leave to them, however many there are."""
 
 
 class DevicesView(LiveView):
@@ -32,27 +38,37 @@ class DevicesView(LiveView):
         self.chosen: Density | None = None
         """The density chosen by hand."""
         self.layout_now: Layout | None = None
+        self._space = (0, 0)
 
     @property
     def selected(self) -> Device | None:
         """The selected device, by UUID: an index may come to mean another one."""
         devices = self._telemetry.devices
-        return next(
-            (d for d in devices if d.uuid == self._selected), devices[0] if devices else None
-        )
+        return find_device(devices, self._selected) or (devices[0] if devices else None)
 
     def plan(self, width: int, height: int) -> Layout:
         """The layout for the space of devices and processes together."""
-        telemetry = self._telemetry
-        devices, processes = len(telemetry.devices), len(telemetry.processes())
-        self.layout_now = layout(devices, processes, width, height, self.chosen)
+        self._space = width, height
+        self.layout_now = layout(*self._counts(), width, height, self.chosen)
         return self.layout_now
 
+    def _counts(self) -> tuple[int, int]:
+        return len(self._telemetry.devices), len(self._telemetry.processes())
+
+    def most_rows(self, height: int) -> int:
+        """What the devices may take of the height: a few processes are always shown."""
+        return max(
+            height // 2, height - min(len(self._telemetry.processes()), FEWEST_PROCESSES) - 1
+        )
+
     def next_density(self) -> None:
-        """Chooses the next density by hand: one row, three rows, full."""
-        order = list(Density)
-        now = self.layout_now.density if self.layout_now else Density.FULL
-        self.chosen = order[(order.index(now) + 1) % len(order)]
+        """The next density by hand: one row, three rows, full; the one that suits is automatic."""
+        now = self.layout_now
+        if now is None:
+            return
+        following = now.density.following
+        automatic = layout(*self._counts(), *self._space, None).density
+        self.chosen = None if following is automatic else following
 
     def move(self, step: int) -> None:
         """Selects the device `step` further on."""
@@ -82,10 +98,12 @@ class DevicesView(LiveView):
         if now is None or now.panel_width > width:
             return []
         devices, selected = self._telemetry.devices, self.selected
-        room = max(1, (height - _heading_rows(now)) // now.panel_height)
+        lines = -(-len(devices) // now.columns)
+        space = height - _heading_rows(now)
+        all_fit = lines * now.panel_height <= space
+        room = max(1, (space - (not all_fit)) // now.panel_height)
         line = devices.index(selected) // now.columns if selected else 0
-        last = -(-len(devices) // now.columns) - 1
-        self._first_line = max(0, min(self._first_line, line, last - room + 1), line - room + 1)
+        self._first_line = max(0, min(self._first_line, line, lines - room), line - room + 1)
         first = self._first_line * now.columns
         drawn = [
             panel.draw(
@@ -99,6 +117,9 @@ class DevicesView(LiveView):
         rows: list[Row] = [panel.heading(width, self._longest_name())] if _heading_rows(now) else []
         for start in range(0, len(drawn), now.columns):
             rows += beside(drawn[start : start + now.columns], now.panel_width, GAP)
+        if not all_fit:
+            shown = f"{first + 1} to {first + len(drawn)} of {len(devices)} devices"
+            rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
         return [fit(row, width) for row in rows]
 
     def _longest_name(self) -> int:

@@ -62,11 +62,14 @@ class Header(LiveView):
         telemetry = self._telemetry
         silent = telemetry.silent_seconds
         if silent is not None:
-            why = f": {visible(telemetry.interruption.why)}" if telemetry.interruption else ""
-            text = f" No data for {duration(silent)}{why}. The sampler is being started again"
+            text = f" No data for {duration(silent)}"
+            if telemetry.interruption is not None:
+                text += f": {visible(telemetry.interruption.why)}. The sampler is started again"
+            elif telemetry.restarting:
+                text += ": the driver is starting again"
             return [Span(clip(text, width), FAULT)]
         if telemetry.starting:
-            return [Span(" Waiting for the NVIDIA driver …", WARN)]
+            return [Span(" Waiting for the NVIDIA driver", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
         if problem is not None:
             return [Span(clip(f" {visible(problem.what)}: this is the host alone", width), WARN)]
@@ -79,10 +82,9 @@ class Header(LiveView):
 
     def _host(self) -> list[Row]:
         """The host in parts, the most telling first."""
-        sample = self._telemetry.sample
-        if sample is None:
+        host = self._telemetry.host
+        if host is None:
             return []
-        host = sample.host
         memory = f"{size(host.memory_used_bytes)} of {size(host.memory_total_bytes)} "
         load = host.load_average[0] if host.load_average else None
         return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gputop.text import number, quantity, size, visible
+from gputop.text import duration, number, quantity, size, visible
 from gputop.ui.draw import Row, Span, bar, beside, cell, fit, share_of
 from gputop.ui.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Host
     from gputop.ui.model import Telemetry
 
+NOTICED_SECONDS, OVERDUE_SECONDS = 2.0, 8.0
+"""When waiting for the driver is worth a number, and when a word about what may be wrong."""
 CORE_WIDTH = 26
 """Cells that a core takes at least: number, bar, percentage."""
 
@@ -28,10 +30,9 @@ class HostView(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:
         """The problem, then memory and load, then every core that there is room for."""
         rows = [[Span("  "), *row] for row in self._problem(width - 4)]
-        sample = self._telemetry.sample
-        if sample is None:
+        host = self._telemetry.host
+        if host is None:
             return [*rows, [Span("  Starting …", DIM)]]
-        host = sample.host
         inner = width - 4
         name = self._telemetry.inventory.cpu_name if self._telemetry.inventory else None
         block: list[Row] = [
@@ -47,7 +48,17 @@ class HostView(LiveView):
     def _problem(self, width: int) -> list[Row]:
         telemetry = self._telemetry
         if telemetry.starting:
-            return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
+            seconds = telemetry.waiting_seconds
+            since = f" for {duration(seconds)}" if seconds >= NOTICED_SECONDS else ""
+            waiting: list[Row] = [
+                [],
+                [Span(f"Waiting{since} for the NVIDIA driver to answer …", WARN)],
+            ]
+            if seconds >= OVERDUE_SECONDS:
+                hint = "Without persistence mode it takes some seconds. A driver that hangs leaves "
+                hint += "an Xid in `dmesg`, and may need a reboot."
+                waiting += [[Span(line, TEXT)] for line in wrap(hint, width)]
+            return [*waiting, []]
         inventory = telemetry.inventory
         problem = inventory.problem if inventory else None
         if problem is None:

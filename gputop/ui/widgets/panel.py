@@ -48,6 +48,12 @@ class Density(IntEnum):
     COMPACT = 3
     FULL = 7
 
+    @property
+    def following(self) -> Density:
+        """The next one, round and round."""
+        order = list(Density)
+        return order[(order.index(self) + 1) % len(order)]
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:

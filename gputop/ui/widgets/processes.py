@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.snapshot import Absence
+from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import ABSENT, size, visible
 from gputop.ui.draw import Row, Span, cell, clip, fit
 from gputop.ui.palette import DIM, STRONG, TEXT
@@ -32,9 +32,7 @@ class ProcessesView(LiveView):
         telemetry = self._telemetry
         processes = telemetry.processes()
         if not processes:
-            absent = {telemetry.readings(d.uuid).absent.get("processes") for d in telemetry.devices}
-            none = "The driver does not list processes here" if absent - {None} else ""
-            return [[], [Span(f"  {none or 'No process uses a device'}", DIM)]]
+            return [[Span(f"  {self._none()}", DIM)]]
         rows = [fit(_row("GPU", "PID", "USER", "MEMORY", "COMMAND"), width, style=DIM)]
         rows = [[Span(span.text, DIM) for span in rows[0]]]
         index = {device.uuid: str(device.index) for device in telemetry.devices}
@@ -45,6 +43,20 @@ class ProcessesView(LiveView):
             more = len(processes) - len(shown)
             rows.append([Span(f"     and {more} more: enlarge the terminal, or press c", DIM)])
         return rows
+
+    def _none(self) -> str:
+        """Why there is nothing to list: devices that do not answer at all say so themselves."""
+        telemetry = self._telemetry
+        silent = [
+            str(device.index)
+            for device in telemetry.devices
+            if "processes" in (r := telemetry.readings(device.uuid)).absent
+            and r.state is DeviceState.OK
+            and r.age_seconds is not None
+        ]
+        if silent:
+            return f"The driver does not list the processes of GPU {', '.join(silent)}"
+        return "No process uses a device"
 
 
 def _row(gpu: str, pid: str, user: str, memory: str, command: str) -> Row:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.text import duration, quantity, tflops, visible
-from gputop.ui.draw import Row, Span, bar, clip, reading, share_of
+from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible, watts_of
+from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from gputop.bench.plan import Target
+    from gputop.bench.session import Result
     from gputop.ui.model import Telemetry
     from gputop.ui.run import Run
 
@@ -27,36 +29,48 @@ class TitleView(LiveView):
 
 
 def _title(run: Run, width: int) -> Row:
+    what = f"{run.request.dtype} {_shape(run)}on {_device_name(run.request.target)}"
     if run.problem is not None:
-        return [Span(clip(f"Not run: {visible(run.problem.what)}", width), FAULT)]
-    what = f"{run.request.dtype} on {visible(run.request.target.label)}"
-    if run.planned is not None:
-        p = run.planned
-        what = f"{run.request.dtype} {p.m}×{p.n}×{p.k} on {visible(run.request.target.label)}"
+        word, style, why = "Not run: ", FAULT, visible(run.problem.what)
+        if run.stopping:
+            word, style, why = "Stopped ", WARN, "before there was a result"
+        elif run.points:
+            word = f"Ended after {duration(run.elapsed_seconds)}: "
+        return [Span(word, style), Span(clip(why, width - len(word)), style)]
+    if run.result is not None:
+        return _ending(run, run.result, what, width)
     if run.hello is not None:
         what += f" · torch {visible(run.hello.torch_version)}"
-    if run.result is not None:
-        return _ending(run, what, width)
     if run.stopping:
-        return [Span("Stopping ", WARN), Span(clip(what, width - 9))]
-    if run.progress is None:
-        step = "Starting torch …  " if run.hello is None else "Warming up …  "
-        return [Span(step, WARN), Span(clip(what, width - len(step)))]
-    return [Span("Running ", GOOD), Span(clip(what, width - 8))]
+        word, style = "Stopping ", WARN
+    elif run.progress is not None:
+        word, style = "Running ", GOOD
+    else:
+        step = "Starting torch" if run.hello is None else "Warming up"
+        word, style = f"{step}, {duration(run.preparing_seconds)}:  ", WARN
+    return [Span(word, style), Span(clip(what, width - len(word)))]
 
 
-def _ending(run: Run, what: str, width: int) -> Row:
-    result = run.result
-    assert result is not None
+def _shape(run: Run) -> str:
+    p = run.planned
+    return "" if p is None else f"{p.m}×{p.n}×{p.k} "
+
+
+def _device_name(target: Target) -> str:
+    name = short_name(visible(target.name))
+    return name if target.index is None else f"GPU {target.index} {name}"
+
+
+def _ending(run: Run, result: Result, what: str, width: int) -> Row:
     if result.wrong_elements:
-        return [
-            Span(clip(f"FAULTY: {result.wrong_elements} wrong elements in {what}", width), FAULT)
-        ]
+        return [Span(clip(f"FAULTY: {result.wrong_elements} wrong elements, {what}", width), FAULT)]
     if result.stopped == "limit":
         return [Span("Too hot ", WARN), Span(clip(f"{run.limit or ''} · {what}", width - 8))]
     word = "Done " if result.stopped == "time" else "Stopped "
-    checks = f" · {result.checks} checks, all right" if result.checks else ""
-    return [Span(word, GOOD), Span(clip(what + checks, width - len(word)))]
+    checks = "1 check" if result.checks == 1 else f"{result.checks} checks"
+    verdict = f" · {checks}, all right" if result.checks else ""
+    torch = f" · torch {visible(result.torch_version)}"
+    return [Span(word, GOOD), Span(clip(what + verdict + torch, width - len(word)))]
 
 
 class ReadoutView(LiveView):
@@ -79,14 +93,17 @@ class ReadoutView(LiveView):
             ("peak", run.tflops_peak),
         ):
             figures += [Span(f"{name} ", DIM), reading(tflops(value).ljust(7), STRONG)]
-        figures += [Span("TFLOP/s  ", DIM), *self._device(run)]
+        figures.append(Span("TFLOP/s", DIM))
+        for part in [] if run.ended else self._device(run):
+            if width_of([*figures, *part]) <= width:
+                figures += part
         return [figures, self._progress(run, width)]
 
-    def _device(self, run: Run) -> Row:
-        """Power, clock and temperature of the device under test."""
+    def _device(self, run: Run) -> list[Row]:
+        """What the device under test says now: first what there is a limit for."""
         target = run.request.target
         if target.uuid is None:
-            host = self._telemetry.sample.host if self._telemetry.sample else None
+            host = self._telemetry.host
             watts, limit = None, None
             clock = host.cpu_clock_mhz if host else None
             celsius = host.cpu_temperature_celsius if host else None
@@ -94,14 +111,11 @@ class ReadoutView(LiveView):
             readings = self._telemetry.readings(target.uuid)
             watts, limit = readings.power_watts, readings.power_limit_watts
             clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
-        of_limit = f" of {limit:.0f}" if limit and watts is not None else ""
+        power = watts_of(watts, limit)
         return [
-            Span("power ", DIM),
-            reading(quantity(watts, f"{of_limit} W")),
-            Span("  clock ", DIM),
-            reading(quantity(clock, " MHz")),
-            Span("  temp ", DIM),
-            reading(quantity(celsius, "°C")),
+            [Span("  temp ", DIM), reading(quantity(celsius, "°C"))],
+            [Span("  power ", DIM), reading(power if power == ABSENT else f"{power} W")],
+            [Span("  clock ", DIM), reading(quantity(clock, " MHz"))],
         ]
 
     def _progress(self, run: Run, width: int) -> Row:

@@ -1,0 +1,142 @@
+"""What the screen says while something is missing, and what it keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.telemetry.child import Interruption
+from gputop.telemetry.snapshot import Absence, DeviceState, DriverState, Problem
+from gputop.ui.app import GputopApp
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.processes import ProcessesView
+from tests.streams import PreparedStream, device, inventory, lost, readings, sample
+from tests.ui.pilots import settle, shown
+
+if TYPE_CHECKING:
+    from tests.sessions import PreparedSession
+
+STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING, "driver_version": None}
+
+
+async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen() -> None:
+    stream = PreparedStream(inventory(2), sample(2))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        stream.send(Interruption(Problem("The sampler stopped", "it was killed", "")))
+        stream.send(inventory(**STARTING))
+        stream.send(sample(0))
+        await settle(pilot)
+        assert "1 H100 80GB HBM3" in shown(pilot, DevicesView)
+        assert "it was killed. The sampler is started again" in shown(pilot, Header)
+        assert not app.query_one(HostView).display
+        stream.send(inventory(2))
+        stream.send(sample(2))
+        await settle(pilot)
+        assert "No data" not in shown(pilot, Header)
+
+
+async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then_a_hint() -> None:
+    app = GputopApp(PreparedStream(inventory(**STARTING), sample()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "Waiting for the NVIDIA driver to answer …" in shown(pilot, HostView)
+        app.telemetry.began_at -= 5
+        app._show()
+        assert "Waiting for 5 s for the NVIDIA driver" in shown(pilot, HostView)
+        assert "dmesg" not in shown(pilot, HostView)
+        app.telemetry.began_at -= 5
+        app._show()
+        assert "Xid in `dmesg`" in shown(pilot, HostView)
+
+
+async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:
+    unknown = device(1, uuid="unknown:1", name="unknown device")
+    first = dataclasses.replace(inventory(3), devices=(device(0), unknown, device(2)))
+    silent = readings(1, uuid="unknown:1", state=DeviceState.NOT_RESPONDING)
+    stream = PreparedStream(
+        first, dataclasses.replace(sample(3), devices=(readings(0), silent, readings(2)))
+    )
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("down")
+        stream.send(inventory(3))
+        stream.send(sample(3))
+        await settle(pilot)
+        selected = app.query_one(DevicesView).selected
+        assert selected is not None
+        assert selected.index == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ((readings(0), readings(1)), "No process uses a device"),
+        ((readings(0), lost(1)), "No process uses a device"),
+        (
+            (readings(0), readings(1, absent={"processes": Absence.NO_PERMISSION})),
+            "The driver does not list the processes of GPU 1",
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_no_process_is_told_from_no_list(
+    size: tuple[int, int], devices: Any, said: str
+) -> None:
+    stream = PreparedStream(
+        inventory(2), dataclasses.replace(sample(2, processes=[]), devices=devices)
+    )
+    async with GputopApp(stream).run_test(size=size) as pilot:
+        await settle(pilot)
+        assert said in shown(pilot, ProcessesView)
+
+
+async def test_devices_that_do_not_fit_are_counted_and_processes_keep_their_place() -> None:
+    app = GputopApp(PreparedStream(inventory(40), sample(40)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "of 40 devices: ↓ ↑ for the others" in shown(pilot, DevicesView)
+        assert "train.py --rank 0" in shown(pilot, ProcessesView)
+        await pilot.press("end")
+        await settle(pilot)
+        assert "▌39" in shown(pilot, DevicesView)
+
+
+@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
+async def test_a_device_that_does_not_answer_is_not_put_under_stress(
+    session: type[PreparedSession], state: DeviceState
+) -> None:
+    stream = PreparedStream(
+        inventory(1), dataclasses.replace(sample(1, processes=[]), devices=(lost(0, state),))
+    )
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests == []
+        assert len(app._notifications) == 1
+
+
+async def test_a_device_whose_users_are_not_known_is_asked_about(
+    session: type[PreparedSession],
+) -> None:
+    silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
+    stream = PreparedStream(
+        inventory(1), dataclasses.replace(sample(1, processes=[]), devices=(silent,))
+    )
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests == []
+        await pilot.press("y")
+        await settle(pilot)
+        assert len(session.requests) == 1
