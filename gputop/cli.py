@@ -188,7 +188,8 @@ def status(*, demo: bool, json: bool) -> int:
 
         print(dumps(document(inventory, sample), indent=2))
     else:
-        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        # Whatever the locale says: a "–" that becomes a "?" would say something else.
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
         width = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
         print(page(inventory, sample, width or None))
     sys.stdout.flush()

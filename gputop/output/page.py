@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputop.telemetry.snapshot import DeviceState, Source, to_json
+from gputop.telemetry.snapshot import Absence, DeviceState, Source, to_json
 from gputop.text import ABSENT, quantity, short_name, size, used_of, visible, watts_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,17 @@ STATES = {
     DeviceState.LOST: "LOST",
     DeviceState.NEEDS_RESET: "NEEDS RESET",
 }
+
+
+UNSEEN = {
+    Absence.LOST: "in another pid namespace, or gone",
+    Absence.NO_PERMISSION: "not permitted to look",
+}
+
+
+def unseen(process: Process) -> str:
+    """Why a process has no command."""
+    return UNSEEN.get(process.absent.get("command", Absence.LOST), "unknown")
 
 
 def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
@@ -90,5 +101,5 @@ def _state(readings: DeviceSample) -> str:
 
 def _process(process: Process) -> str:
     user = visible(process.user or ABSENT)
-    command = visible(process.command or "(in another pid namespace, or gone)", 200)
+    command = visible(process.command or f"({unseen(process)})", 200)
     return f"     {process.pid:>7}  {user:<8}  {size(process.memory_used_bytes):>9}  {command}"

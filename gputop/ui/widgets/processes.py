@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.snapshot import Absence, DeviceState
+from gputop.output.page import unseen
+from gputop.telemetry.snapshot import DeviceState
 from gputop.text import ABSENT, size, visible
 from gputop.ui.draw import Row, Span, cell, clip, fit
 from gputop.ui.palette import DIM, STRONG, TEXT
@@ -13,11 +14,6 @@ from gputop.ui.widgets.live import LiveView
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Process
     from gputop.ui.model import Telemetry
-
-UNSEEN = {
-    Absence.LOST: "in another pid namespace, or gone",
-    Absence.NO_PERMISSION: "not permitted to look",
-}
 
 
 class ProcessesView(LiveView):
@@ -80,8 +76,7 @@ def _process(process: Process, index: str, width: int) -> Row:
         "",
     )
     if process.command is None:
-        reason = UNSEEN.get(process.absent.get("command", Absence.ERROR), "unknown")
-        command = Span(f"({reason})", DIM)
+        command = Span(f"({unseen(process)})", DIM)
     else:
         room = max(0, width - 36)
         command = Span(clip(visible(process.command, 4 * room), room), TEXT)
