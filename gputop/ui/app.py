@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
+import os
+import sys
 import termios
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import on, work
-from textual.app import App, SystemCommand
+from textual.app import App
+from textual.events import Key
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
 from gputop.telemetry.snapshot import Inventory
-from gputop.ui.actions import ACTIONS, bindings
+from gputop.text import visible
+from gputop.ui.actions import ACTIONS, KEYS, Action, bindings
 from gputop.ui.model import Telemetry
 from gputop.ui.screens.benchmark import BenchmarkTab
+from gputop.ui.screens.commands import Commands
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
+from gputop.ui.watchdog import Watchdog
+from gputop.ui.widgets.form import Form
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.screen import Screen
+    from textual.events import Event
+    from textual.notifications import SeverityLevel
+    from textual.widget import Widget
 
     from gputop.telemetry.child import Interruption
     from gputop.telemetry.snapshot import Record
 
-INTERRUPTED = 130
+FAULT, INTERRUPTED = 1, 130
 
 
 class Stream(Protocol):
@@ -53,6 +61,7 @@ class GputopApp(App[None]):
     CSS_PATH = "gputop.tcss"
     TITLE = "gputop"
     AUTO_FOCUS = None
+    ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
@@ -62,6 +71,9 @@ class GputopApp(App[None]):
         self._stream = stream
         self.telemetry = Telemetry()
         self._python = python
+        self._watchdog = Watchdog()
+        self.fault: str | None = None
+        """What ended the dashboard that should not have."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -80,21 +92,42 @@ class GputopApp(App[None]):
         self.set_interval(1.0, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGHUP, signal.SIGTERM):
-            with contextlib.suppress(ValueError):  # not the main thread: a test
-                loop.add_signal_handler(number, lambda: self.exit(return_code=INTERRUPTED))
+        self.watch(self.screen, "focused", self._focus_changed, init=False)
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
 
-    @work(exclusive=True, group="stream")
+    @work(exclusive=True, group="stream", exit_on_error=False)
     async def _listen(self) -> None:
         async with contextlib.aclosing(self._stream.records()) as records:
             async for record in records:
-                self.telemetry.take(record)
-                if isinstance(record, Inventory):
-                    self._benchmark.show_targets()
-                else:
-                    self._benchmark.mind_limits()
-                    self._show()
+                try:
+                    self._take(record)
+                except Exception as error:  # noqa: BLE001 - the next record may well be fine
+                    self._say(error)
+
+    def _take(self, record: Record | Interruption) -> None:
+        self.telemetry.take(record)
+        if isinstance(record, Inventory):
+            self._benchmark.show_targets()
+        else:
+            self._benchmark.mind_limits()
+            self._show()
+
+    async def on_event(self, event: Event) -> None:
+        """Does at once what a key does where nothing has the focus.
+
+        By Textual's way, past the screen and back, it would come after keys that came behind it.
+        """
+        if isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
+            action = KEYS.get(event.key)
+            if action is not None and await self.run_action(action.action):
+                return
+        await super().on_event(event)
+
+    def _focus_changed(self, focused: Widget | None) -> None:
+        self._keys.in_field = focused is not None
+        self._keys.redraw()
 
     def _show(self) -> None:
         self._header.redraw()
@@ -119,12 +152,16 @@ class GputopApp(App[None]):
 
     def action_start(self) -> None:
         """Stress-tests: on the monitor the selected device, on the benchmark tab what it says."""
+        if self.telemetry.starting:  # the device that is meant may be about to appear
+            self.notify("The driver is still starting: `Start` in the form tests the CPU")
+            return
         if self._header.tab == "benchmark":
             self._benchmark.start()
             return
         device = self._monitor.selected
         self.action_tab("benchmark")
         if self.telemetry.simulated:
+            device = None
             self.notify("Simulated devices do no work: this tests the CPU of this machine")
         self._benchmark.start(device.uuid if device else None, default=True)
 
@@ -152,24 +189,68 @@ class GputopApp(App[None]):
         self.push_screen(Help())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Actions of one tab do nothing on the other."""
+        """Actions of one tab do nothing on the other, and these two not behind another screen."""
         tabs = {a.tab for a in ACTIONS if a.action.partition("(")[0] == action}
+        if action in ("field", "commands") and self.screen.is_modal:
+            return False
         return not tabs or None in tabs or self._header.tab in tabs
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """The command palette: the same actions by name."""
-        for action in ACTIONS:
-            yield SystemCommand(
-                action.help, f"Key {action.keys.split(',')[0]}", _runner(self, action.action)
-            )
+    def action_field(self, step: int) -> None:
+        """To another field of the form, before the keys that come behind this one."""
+        self.query_one(Form).step(step)
+
+    def action_commands(self) -> None:
+        """The command palette: what keys do here, by name."""
+        here = [
+            a
+            for a in ACTIONS
+            if a.tab in (None, self._header.tab)
+            and a.action not in ("commands", f"tab('{self._header.tab}')")
+            and (a.id != "bench.stop" or self._benchmark.running)
+            and (a.id != "back" or self._header.tab == "benchmark")
+        ]
+
+        async def run(action: Action | None) -> None:
+            if action is not None:
+                await self.run_action(action.action)
+
+        self.push_screen(Commands(here), run)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Says something, in place of what was said before."""
+        self.clear_notifications()
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     @on(Worker.StateChanged)
-    def _failed(self, event: Worker.StateChanged) -> None:
+    def _worker_failed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self._say(event.worker.error)
+
+    def _say(self, error: BaseException) -> None:
         """A fault of our own is said, and does not end the monitor."""
-        if event.state is WorkerState.ERROR:
-            error = event.worker.error
-            text = f"{type(error).__name__}: {error}"
-            self.notify(text, title="A fault in gputop", severity="error", markup=False)
+        self.log.error(error)
+        self.notify(_described(error), title="A fault in gputop", severity="error")
+
+    def _fatal_error(self) -> None:
+        """Ends with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
+
+        Textual calls it for an exception that nobody caught; a later one may not, and then its
+        traceback is what there is.
+        """
+        error = sys.exception()
+        if error is None or os.environ.get("GPUTOP_DEBUG"):
+            super()._fatal_error()
+            return
+        self.fault = _described(error)
+        self.panic()
 
     @on(BenchmarkTab.Changed)
     def _run_changed(self) -> None:
@@ -181,8 +262,8 @@ class GputopApp(App[None]):
         await self._stream.close()
 
 
-def _runner(app: GputopApp, action: str) -> Callable[[], object]:
-    return lambda: app.call_later(app.run_action, action)
+def _described(error: BaseException) -> str:
+    return " ".join(visible(f"{type(error).__name__}: {error}").split())
 
 
 def _terminal_is_there() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from gputop.bench.session import Done, Event, Failed, Hello, Planned, Progress, Result, Verified
@@ -13,9 +14,15 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem
 
 
+MOST_POINTS = 4000
+
+
 @dataclass
 class Run:
-    """One run. `points` are (seconds since the start, TFLOP/s) of its windows."""
+    """One run. `points` are (seconds since the start, TFLOP/s) of its windows.
+
+    A run of days has more of them than can be drawn: beyond `MOST_POINTS`, neighbours become one.
+    """
 
     request: Request
     points: list[tuple[float, float]] = field(default_factory=list)
@@ -25,6 +32,12 @@ class Run:
     verified: Verified | None = None
     result: Result | None = None
     problem: Problem | None = None
+    status: int | None = None
+    """The exit status that a failure deserves: 1 is a fault of the device."""
+    peak: float | None = None
+    windows_per_point: int = 1
+    windows: list[float] = field(default_factory=list)
+    """TFLOP/s of those that are no point yet."""
     stopping: bool = False
     limit: str | None = None
     """Why it was ended before its time, where a limit did."""
@@ -41,7 +54,8 @@ class Run:
                 self.planned = event
             case Progress():
                 self.progress = event
-                self.points.append((event.elapsed_seconds, event.tflops))
+                self.peak = max(self.peak or 0.0, event.tflops)
+                self._draw(event)
                 self.flop_seconds += event.tflops * event.window_seconds
                 self.timed_seconds += event.window_seconds
             case Verified():
@@ -49,7 +63,18 @@ class Run:
             case Done():
                 self.result = event.result
             case Failed():
-                self.problem = event.problem
+                self.problem, self.status = event.problem, event.status
+
+    def _draw(self, event: Progress) -> None:
+        self.windows.append(event.tflops)
+        if len(self.windows) < self.windows_per_point:
+            return
+        self.points.append((event.elapsed_seconds, fmean(self.windows)))
+        self.windows = []
+        if len(self.points) >= MOST_POINTS:
+            pairs = zip(self.points[::2], self.points[1::2], strict=True)
+            self.points = [(later, (one + other) / 2) for (_, one), (later, other) in pairs]
+            self.windows_per_point *= 2
 
     @property
     def ended(self) -> bool:
@@ -81,4 +106,4 @@ class Run:
     def tflops_peak(self) -> float | None:
         if self.result is not None:
             return self.result.tflops_peak
-        return max((tflops for _, tflops in self.points), default=None)
+        return self.peak

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 LEGEND = (
-    ("busy", "time in which any kernel ran: 100 % can be one SM of 132"),
-    ("mem", "memory in use; reserved, beside it, is the driver's own"),
+    ("busy", "time in which any kernel ran; 100 % may be one SM of 132"),
+    ("mem", "memory in use; reserved, beside it, is the driver's"),
     ("power", "draw against the enforced limit"),
     ("SM, mem MHz", "clocks now / at most"),
-    ("bus", "time in which device memory was read or written"),
+    ("bus", "time in which memory was read or written"),
     ("P0 … P15", "performance state, P0 is the fastest"),
     ("–", "no reading; `gputop status --json` says why"),
-    ("TFLOP/s", "2·N³ operations a product, random normal data, wall time"),
-    ("peak", "the best window of 0.2 s; the mean is of the whole run"),
-    ("droop", "how far the second half of the run is below the peak"),
+    ("TFLOP/s", "2·N³ operations a product, normal data, wall time"),
+    ("peak", "the best window of 0.2 s; mean is of the whole run"),
+    ("droop", "how far its second half is below the peak"),
 )
 
 
@@ -42,14 +42,14 @@ class Help(ModalScreen[None]):
         text.append("Keys\n", style="bold")
         for action in ACTIONS:
             where = f"  ({action.tab} tab)" if action.tab else ""
-            text.append(f"  {' '.join(key_names(action)):<15}", style="bold color(75)")
+            text.append(f"  {' '.join(key_names(action)):<13}", style="bold color(75)")
             text.append(f"{action.help}{where}\n")
-        text.append(f"  {'Ctrl+P':<15}", style="bold color(75)")
-        text.append("Command palette: the same by name\n")
         text.append("\nNumbers\n", style="bold")
         for name, meaning in LEGEND:
-            text.append(f"  {name:<15}", style="bold")
+            text.append(f"  {name:<13}", style="bold")
             text.append(f"{meaning}\n")
-        text.append("\nEsc closes this page", style="dim")
-        with VerticalScroll(classes="box"):
+        text.rstrip()
+        with VerticalScroll(classes="box") as box:
+            box.border_title = "Help"
+            box.border_subtitle = "↑ ↓ scroll · Esc closes"
             yield Static(text)

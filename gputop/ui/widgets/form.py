@@ -12,15 +12,20 @@ from textual.widgets import Button, Input, Label, Select
 from gputop.bench import plan
 from gputop.bench.plan import Request, Target
 from gputop.text import short_name, visible
+from gputop.ui.widgets.field import Field
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.widget import Widget
 
 CPU = "cpu"
 
 
 class Form(Horizontal):
-    """One line of fields; every field is an argument of `gputop bench`."""
+    """One line of fields; every field is an argument of `gputop bench`.
+
+    What was chosen outlives what is on offer: a device that is away is named so, and refused.
+    """
 
     class Submitted(Message):
         """Somebody pressed Enter in a field, or the button."""
@@ -28,21 +33,27 @@ class Form(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="form")
         cpu = plan.cpu_target()
-        self._targets = {CPU: cpu}
-        self._device_field = Select(
-            [(_label(cpu), CPU)], id="device", compact=True, allow_blank=False
-        )
-        self._dtype_field = Select(_dtypes(cpu), id="dtype", compact=True, allow_blank=False)
-        self._size_field = Input(
-            "auto", id="size", compact=True, restrict="[0-9auto]*", max_length=7
-        )
-        self._seconds_field = Input(
-            f"{plan.DEFAULT_SECONDS:g}",
-            id="seconds",
+        self._offered = {CPU: cpu}
+        self._device: Target | None = None
+        """None until there is a choice: the CPU alone, before the stream has come, is none."""
+        self._dtype: str | None = None
+        """As chosen by hand; None is what suits the device."""
+        self._listed: tuple[object, object] | None = None
+        self._device_field: Select[str] = Select(
+            [(_label(cpu), CPU)],
+            id="device",
             compact=True,
-            restrict=r"[0-9.]*",
-            max_length=6,
+            allow_blank=False,
+            type_to_search=False,
         )
+        self._dtype_field: Select[str] = Select(
+            _dtypes(cpu), id="dtype", compact=True, allow_blank=False, type_to_search=False
+        )
+        self._size_field = Field("auto", "0123456789auto", id="size", max_length=7)
+        self._seconds_field = Field(
+            f"{plan.DEFAULT_SECONDS:g}", "0123456789.", id="seconds", max_length=6
+        )
+        self._button = Button("Start", id="start", compact=True)
 
     def compose(self) -> ComposeResult:
         yield Label("Device")
@@ -53,41 +64,84 @@ class Form(Horizontal):
         yield self._size_field
         yield Label("Time s")
         yield self._seconds_field
-        yield Button("Start", id="start", compact=True)
+        yield self._button
+
+    def step(self, step: int) -> None:
+        """Goes to the next field, or the one before; before there is a layout too."""
+        fields: list[Widget] = [
+            self._device_field,
+            self._dtype_field,
+            self._size_field,
+            self._seconds_field,
+            self._button,
+        ]
+        at = next((n for n, field in enumerate(fields) if field.has_focus_within), None)
+        if at is None:
+            at = -1 if step > 0 else 0
+        self.screen.set_focus(fields[(at + step) % len(fields)])
+
+    @property
+    def target(self) -> Target:
+        """The device of the form, even while it is away."""
+        return self._device or next(iter(self._offered.values()))
 
     def offer(self, targets: tuple[Target, ...]) -> None:
-        """Offers these devices; keeps the choice if it is still among them."""
-        offered = {target.uuid or CPU: target for target in targets}
-        labels = {key: _label(target) for key, target in offered.items()}
-        if labels == {key: _label(target) for key, target in self._targets.items()}:
-            self._targets = offered  # their free memory may be another
-            return
-        # The CPU alone is what is offered before the stream has come: nobody chose it.
-        chosen = None if len(self._targets) <= 1 else self._device_field.value
-        self._targets = offered
-        self._device_field.set_options([(label, key) for key, label in labels.items()])
-        self._choose(str(chosen) if chosen in offered else next(iter(offered)))
+        """Offers these devices; the choice stays as it is."""
+        self._offered = {_key(target): target for target in targets}
+        if self._device is not None:
+            self._device = self._found(self._device) or self._device
+        elif len(targets) > 1:
+            self._device = targets[0]
+        self._show()
+
+    def _found(self, chosen: Target) -> Target | None:
+        """The device as it is now; one that was unknown when it was chosen, by its index."""
+        for target in self._offered.values():
+            if _key(target) == _key(chosen) or chosen.uuid == f"unknown:{target.index}":
+                return target
+        return None
 
     def choose(self, uuid: str | None) -> None:
         """Sets the device; if it is another one, the data type that suits it too."""
-        key = uuid if uuid in self._targets else CPU
-        if self._device_field.value != key:
-            self._choose(key or CPU)
+        target = self._offered.get(uuid or CPU)
+        if target is None:
+            raise ValueError("The device is away: choose another one, or wait until it is back.")
+        if _key(target) != _key(self.target):
+            self._dtype = None
+        self._device = target
+        self._show()
 
-    def _choose(self, key: str) -> None:
+    def _show(self) -> None:
+        target = self.target
+        devices = [(_label(each), key) for key, each in self._offered.items()]
+        if _key(target) not in self._offered:
+            devices.append((f"{_label(target)} (away)", _key(target)))
+        dtypes = _dtypes(target)
         with self.prevent(Select.Changed):
-            self._device_field.value = key
-        self._offer_dtypes(self._targets[key])
+            # Only what differs: new options close a list that somebody has open.
+            if self._listed != (devices, dtypes):
+                self._listed = (devices, dtypes)
+                self._device_field.set_options(devices)
+                self._dtype_field.set_options(dtypes)
+            self._device_field.value = _key(target)
+            self._dtype_field.value = self._suitable_dtype()
+
+    def _suitable_dtype(self) -> str:
+        chosen = self._dtype
+        if chosen is not None and (chosen, chosen) in _dtypes(self.target):
+            return chosen
+        return plan.default_dtype(self.target)
 
     @on(Select.Changed, "#device")
     def _device_changed(self, event: Select.Changed) -> None:
-        target = self._targets.get(str(event.value))
-        if target is not None:
-            self._offer_dtypes(target)
+        target = self._offered.get(str(event.value))
+        if target is not None and event.value == self._device_field.value != _key(self.target):
+            self.choose(target.uuid)
 
-    def _offer_dtypes(self, target: Target) -> None:
-        self._dtype_field.set_options(_dtypes(target))
-        self._dtype_field.value = plan.default_dtype(target)
+    @on(Select.Changed, "#dtype")
+    def _dtype_changed(self, event: Select.Changed) -> None:
+        if event.value == self._dtype_field.value != self._suitable_dtype():
+            self._dtype = str(event.value)
 
     @on(Input.Submitted)
     @on(Button.Pressed)
@@ -96,13 +150,22 @@ class Form(Horizontal):
 
     def request(self, python: str | None) -> Request:
         """What the fields say; raises `ValueError` with what, why and the remedy."""
+        target = self.target
+        if _key(target) not in self._offered:
+            raise ValueError(
+                f"{target.label} is away: choose another device, or wait until it is back."
+            )
         return Request(
-            target=self._targets[str(self._device_field.value)],
+            target=target,
             dtype=str(self._dtype_field.value),
             size=plan.parse_size(self._size_field.value),
             seconds=plan.parse_seconds(self._seconds_field.value),
             python=python,
         )
+
+
+def _key(target: Target) -> str:
+    return target.uuid or CPU
 
 
 def _label(target: Target) -> str:

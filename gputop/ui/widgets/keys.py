@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from textual.events import Click
 
 
+class Entry(NamedTuple):
+    """A key on the line, with what it does."""
+
+    action: Action
+    key: str
+    label: str
+
+    @property
+    def width(self) -> int:
+        return cell_len(self.key + self.label)
+
+
 class KeysView(LiveView):
     """Keys and their labels, as many as fit; a click does what the key does."""
 
@@ -24,29 +36,39 @@ class KeysView(LiveView):
         super().__init__(id="keys")
         self.tab = "monitor"
         self.running = False
+        self.in_field = False
 
-    def _shown(self) -> Iterator[tuple[Action, str, str]]:
+    def _offered(self) -> Iterator[Entry]:
         for action in ACTIONS:
             hidden = action.id == "bench.stop" and not self.running
-            if action.label and action.tab in (None, self.tab) and not hidden:
-                yield action, f" {key_names(action)[0]}", f" {action.label} "
+            label = "Leave the field" if action.id == "back" and self.in_field else action.label
+            if label and action.tab in (None, self.tab) and not hidden:
+                yield Entry(action, f" {key_names(action)[0]}", f" {label} ")
+
+    def _shown(self, width: int) -> list[Entry]:
+        """What fits; the way out, which is the last, before all others."""
+        *others, way_out = self._offered()
+        left = width - way_out.width
+        if left < 0:
+            return []
+        shown = []
+        for entry in others:
+            left -= entry.width
+            if left < 0:
+                break
+            shown.append(entry)
+        return [*shown, way_out]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""
-        row: Row = []
-        left = width
-        for _, key, label in self._shown():
-            left -= cell_len(key + label)
-            if left < 0:
-                break
-            row += [Span(key, ACCENT), Span(label, DIM)]
-        return [row]
+        entries = self._shown(width)
+        return [[span for e in entries for span in (Span(e.key, ACCENT), Span(e.label, DIM))]]
 
     def on_click(self, event: Click) -> None:
         """Does what the key under the mouse does."""
         x = 0
-        for action, key, label in self._shown():
-            x += cell_len(key + label)
+        for entry in self._shown(self.size.width):
+            x += entry.width
             if event.x < x:
-                self.app.call_later(self.app.run_action, action.action)
+                self.app.call_later(self.app.run_action, entry.action.action)
                 return

@@ -1,0 +1,203 @@
+"""The form: its fields take what is typed in order, and it keeps what was chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual import events
+from textual.widgets import Input, Select
+
+from gputop.telemetry.snapshot import DriverState
+from gputop.ui.app import GputopApp
+from gputop.ui.widgets.form import Form
+from tests.streams import PreparedStream, device, inventory, no_driver, sample
+from tests.ui.pilots import settle
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from tests.sessions import EndlessSession, PreparedSession
+
+
+async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
+    """Sends keys as one packet does: all are there before the first is handled."""
+    for key in keys:
+        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+    await settle(pilot)
+
+
+def field(app: GputopApp, name: str) -> Input:
+    return app.query_one(f"#{name}", Input)
+
+
+def choice(app: GputopApp, name: str) -> Select[Any]:
+    return app.query_one(f"#{name}", Select)
+
+
+def fields(app: GputopApp) -> tuple[Any, Any]:
+    return choice(app, "device").value, choice(app, "dtype").value
+
+
+async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
+    await settle(pilot)
+    await pilot.press("2")
+    field(pilot.app, "size").value = value  # type: ignore[arg-type]
+    field(pilot.app, "size").focus()  # type: ignore[arg-type]
+    await settle(pilot)
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "seconds"),
+    [
+        (["end", *["backspace"] * 4, *"512"], "512", "60"),
+        (["home", "delete", "2"], "2024", "60"),
+        (["end", "left", "9"], "10294", "60"),
+        ([*"512", "tab", *"30"], "512", "30"),
+        ([*"512", "tab", *"30", "shift+tab", *"64"], "64", "30"),
+        (["ctrl+u", *"12z8"], "128", "60"),
+        ([*"auto"], "auto", "60"),
+    ],
+)
+async def test_keys_that_come_together_act_in_the_order_typed(
+    keys: list[str], size: str, seconds: str
+) -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await in_the_size_field(pilot, "1024")
+        await type_at_once(pilot, *keys)
+        assert (field(app, "size").value, field(app, "seconds").value) == (size, seconds)
+
+
+async def test_a_tab_its_fields_and_their_values_can_be_typed_at_once() -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "2", *["tab"] * 3, *"512", "tab", *"30")
+        assert (field(app, "size").value, field(app, "seconds").value) == ("512", "30")
+
+
+async def test_a_size_and_b_in_one_packet_test_that_size(session: type[PreparedSession]) -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await in_the_size_field(pilot, "1024")
+        await type_at_once(pilot, *"512", "b")
+        assert [request.size for request in session.requests] == [512]
+
+
+async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessSession]) -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await in_the_size_field(pilot, "auto")
+        await pilot.press("1", "2", "8", "b")
+        await settle(pilot)
+        assert [request.size for request in endless.requests] == [128]
+        field(app, "seconds").focus()
+        await pilot.press("x")
+        await settle(pilot)
+        assert not app._benchmark.running
+        assert field(app, "seconds").value == "60"
+        await pilot.press("q")
+        await pilot.pause()
+        assert not app.is_running
+
+
+async def chosen(pilot: Pilot[None], name: str, value: str) -> None:
+    """Chosen as the list does it when somebody picks a line of it."""
+    pilot.app.query_one(f"#{name}", Select).value = value
+    await settle(pilot)
+
+
+async def test_a_sampler_that_starts_again_changes_nothing(
+    session: type[PreparedSession],
+) -> None:
+    stream = PreparedStream(inventory(4), sample(4, processes=[]))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "device", device(2).uuid)
+        assert fields(app) == (device(2).uuid, "bfloat16")
+        await chosen(pilot, "dtype", "float16")
+        for state, devices in ((DriverState.STARTING, 0), (DriverState.OK, 4)):
+            stream.send(inventory(devices, driver_state=state))
+            stream.send(sample(devices, processes=[]))
+            await settle(pilot)
+            assert fields(app) == (device(2).uuid, "float16")
+        await pilot.press("b")
+        await settle(pilot)
+        (request,) = session.requests
+        assert (request.target.uuid, request.dtype) == (device(2).uuid, "float16")
+
+
+async def test_a_device_that_is_away_is_named_and_refused(session: type[PreparedSession]) -> None:
+    stream = PreparedStream(inventory(2), sample(2, processes=[]))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "device", device(1).uuid)
+        stream.send(inventory(1))
+        stream.send(sample(1, processes=[]))
+        await settle(pilot)
+        options = [label for label, _ in choice(app, "device")._options]
+        assert options[-1] == "1 H100 80GB HBM3 (away)"
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests == []
+        (note,) = app._notifications
+        assert "GPU 1" in note.message
+        assert "away" in note.message
+        stream.send(inventory(2))
+        stream.send(sample(2, processes=[]))
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert [request.target.index for request in session.requests] == [1]
+
+
+async def test_a_device_that_says_who_it_is_stays_chosen() -> None:
+    unknown = dataclasses.replace(device(2), uuid="unknown:2", name="unknown device")
+    devices = (device(0), device(1), unknown)
+    stream = PreparedStream(dataclasses.replace(inventory(3), devices=devices), sample(2))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "device", "unknown:2")
+        await chosen(pilot, "dtype", "float64")
+        stream.send(inventory(3))
+        await settle(pilot)
+        assert fields(app) == (device(2).uuid, "float64")
+
+
+async def test_the_same_devices_again_leave_an_open_list_open() -> None:
+    stream = PreparedStream(inventory(4), sample(4))
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2", "tab", "enter", "down")
+        overlay = choice(app, "device").query_one("SelectOverlay")
+        assert choice(app, "device").expanded
+        highlighted = overlay.highlighted  # type: ignore[attr-defined]
+        stream.send(inventory(4))
+        await settle(pilot)
+        assert choice(app, "device").expanded
+        assert overlay.highlighted == highlighted == 1  # type: ignore[attr-defined]
+
+
+async def test_another_device_brings_the_type_that_suits_it() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "dtype", "float64")
+        await chosen(pilot, "device", "cpu")
+        assert fields(app) == ("cpu", "float32")
+        form = app.query_one(Form)
+        form.choose(device(0).uuid)
+        await settle(pilot)
+        assert fields(app) == (device(0).uuid, "bfloat16")
+        with pytest.raises(ValueError, match="away"):
+            form.choose("GPU-nobody")
