@@ -274,9 +274,12 @@ def page(result: Result) -> str:
     ended = {"time": "time was up", "limit": "ended by the temperature limit"}.get(
         result.stopped, "stopped by the user"
     )
+    verified = f"{result.checks} checks"
+    if result.verified_products is not None:
+        verified = f"{result.verified_products} of {result.iterations} products"
     rows += [
         ("products", f"{result.iterations}, {ended}"),
-        ("verified", f"{result.checks} checks, {result.wrong_elements or 'no'} wrong elements"),
+        ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
         ("method", result.method),
         ("software", f"torch {result.torch_version} in {result.python}"),
     ]

@@ -38,6 +38,10 @@ class Planned:
     relative_error: float
     """Of the first product against float64, in a corner of it."""
     method: str
+    product_seconds: float = 0.0
+    """Of one product, the median of the warm-up."""
+    patience_seconds: float = 60.0
+    """A device that ends nothing for longer is taken for hung."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,9 @@ class Progress:
     window_seconds: float
     iterations: int
     tflops: float
-    """Of this window, by wall time."""
+    """Of this window: by device events on a GPU, by wall time on a CPU."""
     tflops_device: float | None = None
-    """By device events: a gap between the two means that the host was in the way."""
+    """By device events; None on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +77,13 @@ class Result:
     k: int
     tflops_mean: float
     tflops_peak: float
-    """Of the best window."""
+    """Of the best window, by device events on a GPU."""
     tflops_sustained: float | None
     """Mean of the last half; None for a run that is too short for it."""
     droop_percent: float | None
     """How far sustained is below peak."""
     tflops_device: float | None
-    """Mean by device events; None on a CPU."""
+    """Mean by device events; a gap to `tflops_mean` means that the host was in the way."""
     seconds: float
     """Timed: without preparation, and on a CPU without checks."""
     iterations: int
@@ -94,6 +98,8 @@ class Result:
     method: str
     started_at: float
     """Unix seconds."""
+    verified_products: int | None = None
+    """Of the iterations, those that were compared; None for results of older versions."""
 
 
 @dataclass(frozen=True, slots=True)

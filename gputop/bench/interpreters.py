@@ -65,6 +65,11 @@ class Interpreter:
         """Whether the worker can run in it."""
         return self.torch_version is not None and self.fault is None
 
+    @property
+    def cpu_only(self) -> bool:
+        """Whether its torch says that it is built without CUDA."""
+        return self.torch_version is not None and self.torch_version.endswith("+cpu")
+
     def __str__(self) -> str:
         state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
         return visible(f"{self.path} ({self.origin}): {state}")
@@ -93,23 +98,24 @@ class Found:
         )
 
 
-async def find(explicit: str | None = None) -> Found:
+async def find(explicit: str | None = None, *, cuda: bool = False) -> Found:
     """Looks at the candidates, all at once, and chooses the first in their order that has torch.
 
-    `explicit` (of `--python`) is the only candidate where it is given.
+    `explicit` (of `--python`) is the only candidate where it is given. With `cuda`, one whose torch
+    is built for CPUs alone is the choice only where there is no other.
     """
     probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
     looked_at: list[Interpreter] = []
     try:
         for probe in probes:
             looked_at.append(await probe)
-            if looked_at[-1].usable:
+            if looked_at[-1].usable and not (cuda and looked_at[-1].cpu_only):
                 return Found(looked_at[-1], tuple(looked_at))
     finally:
         for probe in probes:
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
-    return Found(None, tuple(looked_at))
+    return Found(next((each for each in looked_at if each.usable), None), tuple(looked_at))
 
 
 def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:

@@ -204,6 +204,11 @@ def bytes_per_element(dtype: str) -> int:
     return 4 * DTYPES[dtype].bytes + 1
 
 
+def bytes_per_row() -> int:
+    """Of each of the N rows: the temporaries of the comparison in float64."""
+    return ROW_COPIES * CHECKED_ROWS * 8
+
+
 def fixed_bytes(device: DeviceKind) -> int:
     """What a run takes whatever its size: the context and the workspace, or the process."""
     return CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
@@ -211,8 +216,7 @@ def fixed_bytes(device: DeviceKind) -> int:
 
 def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
     """Bytes on the device for products of N x N, at their peak."""
-    rows = ROW_COPIES * CHECKED_ROWS * 8
-    return fixed_bytes(device) + n * n * bytes_per_element(dtype) + n * rows
+    return fixed_bytes(device) + n * n * bytes_per_element(dtype) + n * bytes_per_row()
 
 
 def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
@@ -221,7 +225,7 @@ def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     if room <= 0:
         return 0
     # a·n² + b·n = room, solved without the cancellation of the textbook formula
-    a, b = bytes_per_element(dtype), ROW_COPIES * CHECKED_ROWS * 8
+    a, b = bytes_per_element(dtype), bytes_per_row()
     n = int(2 * room / (b + math.sqrt(b * b + 4 * a * room))) // SIZE_STEP * SIZE_STEP
     n = min(n + SIZE_STEP, LARGEST_SIZE)  # floating point may have rounded down across a step
     return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP

@@ -44,18 +44,27 @@ __all__ = [
 ]
 
 WORKER = Path(__file__).with_name("worker.py")
-COULD_NOT_RUN, INTERRUPTED = 3, 130
+FAULT, COULD_NOT_RUN, INTERRUPTED = 1, 3, 130
 
 HELLO_SECONDS = 60.0
 """Importing torch from a network file system can take that long."""
 PREPARE_SECONDS = 60.0
 """For memory, the choice of a size, checks and warm-up, on top of some products."""
+PREPARE_PRODUCTS = 4
+"""As many are made in preparation, where one is nearly as long as the run."""
 MARGIN_SECONDS = 10.0
 """What the worker may be late by before it is ended."""
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""
 STEP_SECONDS = 1.0
 """From SIGTERM to SIGKILL, and from there until it is given up."""
+NOT_INHERITED = (
+    "CUDA_LAUNCH_BLOCKING",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_TUNABLEOP_",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+"""Begins of variables that change what is measured: for a user's own work, not for this."""
 LONGEST_LINE_BYTES = 1 << 16
 KEPT_ERROR_BYTES = 4096
 
@@ -80,7 +89,9 @@ class Session:
         self._started_at = 0.0
         self._errors = b""
         self._due = 0.0
-        self._stopped_by = "user"
+        self._silence = HELLO_SECONDS
+        self._stopped_by: str | None = None
+        self._verified = Verified(0, 0)
         self._said_its_last = False
 
     async def events(self) -> AsyncGenerator[Event]:
@@ -94,13 +105,16 @@ class Session:
                 async for event in events:
                     yield event
         except _NoResultError as end:
-            yield end.failed
+            yield self._judged(end.failed)
         finally:
             await self._reap()
 
     async def stop(self, by: str = "user") -> None:
-        """Ends the run, within half a second where the worker listens; `by` is for the result."""
-        self._stopped_by = by
+        """Ends the run, within half a second where the worker listens.
+
+        `by` is for the result; the first reason counts.
+        """
+        self._stopped_by = self._stopped_by or by
         self._stopping.set()
         process = self._process
         if process is None or process.returncode is not None:
@@ -131,7 +145,8 @@ class Session:
         problem = plan.check(self._request)
         if problem is not None:
             raise _NoResultError(problem)
-        finding = asyncio.create_task(interpreters.find(self._request.python))
+        cuda = self._request.target.kind == "cuda"
+        finding = asyncio.create_task(interpreters.find(self._request.python, cuda=cuda))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -165,7 +180,9 @@ class Session:
 
     async def _start(self, interpreter: Interpreter) -> asyncio.subprocess.Process:
         request, target = self._request, self._request.target
-        environment = dict(os.environ)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)
+        }
         if target.kind == "cuda":
             environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
             environment["CUDA_VISIBLE_DEVICES"] = target.uuid or str(target.index)
@@ -186,7 +203,7 @@ class Session:
             remedy = "Choose another interpreter with --python"
             raise _NoResultError(Problem(what, str(error.strerror or error), remedy)) from error
         self._process = process
-        self._allow(HELLO_SECONDS)
+        self._await(HELLO_SECONDS)
         assert process.stdin is not None
         process.stdin.write(json.dumps(_document(request)).encode() + b"\n")
         if self._stopping.is_set():  # asked for while the process was being made
@@ -205,11 +222,17 @@ class Session:
                 what = "The stress test's worker did not start"
                 why = f"it said nothing within {HELLO_SECONDS:g} s"
                 remedy = "See whether `import torch` works in that Python, or choose another"
-            raise _NoResultError(Problem(what, why, remedy)) from None
+            elif self._planned is not None:
+                why = f"it said nothing for {self._silence:.0f} s in the middle of the run"
+            hung = self._planned is not None and self._request.target.kind == "cuda"
+            status = FAULT if hung else COULD_NOT_RUN
+            raise _NoResultError(Problem(what, why, remedy), status) from None
         except ValueError:
             raise _garbage(b"a line without an end") from None
 
-    def _allow(self, seconds: float) -> None:
+    def _await(self, seconds: float) -> None:
+        """Bounds the time to the next event."""
+        self._silence = seconds
         self._due = asyncio.get_running_loop().time() + seconds
 
     def _event(self, line: bytes, interpreter: Interpreter) -> Event:
@@ -218,22 +241,26 @@ class Session:
             name = document.get("event")
             if name in EVENTS:
                 event = from_json(EVENTS[name], document)
-            elif name == "done":
+            elif name in ("done", "error"):
                 self._said_its_last = True
-                return Done(self._result(document, interpreter))
-            elif name == "error":
-                self._said_its_last = True
-                raise _NoResultError(_problem(document), self._status)
+                if "wrong_elements" in document:
+                    self._verified = from_json(Verified, document)
+                if name == "done":
+                    return Done(self._result(document, interpreter))
+                raise _NoResultError(_problem(document), self._status_of(str(document.get("kind"))))
             else:
                 raise _garbage(line)
         except (ValueError, AttributeError, RecursionError) as error:
             raise _garbage(line) from error
         if isinstance(event, Hello):
             self._hello = event
-            self._allow(_prepare_seconds(self._request.seconds) + MARGIN_SECONDS)
+            self._await(_prepare_seconds(self._request.seconds) + MARGIN_SECONDS)
         elif isinstance(event, Planned):
             self._planned = event
-            self._allow(1.25 * self._request.seconds + MARGIN_SECONDS)
+        elif isinstance(event, Verified):
+            self._verified = event
+        if self._planned is not None:  # longer than the worker waits itself: it can say more
+            self._await(1.25 * self._planned.patience_seconds + MARGIN_SECONDS)
         return event
 
     def _result(self, document: dict[str, Any], interpreter: Interpreter) -> Result:
@@ -257,12 +284,27 @@ class Session:
             "started_at": self._started_at,
         }
         if document.get("stopped") == "user":
-            known["stopped"] = self._stopped_by
+            known["stopped"] = self._stopped_by or "user"
         return from_json(Result, document | known)
 
     @property
     def _status(self) -> int:
         return INTERRUPTED if self._stopping.is_set() else COULD_NOT_RUN
+
+    def _status_of(self, kind: str) -> int:
+        """The exit status of the worker's own error: a device that fails in the run is a fault."""
+        failed = kind == "hang" or (kind == "device" and self._planned is not None)
+        return FAULT if failed else self._status
+
+    def _judged(self, failed: Failed) -> Failed:
+        """The failure with the wrong elements that were found before it: those are what counts."""
+        checks, wrong = self._verified.checks, self._verified.wrong_elements
+        if not wrong:
+            return failed
+        problem = failed.problem
+        elements = "1 element was" if wrong == 1 else f"{wrong} elements were"
+        why = f"{problem.why}; {elements} wrong in {checks} checks"
+        return Failed(Problem(problem.what, why, problem.remedy), FAULT)
 
     async def _silent_end(self, reading: asyncio.Task[None]) -> Problem:
         """Why a worker ended that did not say why."""
@@ -313,8 +355,8 @@ async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
 
 
 def _prepare_seconds(seconds: float) -> float:
-    # A product may take four times the time of the run before it is refused, and two are made.
-    return PREPARE_SECONDS + 8 * seconds
+    # A product that is nearly as long as the run is not refused.
+    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
 
 
 def _document(request: Request) -> dict[str, Any]:
@@ -328,6 +370,7 @@ def _document(request: Request) -> dict[str, Any]:
         "seconds": request.seconds,
         "prepare_seconds": _prepare_seconds(request.seconds),
         "bytes_per_element": plan.bytes_per_element(request.dtype),
+        "bytes_per_row": plan.bytes_per_row(),
         "fixed_bytes": plan.fixed_bytes(target.kind),
         "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
     }

@@ -6,7 +6,7 @@ end of file means that the parent is gone. Events are JSON lines on what was sta
 `hello, verify, plan, sample…, verify…` and at last one `done` or `error`.
 
 Only products between launch and completion count as time. Every throughput is 2·m·n·k FLOP per
-product over that time. C is compared with the first product about once a second.
+product over that time. C is compared with the first product as often as that costs next to nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import statistics
 import sys
 import threading
 import time
@@ -25,20 +26,44 @@ PRODUCT_SECONDS = 0.05
 """`auto` takes no size whose product takes longer."""
 TRIAL_SECONDS = 0.4
 """No product that is made to choose a size is expected to take longer."""
+COLD_SECONDS = 10.0
+"""The first product may take as long, however short the run: kernels are loaded on the way."""
 BATCH_SECONDS = 0.05
 """What a batch aims at: half of what a stop may wait for, since a hot device gets slower."""
+MOST_PRODUCTS = 10000
+"""In a batch."""
+LONG_SECONDS = 0.1
+"""A product that takes longer is alone in flight: a second one would overrun the run's end."""
+POLL_SECONDS = 0.003
+WATCH_SECONDS = 0.5
 WINDOW_SECONDS = 0.2
 """A sample's share of the run; the peak is the best of them."""
-VERIFY_SECONDS = 1.0
-WARM_UP_SECONDS, WARM_UP_PRODUCTS = 0.2, 50
+MOST_MARKS = 4096
+"""Ends of windows that are remembered; beyond, every second one is forgotten."""
+WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
+"""All of the warm-up, and products that are timed in one go: fewer would be all jitter."""
 STOP_SECONDS = 0.2
 """How long the product in hand may go on after a stop, until the process ends under it."""
+SLOWER = 20
+"""A batch that takes as many times longer than expected is taken for hung."""
 DROOP_SECONDS = 10.0
 """A run shorter than this says nothing about droop."""
 ROWS = 64
 """Rows that are looked at in float64 at a time."""
-TF32_ERROR = (5e-5, 5e-3)
-"""Relative error of a TF32 product against float64; IEEE float32 stays well below it."""
+ERRORS = {
+    "float32": (0.0, 2e-5),
+    "tf32": (5e-5, 1.5e-3),
+    "bfloat16": (5e-4, 4e-3),
+    "float16": (5e-5, 6e-4),
+    "float64": (0.0, 1e-12),
+}
+"""Relative error of a product against float64, which hardly depends on its size: from and below.
+
+Measured: IEEE float32 up to 5e-6 at 65536, TF32 3e-4 (rounded) and 8e-4 (truncated), bfloat16
+1.6e-3 to 2.4e-3, float16 2e-4, float64 1e-16.
+"""
+GROSS_ERROR = 1e-2
+"""No setting of any data type makes a product as inexact: the device computes wrong results."""
 
 
 class RefusedError(Exception):
@@ -56,11 +81,21 @@ class Run:
         self.request = request
         self.halt = threading.Event()
         self.halted_by = "time"
-        self.deadline = time.monotonic() + request["prepare_seconds"]
         self.tally = Tally()
+        self._ready_by = time.monotonic() + request["prepare_seconds"]
         self._fd = fd
         self._line = threading.Lock()
         self._ending = threading.Lock()
+        self.preparing()
+
+    def preparing(self) -> None:
+        """Expects the end of the preparation."""
+        left = self._ready_by - time.monotonic()
+        self.expect(left, _not_ready(self.request["prepare_seconds"]))
+
+    def expect(self, seconds: float, otherwise: RefusedError) -> None:
+        """The run ends with that error, unless something else is expected within that time."""
+        self._expected = time.monotonic() + seconds, otherwise  # one step for the other thread
 
     def send(self, event: str, **fields: Any) -> None:
         """Writes one event."""
@@ -69,29 +104,31 @@ class Run:
             while line:
                 line = line[os.write(self._fd, line) :]
 
+    def verified(self, wrong: int, products: int) -> None:
+        """Counts a check of so many products of the run, and says what it found."""
+        self.tally.checks += 1
+        self.tally.wrong += wrong
+        self.tally.verified += products
+        self.send("verify", checks=self.tally.checks, wrong_elements=self.tally.wrong)
+
     def end(self, event: str, **fields: Any) -> NoReturn:
-        """Writes the last event and ends the process, whatever its other threads are doing."""
+        """Writes the last event, with what was measured, and ends the process at once."""
         self._ending.acquire()  # never released: who comes second waits for the end
         try:
-            self.send(event, **fields)
+            self.send(event, **fields, **self.tally.result())
         finally:
             # Not sys.exit: tearing torch down takes longer than a stop may.
             os._exit(0)
 
     def finish(self) -> NoReturn:
         """Ends with what was measured."""
-        tally = self.tally
-        if tally.iterations == 0 and self.halted_by == "time":
-            self.end("error", **_too_slow(self.request).fields)
-        self.end("done", stopped=self.halted_by, **tally.result())
+        self.end("done", stopped=self.halted_by)
 
     def watch(self, received: bytes) -> None:
-        """Waits for `stop`, the deadline or the parent's end; the body of a thread."""
+        """Waits for `stop`, what is overdue or the parent's end; the body of a thread."""
+        overdue = None
         while not self.halt.is_set():
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                self.halt.set()
-            elif select.select([0], [], [], min(left, 1.0))[0]:
+            if select.select([0], [], [], WATCH_SECONDS)[0]:
                 data = os.read(0, 4096)
                 if not data:
                     os._exit(1)  # the parent is gone, and nobody reads what could be said
@@ -99,54 +136,87 @@ class Run:
             if b"stop\n" in received:
                 self.halted_by = "user"
                 self.halt.set()
+                break
+            expected = self._expected
+            # Overdue twice: where this process itself was held up, it needs the time between.
+            if expected is overdue:
+                self.end("error", **expected[1].fields)
+            overdue = expected if time.monotonic() > expected[0] else None
         # The main thread ends by itself between two products; in a long one it cannot.
         threading.Event().wait(STOP_SECONDS)
         self.finish()
 
 
 class Tally:
-    """Counts of a run. The watching thread reads what the main thread writes."""
+    """Counts of a run. The watching thread reads what the main thread writes.
+
+    Wall time is for the mean. Windows are of the device's own time where it has any, since the
+    moments at which a batch is seen to have ended are the host's.
+    """
 
     def __init__(self, flop: int = 0) -> None:
         self.flop = flop
         self.checks = 0
+        self.verified = 0
         self.wrong = 0
         self.peak = 0.0
-        self.device_seconds: float | None = None
-        self.windows: list[tuple[float, int]] = [(0.0, 0)]
-        """Seconds and products at the end of each batch: the last is the whole run."""
+        self.has_device_time = False
+        self.now = self._window = (0.0, 0, 0.0)
+        """Seconds, products and busy seconds: so far, and at the begin of the window."""
+        self._marks, self._apart = [self.now], WINDOW_SECONDS
 
     @property
     def seconds(self) -> float:
-        return self.windows[-1][0]
+        return self.now[0]
 
     @property
     def iterations(self) -> int:
-        return self.windows[-1][1]
+        return self.now[1]
 
-    def add(self, products: int, seconds: float, device_seconds: float | None) -> None:
-        """Counts a batch that has ended."""
-        if device_seconds is not None:
-            self.device_seconds = (self.device_seconds or 0.0) + device_seconds
-        before, done = self.windows[-1]
-        self.windows.append((before + seconds, done + products))  # one step for the other thread
+    def add(
+        self, products: int, seconds: float, device_seconds: float | None
+    ) -> dict[str, Any] | None:
+        """Counts a batch that has ended; the sample, where that ends a window."""
+        self.has_device_time = device_seconds is not None
+        before, done, busy = self.now
+        busy += seconds if device_seconds is None else device_seconds
+        self.now = (before + seconds, done + products, busy)  # one step for the other thread
+        window = self.seconds - self._window[0]
+        if window < WINDOW_SECONDS:
+            return None
+        rate = self.since(self._window)
+        self.peak = max(self.peak, rate)
+        self._window = self.now
+        if self.seconds - self._marks[-1][0] >= self._apart:
+            self._marks = [*self._marks, self.now]
+        if len(self._marks) > MOST_MARKS:
+            self._marks, self._apart = self._marks[::2], 2 * self._apart
+        return {
+            "elapsed_seconds": self.seconds,
+            "window_seconds": window,
+            "iterations": self.iterations,
+            "tflops": rate,
+            "tflops_device": rate if self.has_device_time else None,
+        }
 
     def rate(self, iterations: int, seconds: float) -> float:
         """TFLOP/s."""
         return self.flop * iterations / seconds / 1e12 if seconds > 0 else 0.0
 
+    def since(self, mark: tuple[float, int, float]) -> float:
+        """TFLOP/s from there on."""
+        _, iterations, busy = self.now
+        return self.rate(iterations - mark[1], busy - mark[2])
+
     def result(self) -> dict[str, Any]:
         """The numbers of the run as it is now."""
-        windows = self.windows[:]
-        seconds, iterations = windows[-1]
+        seconds, iterations, busy = self.now
         mean = self.rate(iterations, seconds)
-        peak = max(self.peak, mean)
+        peak = max(self.peak, mean, self.rate(iterations, busy))
         sustained = droop = None
         if seconds >= DROOP_SECONDS:
-            half, done = next(each for each in windows if each[0] >= seconds / 2)
-            sustained = self.rate(iterations - done, seconds - half)
+            sustained = self.since([each for each in self._marks if each[0] <= seconds / 2][-1])
             droop = 100 * (1 - sustained / peak)
-        device = self.device_seconds
         return {
             "seconds": seconds,
             "iterations": iterations,
@@ -154,10 +224,49 @@ class Tally:
             "tflops_peak": peak,
             "tflops_sustained": sustained,
             "droop_percent": droop,
-            "tflops_device": self.rate(iterations, device) if device else None,
+            "tflops_device": self.rate(iterations, busy) if self.has_device_time else None,
             "checks": self.checks,
+            "verified_products": self.verified,
             "wrong_elements": self.wrong,
         }
+
+
+class Pace:
+    """How long a product and a check take on this device, and what follows from it."""
+
+    def __init__(self, device: Any, product_seconds: float, check_seconds: float) -> None:
+        self._device = device
+        self.product_seconds, self.check_seconds = product_seconds, check_seconds
+        expected = self.batch * product_seconds + check_seconds
+        self.patience = max(device.patience, SLOWER * expected)
+        """Seconds without a batch that ends, after which there is none to come."""
+
+    @property
+    def batch(self) -> int:
+        """Products in a batch."""
+        fit = int(BATCH_SECONDS / self.product_seconds) if self.product_seconds > 0 else 1
+        return max(1, min(MOST_PRODUCTS, fit))
+
+    @property
+    def most_in_flight(self) -> int:
+        return 1 if self.product_seconds > LONG_SECONDS else int(self._device.most_in_flight)
+
+    @property
+    def check_interval(self) -> float:
+        """Seconds from one check to the next."""
+        interval = self.check_seconds / self._device.share_of_checks
+        return float(max(self._device.least_interval, interval))
+
+    def saw(self, batch: Batch) -> None:
+        """Learns from a batch that has ended, without believing a single one."""
+        if batch.products:
+            seconds = batch.ended - batch.began
+            if batch.device_seconds is not None:
+                seconds = batch.device_seconds
+            known = self.product_seconds
+            self.product_seconds = min(max(seconds / batch.products, known / 2), 2 * known)
+        if batch.check_seconds is not None:
+            self.check_seconds = batch.check_seconds
 
 
 class Product:
@@ -176,7 +285,9 @@ class Product:
         self.c_bits, self.first_bits = (
             x.view(words[x.element_size()]) for x in (self.c, self.first)
         )
-        self.epsilon = torch.finfo(kind).eps
+        self.epsilon: float = torch.finfo(kind).eps
+        self.relative_error = 0.0
+        self._columns: Any = None
 
     def multiply(self) -> None:
         """One product, enqueued on a GPU, done on a CPU."""
@@ -190,14 +301,20 @@ class Product:
     def exact(self) -> int:
         """Elements that differ from the known answer of a product of small integers.
 
-        A = u·vᵀ and B = w·xᵀ with small integers, so that C = (v·w)·u·xᵀ: every sum on the way is
-        an integer that every data type holds, in whatever order it is made.
+        A = u·vᵀ and B = w·xᵀ with small integers, so that C = (v·w)·u·xᵀ. The products along k are
+        ±1 (times up to 3), in pairs of opposite signs whose order is random, with a few single ones
+        between: the sum of any stretch of k stays below 60, and one of every second or fourth
+        product is a random walk, of some hundreds. Relied upon is that partial sums are kept in
+        a format that holds integers to 2048: float16 does, and so does all that is wider.
         """
         torch, n = self.torch, self.n
         answer = 16 + n % 2  # v·w is odd where n is
+        pairs = (n - answer) // 2
+        first_of_pair = torch.randint(0, 2, (pairs, 1)).float() * 2 - 1
+        paired = torch.ones(n, dtype=torch.bool)
+        paired[torch.linspace(0, n - 1, answer).long()] = False
         signs = torch.ones(n)
-        signs[: (n - answer) // 2] = -1
-        signs = signs[torch.randperm(n)]
+        signs[paired] = torch.cat((first_of_pair, -first_of_pair), 1).flatten()
         w, x = (torch.randint(0, 2, (n,)).float() * 2 - 1 for _ in range(2))
         u = torch.randint(1, 4, (n,)).float()
         u, v, w, x = (each.to(self.c) for each in (u, w * signs, w, x))
@@ -216,29 +333,51 @@ class Product:
         self.multiply()
         self.first.copy_(self.c)
 
-    def error(self) -> float:
-        """Relative error of the first product, in a corner of it, against float64."""
+    def judge(self) -> int:
+        """Compares a corner of the first product with float64: `relative_error`, as a norm.
+
+        Returns the elements that are wrong by any measure, which is not the same as inexact.
+        """
         right = self.a[:ROWS].double() @ self.b[:, :ROWS].double()
-        return float((self.first[:ROWS, :ROWS].double() - right).norm() / right.norm())
+        far = (self.first[:ROWS, :ROWS].double() - right).abs()
+        error = float(far.norm() / right.norm())
+        limit = max(GROSS_ERROR, self.errors()[1])
+        if error <= limit:
+            self.relative_error = error
+            return 0
+        # Those that are farther off than the mean square may be, of which there is one at least.
+        return int((~(far <= limit * right.norm() / right.numel() ** 0.5)).sum())
+
+    def errors(self) -> tuple[float, float]:
+        """The relative error that is to be expected: from and below."""
+        low, high = ERRORS[self.dtype]
+        if self.place == "cpu" and self.epsilon > 2.0**-20:
+            # Some CPU libraries sum float16 and bfloat16 without a wider format: a random walk.
+            high += 0.5 * self.epsilon * self.n**0.5
+        return low, high
 
     def unexplained(self) -> int:
-        """Elements of C that differ from the first product by more than any order of summation can.
+        """Elements of C that differ from the first product by more than the order of summation can.
 
-        CPU libraries do not promise the same bits every time. Two sums of k products, both in
-        float32 or better, differ by at most 2·k·eps·|a|·|b| of the row and the column (Higham,
-        Accuracy and Stability, chapter 3), and then each is rounded to the data type.
+        CPU libraries do not promise the same bits every time. The roundings of a sum of n products
+        in float32 are a random walk: some 0.2·sqrt(n)·eps of the sum's own size, |a|·|b|/sqrt(n) of
+        its row and column (Higham and Mary, A new approach to probabilistic rounding error
+        analysis, 2019). Twenty times that is allowed, or eight times what was measured beyond the
+        rounding of the result, and then that rounding.
         """
         torch, n = self.torch, self.n
-        slack = 2 * n * min(self.epsilon, 2.0**-23)
         blocks = range(0, n, ROWS)
-        squares = sum(self.b[at : at + ROWS].double().square().sum(0) for at in blocks)
-        columns = torch.as_tensor(squares).sqrt()
+        if self._columns is None:
+            squares = sum(self.b[at : at + ROWS].double().square().sum(0) for at in blocks)
+            self._columns = torch.as_tensor(squares).sqrt()
+        slack = 4 * n**0.5 * min(self.epsilon, 2.0**-23)
+        slack += 8 * max(0.0, self.relative_error - self.epsilon / 2)
         wrong = 0
         for at in blocks:
             rows = slice(at, at + ROWS)
-            bound = slack * torch.outer(self.a[rows].double().norm(dim=1), columns)
+            lengths = self.a[rows].double().norm(dim=1) * (slack / n**0.5)
             first = self.first[rows].double()
-            bound += 4 * self.epsilon * first.abs()
+            bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
             far = ~((self.c[rows].double() - first).abs() <= bound)  # NaN is far
             wrong += int((far & (self.c_bits[rows] != self.first_bits[rows])).sum())
         return wrong
@@ -254,10 +393,11 @@ class Batch:
         ended: float,
         device_seconds: float | None = None,
         wrong: int | None = None,
+        check_seconds: float | None = None,
     ) -> None:
         self.products, self.began, self.ended = products, began, ended
         self.device_seconds = device_seconds
-        self.wrong = wrong
+        self.wrong, self.check_seconds = wrong, check_seconds
         """Wrong elements after the batch, None where it was not checked."""
 
 
@@ -267,6 +407,9 @@ class Cpu:
     most_in_flight = 1
     smallest_size = 64
     timing = "wall time"
+    patience = 20.0
+    """Where other processes hold the cores up, that is no fault."""
+    share_of_checks, least_interval = 0.1, 1.0
 
     def __init__(self, torch: Any, halt: threading.Event) -> None:
         self.torch, self.place, self._halt = torch, "cpu", halt
@@ -285,12 +428,19 @@ class Cpu:
             product.multiply()
             done += 1
         ended = time.perf_counter()
-        wrong = self.compare(product) if check and not self._halt.is_set() else None
-        self._ended.append(Batch(done, began, ended, None, wrong))
+        wrong = seconds = None
+        if check and not self._halt.is_set():
+            wrong, seconds = self.check(product)
+        self._ended.append(Batch(done, began, ended, None, wrong, seconds))
 
     def poll(self) -> Batch | None:
         """The oldest batch that has ended and was not asked for yet."""
         return self._ended.popleft() if self._ended else None
+
+    def check(self, product: Product) -> tuple[int, float]:
+        """Wrong elements of C, and the seconds that it took to know."""
+        began = time.perf_counter()
+        return self.compare(product), time.perf_counter() - began
 
     def compare(self, product: Product) -> int:
         """Wrong elements of C."""
@@ -314,10 +464,17 @@ class Cuda:
     most_in_flight = 2
     smallest_size = 1024
     timing = "wall time, and device events around batches"
+    patience = 5.0
+    share_of_checks, least_interval = 0.01, 0.0
 
     def __init__(self, torch: Any, halt: threading.Event) -> None:
         self.torch, self.place, self._halt = torch, "cuda", halt
         self._queue: deque[tuple[int, float, Any, Any, Any, Any]] = deque()
+        self._differs: Any = None
+        # One for each batch in flight; pinned, or the copy would wait for the device.
+        self._counts = deque(
+            torch.empty((), dtype=torch.int64, pin_memory=True) for _ in range(self.most_in_flight)
+        )
 
     @property
     def in_flight(self) -> int:
@@ -334,31 +491,48 @@ class Cuda:
         last.record()
         count, ended = None, last
         if check:
-            count = torch.empty((), dtype=torch.int64, pin_memory=True)
+            count = self._counts[0]
+            self._counts.rotate()
             count.copy_(self.compare(product), non_blocking=True)
-            ended = torch.cuda.Event()
+            ended = torch.cuda.Event(enable_timing=True)
             ended.record()
         self._queue.append((products, began, first, last, ended, count))
 
     def poll(self) -> Batch | None:
-        """The oldest batch in flight, once it has ended; looks for half a millisecond."""
+        """The oldest batch in flight, once it has ended; otherwise None, after a short wait."""
         if not self._queue:
             return None
         products, began, first, last, ended, count = self._queue[0]
         if not ended.query():
-            self._halt.wait(0.0005)
+            self._halt.wait(POLL_SECONDS)
             return None
         now = time.perf_counter()
         self._queue.popleft()
-        wrong = None if count is None else int(count)
-        return Batch(products, began, now, first.elapsed_time(last) / 1000, wrong)
+        wrong = check_seconds = None
+        if count is not None:
+            wrong, check_seconds = int(count), last.elapsed_time(ended) / 1000
+        device_seconds = first.elapsed_time(last) / 1000
+        return Batch(products, began, now, device_seconds, wrong, check_seconds)
+
+    def check(self, product: Product) -> tuple[int, float]:
+        """Wrong elements of C, and the seconds that it took to know; waits for the device."""
+        first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        count = self.compare(product)
+        last.record()
+        wrong = int(count)
+        last.synchronize()
+        return wrong, first.elapsed_time(last) / 1000
 
     def compare(self, product: Product) -> Any:
         """Wrong elements of C, as a number on the device.
 
         Bit for bit: cuBLAS gives the same bits every time on one stream of one device.
         """
-        return (product.c_bits != product.first_bits).sum()
+        if self._differs is None:
+            self._differs = self.torch.empty_like(product.c_bits, dtype=self.torch.bool)
+        self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
+        return self._differs.sum()
 
     def measure(self, product: Product, products: int) -> float:
         """Seconds of one product, the mean of some, by device events."""
@@ -466,8 +640,9 @@ def choose_size(device: Any, run: Run) -> int:
         larger = min(2 * n, most)
     if request["size"] is None:
         return chosen
-    if seconds * (most / n) ** 3 > 4 * request["seconds"]:
-        raise _too_slow(request)
+    expected = seconds * (most / n) ** 3
+    if expected > request["seconds"]:
+        raise _too_slow(request, f"about {expected:.3g}")
     return most
 
 
@@ -481,39 +656,59 @@ def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
     return best
 
 
-def prepare(device: Any, run: Run) -> tuple[Product, int]:
-    """Operands, the exact check, the first product and a warm-up; then the plan is sent.
-
-    Returns the product and how many of it make a batch.
-    """
+def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
+    """Operands, the exact check, the first product and a warm-up; then the plan is sent."""
     request = run.request
     n = choose_size(device, run)
-    need = n * n * request["bytes_per_element"] + request["fixed_bytes"]
-    free = device.free_bytes()
+    need, free = needed(request, n), device.free_bytes()
     if free is not None and need - request["context_bytes"] > free:
-        raise _out_of_memory(n, need - request["context_bytes"], free)
+        raise _out_of_memory(request, n, free)
     product = Product(device.torch, request["dtype"], n, device.place)
     run.tally = Tally(2 * n**3)
+    limit = max(request["seconds"], COLD_SECONDS)
+    run.expect(limit, _too_slow(request, f"more than {limit:g}"))
     run.tally.wrong += product.exact()
+    run.preparing()
     run.tally.checks += 1
     product.fill()
     product.keep_first()
-    error = product.error()
-    _check_precision(request["dtype"], error)
-    warm_up, began, seconds = 2, time.monotonic(), 0.0
+    run.tally.wrong += product.judge()
+    if run.tally.wrong:
+        raise _computes_wrong()
+    _check_precision(product)
+    product_seconds, products = warm_up(device, run, product)
+    device.check(product)  # the first one is slower, and only the second one is counted
+    wrong, check_seconds = device.check(product)
+    pace = Pace(device, product_seconds, check_seconds)
+    run.send("plan", **describe(device, product, pace, products, need))
+    run.verified(wrong, 0)
+    return product, pace
+
+
+def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
+    """Seconds of a product, the median of some, and how many were made."""
+    began, made, times = time.monotonic(), 0, []
+    products = 1
     while not run.halt.is_set():
-        seconds = device.measure(product, 1)
-        warm_up += 1
-        if time.monotonic() - began > WARM_UP_SECONDS or warm_up >= WARM_UP_PRODUCTS:
+        seconds = device.measure(product, products)
+        times.append(seconds)
+        made += products
+        if seconds > run.request["seconds"]:
+            raise _too_slow(run.request, f"{seconds:.3g}")
+        if time.monotonic() - began > WARM_UP_SECONDS:
             break
-    batch = max(1, min(10000, int(BATCH_SECONDS / seconds))) if seconds else 1
-    run.send("plan", **describe(device, product, batch, warm_up, error, need))
-    run.send("verify", checks=run.tally.checks, wrong_elements=run.tally.wrong)
-    return product, batch
+        products = max(1, min(100, int(TIMED_SECONDS / seconds))) if seconds > 0 else 1
+    return statistics.median(times) if times else 0.0, made
+
+
+def needed(request: dict[str, Any], n: int) -> int:
+    """Bytes that products of that size take, with what the process takes in any case."""
+    by_size = n * n * request["bytes_per_element"] + n * request["bytes_per_row"]
+    return int(by_size + request["fixed_bytes"])
 
 
 def describe(
-    device: Any, product: Product, batch: int, warm_up: int, error: float, need: int
+    device: Any, product: Product, pace: Pace, warmed_up: int, need: int
 ) -> dict[str, Any]:
     """The plan: everything that a number has to be read with."""
     n, cuda = product.n, device.place == "cuda"
@@ -525,8 +720,10 @@ def describe(
     threads = "" if cuda else f"; {device.torch.get_num_threads()} threads"
     method = (
         f"torch.mm {n} x {n} x {n} {product.dtype}, accumulated {accumulate}; {layout}; {data}; "
-        f"2mnk FLOP; {device.timing}; batches of {batch}, {device.most_in_flight} in flight; "
-        f"{warm_up} warm-up products{threads}"
+        f"2mnk FLOP; {device.timing}; "
+        f"batches of about {pace.batch}, {pace.most_in_flight} in flight; "
+        f"checks in at most {device.share_of_checks:.0%} of the time; "
+        f"{warmed_up} warm-up products{threads}"
     )
     return {
         "m": n,
@@ -536,94 +733,119 @@ def describe(
         "accumulate": accumulate,
         "layout": layout,
         "data": data,
-        "warmup_products": warm_up,
-        "products_per_batch": batch,
+        "warmup_products": warmed_up,
+        "products_per_batch": pace.batch,
         "need_bytes": need,
-        "relative_error": error,
+        "relative_error": product.relative_error,
         "method": method,
+        "product_seconds": pace.product_seconds,
+        "patience_seconds": pace.patience,
     }
 
 
-def measure(device: Any, run: Run, product: Product, batch: int) -> None:
+def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     """Batches until the time is up or the run is halted, with a sample per window."""
     tally, wanted = run.tally, run.request["seconds"]
-    # Only for a product that is longer than what is left of the run; checks are not timed.
-    run.deadline = time.monotonic() + 1.25 * wanted + 2.0
+    hang = _hang(device, pace)
+    run.expect(pace.patience, hang)
     previous = checked = time.perf_counter()
-    window = Tally(tally.flop)
+    last_is_checked = False
     while not run.halt.is_set():
-        while device.in_flight < device.most_in_flight and tally.seconds < wanted:
-            now = time.perf_counter()
-            due = now - checked >= VERIFY_SECONDS
-            checked = now if due else checked
-            device.launch(product, batch, check=due)
+        while (
+            device.in_flight < pace.most_in_flight
+            and tally.seconds + device.in_flight * pace.batch * pace.product_seconds < wanted
+        ):
+            due = time.perf_counter() - checked >= pace.check_interval
+            device.launch(product, pace.batch, check=due)
+            checked = time.perf_counter() if due else checked
         ended = device.poll()
         if ended is None:
             if device.in_flight == 0:
                 break
             continue
+        run.expect(pace.patience, hang)
         # On a GPU a batch was launched while the one before it ran.
         seconds = ended.ended - max(ended.began, previous)
         previous = ended.ended
-        tally.add(ended.products, seconds, ended.device_seconds)
-        window.add(ended.products, seconds, ended.device_seconds)
-        if window.seconds >= WINDOW_SECONDS:
-            _sample(run, window)
-            window = Tally(tally.flop)
+        sample = tally.add(ended.products, seconds, ended.device_seconds)
+        pace.saw(ended)
+        if sample is not None:
+            run.send("sample", **sample)
+        last_is_checked = ended.wrong is not None
         if ended.wrong is not None:
-            tally.checks += 1
-            tally.wrong += ended.wrong
-            run.send("verify", checks=tally.checks, wrong_elements=tally.wrong)
+            run.verified(ended.wrong, 1)
+    if tally.iterations and not last_is_checked:
+        run.verified(device.check(product)[0], 1)
+    if not run.halt.is_set():  # once more with a known answer, now that the device is hot
+        run.expect(pace.patience, hang)
+        run.verified(product.exact(), 0)
 
 
-def _sample(run: Run, window: Tally) -> None:
-    rate = window.rate(window.iterations, window.seconds)
-    run.tally.peak = max(run.tally.peak, rate)
-    device = window.device_seconds
-    run.send(
-        "sample",
-        elapsed_seconds=run.tally.seconds,
-        window_seconds=window.seconds,
-        iterations=run.tally.iterations,
-        tflops=rate,
-        tflops_device=window.rate(window.iterations, device) if device else None,
+def _check_precision(product: Product) -> None:
+    dtype, error = product.dtype, product.relative_error
+    low, high = product.errors()
+    if low <= error < high:
+        return
+    variable = "ONEDNN_DEFAULT_FPMATH_MODE" if product.place == "cpu" else "NVIDIA_TF32_OVERRIDE"
+    raise RefusedError(
+        "precision",
+        f"The {dtype} product was not made in {dtype}",
+        f"its relative error is {error:.1e}",
+        f"Unset {variable} and what else changes the precision, or choose another data type",
     )
 
 
-def _check_precision(dtype: str, error: float) -> None:
-    low, high = TF32_ERROR
-    if dtype == "float32" and error > low:
-        raise RefusedError(
-            "precision",
-            "The float32 product was not made in float32",
-            f"its relative error is {error:.1e}",
-            "Unset the variables that allow reduced precision, such as those of oneDNN",
-        )
-    if dtype == "tf32" and not low < error < high:
-        raise RefusedError(
-            "precision",
-            "The product was not made in TF32",
-            f"its relative error is {error:.1e}",
-            "Unset NVIDIA_TF32_OVERRIDE, or choose float32",
-        )
+def _computes_wrong() -> RefusedError:
+    return RefusedError(
+        "wrong",
+        "The device computes wrong results",
+        "the first products are not what they have to be",
+        "Do not train on it; run the test again to be sure",
+    )
 
 
-def _too_slow(request: dict[str, Any]) -> RefusedError:
+def _hang(device: Any, pace: Pace) -> RefusedError:
+    expected = pace.batch * pace.product_seconds
+    return RefusedError(
+        "hang",
+        "The device hangs",
+        f"a batch that takes {expected:.2g} s had not ended after {pace.patience:.3g} s",
+        "Look for Xid errors in `dmesg`"
+        if device.place == "cuda"
+        else "See what else uses the cores, and run the test again",
+    )
+
+
+def _not_ready(seconds: float) -> RefusedError:
+    return RefusedError(
+        "not_ready",
+        "The stress test did not get ready",
+        f"torch, memory and the first products took more than {seconds:.0f} s",
+        "See what else uses the device, or choose a smaller --size",
+    )
+
+
+def _too_slow(request: dict[str, Any], taken: str) -> RefusedError:
     return RefusedError(
         "too_slow",
         f"No {request['dtype']} product of size {request['size'] or 'auto'} ends in time",
-        f"on this device one takes longer than the {request['seconds']:g} s of the run",
+        f"one takes {taken} s, and the run {request['seconds']:g} s",
         "Choose a smaller --size, --size auto, or more --seconds",
     )
 
 
-def _out_of_memory(n: int, need: int, free: int) -> RefusedError:
-    smaller = int(n * (free / need) ** 0.5) // 64 * 64
+def _out_of_memory(request: dict[str, Any], n: int, free: int) -> RefusedError:
+    room = free + request["context_bytes"]
+    smaller = max(0, room - request["fixed_bytes"]) / request["bytes_per_element"]
+    smaller = int(smaller**0.5) // 64 * 64
+    while smaller > 0 and needed(request, smaller) > room:
+        smaller -= 64
+    need = needed(request, n) - request["context_bytes"]
     return RefusedError(
         "memory",
         f"Products of size {n} do not fit in the device's memory",
         f"they need {need / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free",
-        f"Choose --size {smaller} or smaller" if smaller >= 64 else "End what holds the memory",
+        f"Choose --size {smaller} or smaller" if smaller > 0 else "End what holds the memory",
     )
 
 
@@ -704,9 +926,9 @@ def main() -> NoReturn:
             threads=torch.get_num_threads(),
             pid=os.getpid(),
         )
-        product, batch = prepare(device, run)
+        product, pace = prepare(device, run)
         if not run.halt.is_set():
-            measure(device, run, product, batch)
+            measure(device, run, product, pace)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told in one line
         run.end("error", **explain(error, device, run).fields)
     run.finish()

@@ -216,7 +216,9 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 
 
 GPU = Device(0, "GPU-0a", "NVIDIA H200", compute_capability="9.0")
-SAMPLE = Sample(1.0, Host(), (DeviceSample("GPU-0a", memory_free_bytes=100 << 30),))
+SAMPLE = Sample(
+    1.0, Host(), (DeviceSample("GPU-0a", age_seconds=0.1, memory_free_bytes=100 << 30),)
+)
 INVENTORY = Inventory(1.0, "host", Source.NVML, DriverState.OK, 1.0, devices=(GPU,))
 NO_DRIVER = replace(
     INVENTORY, devices=(), problem=Problem("No NVIDIA driver", "no library was found", "Install it")
@@ -283,7 +285,7 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
         ((INVENTORY, SAMPLE), ["--device", "3"], "no such device"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
         (child.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
-        ((INVENTORY, HELD), [], "process 77 (ann: train) holds it"),
+        ((INVENTORY, HELD), [], "in use by process 77 (ann: train)"),
         (
             (INVENTORY, replace(SAMPLE, devices=(DeviceSample("GPU-0a", DeviceState.LOST),))),
             [],

@@ -44,6 +44,21 @@ async def test_the_active_environment_goes_before_the_path(
     assert [path for path, _ in interpreters.candidates()] == [venv, conda, on_path]
 
 
+async def test_for_a_gpu_a_torch_without_cuda_is_the_last_resort(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = environment(bare / "venv", "2.5.0+cpu")
+    conda = environment(bare / "conda", "2.2.0+cu121")
+    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
+    monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
+    chosen = [(await interpreters.find(cuda=cuda)).chosen for cuda in (False, True)]
+    assert [each and each.path for each in chosen] == [venv, conda]
+    monkeypatch.delenv("CONDA_PREFIX")
+    found = await interpreters.find(cuda=True)
+    assert found.chosen is not None
+    assert found.chosen.path == venv
+
+
 async def test_one_without_torch_is_passed_over(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

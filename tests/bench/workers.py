@@ -97,6 +97,17 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
+def broken_worker(fault: str) -> str:
+    """The body of a fake interpreter: the real worker, in which the device fails as `fault` says.
+
+    `fault` is Python that redefines what it needs of `worker`.
+    """
+    return (
+        f"import sys, threading\nsys.path.insert(0, {str(WORKER.parent)!r})\n"
+        f"import worker\n{fault}\nworker.main()\n"
+    )
+
+
 RESULT = Result(
     device="a CPU",
     device_uuid=None,

@@ -1,0 +1,227 @@
+"""What a device that fails does to a run: each fault is injected into the real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench import session as module
+from gputop.bench.plan import Request, Target
+from gputop.bench.session import Done, Event, Failed, Planned, Progress, Session, Verified
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_torch
+
+IN_THE_RUN = """
+measure, multiply, calls = worker.measure, worker.Product.multiply, []
+def measured(*arguments):
+    worker.Product.multiply = failing
+    measure(*arguments)
+worker.measure = measured
+"""
+AFTER_THE_EXACT_PRODUCT = """
+fill, multiply = worker.Product.fill, worker.Product.multiply
+keep_first = worker.Product.keep_first
+def keep(self):
+    worker.Product.multiply = failing
+    keep_first(self)
+worker.Product.keep_first = keep
+"""
+HANGS = f"""{IN_THE_RUN}
+worker.Cpu.patience = 1.0
+def failing(self):
+    calls.append(self)
+    if len(calls) > 3:
+        threading.Event().wait()
+    multiply(self)
+"""
+WRONG_THEN_RAISES = f"""{IN_THE_RUN}
+worker.Cpu.least_interval = 0.0
+worker.Cpu.share_of_checks = 1e9
+def failing(self):
+    calls.append(self)
+    multiply(self)
+    self.c[3, 5] = -1e6
+    if len(calls) > 30 * 200:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+"""
+WRONG_THEN_HANGS = WRONG_THEN_RAISES.replace("raise", "threading.Event().wait(); raise") + (
+    "worker.Cpu.patience = 1.0\n"
+)
+NOT_A_NUMBER = f"""{AFTER_THE_EXACT_PRODUCT}
+def failing(self):
+    multiply(self)
+    self.c.fill_(float("nan"))
+"""
+ONE_NOT_A_NUMBER = NOT_A_NUMBER.replace("c.fill_", "c[1, 2].fill_")
+GARBAGE = NOT_A_NUMBER.replace('fill_(float("nan"))', "normal_()")
+
+
+def broken(
+    folder: Path, fault: str, dtype: str = "float32", size: int = 128, seconds: float = 600.0
+) -> Session:
+    path = fake_interpreter(folder, broken_worker(fault))
+    return Session(Request(CPU, dtype, size, seconds, path))
+
+
+async def heard(session: Session) -> list[Event]:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        return [event async for event in events]
+
+
+async def test_a_device_that_hangs_is_a_fault_and_found_within_its_patience(
+    tmp_path: Path,
+) -> None:
+    *_, last = await heard(broken(tmp_path, HANGS))  # of a run of ten minutes
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    assert "hangs" in last.problem.what
+
+
+@pytest.mark.parametrize("fault", [WRONG_THEN_RAISES, WRONG_THEN_HANGS])
+async def test_what_comes_after_wrong_elements_does_not_hide_them(
+    tmp_path: Path, fault: str
+) -> None:
+    events = await heard(broken(tmp_path, fault))
+    last = events[-1]
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    verified = [event for event in events if isinstance(event, Verified)][-1]
+    assert verified.wrong_elements > 0
+    assert f"{verified.wrong_elements} elements were wrong" in last.problem.why
+
+
+async def test_wrong_elements_are_not_lost_with_the_worker(tmp_path: Path) -> None:
+    fault = WRONG_THEN_RAISES.replace("raise", "import os; os.kill(os.getpid(), 9); raise")
+    *_, last = await heard(broken(tmp_path, fault))
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    assert "SIGKILL" in last.problem.why
+    assert "wrong in" in last.problem.why
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    ("fault", "least"), [(NOT_A_NUMBER, 64 * 64), (ONE_NOT_A_NUMBER, 1), (GARBAGE, 64)]
+)
+async def test_a_first_product_that_is_wrong_is_a_fault_for_every_data_type(
+    tmp_path: Path, dtype: str, fault: str, least: int
+) -> None:
+    events = await heard(broken(tmp_path, fault, dtype))
+    last = events[-1]
+    assert not any(isinstance(event, Planned) for event in events)
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    assert "computes wrong results" in last.problem.what
+    assert int(last.problem.why.split("; ")[1].split()[0]) >= least
+
+
+async def test_a_product_longer_than_the_run_is_refused_while_it_is_made(tmp_path: Path) -> None:
+    fault = """
+worker.COLD_SECONDS = 0.5
+worker.Product.exact = lambda self: threading.Event().wait()
+"""
+    *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
+    assert isinstance(last, Failed)
+    assert last.status == 3
+    assert "ends in time" in last.problem.what
+    assert "more than 0.5 s" in last.problem.why
+
+
+async def test_a_preparation_without_an_end_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PREPARE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PREPARE_PRODUCTS", 2)
+    fault = "worker.choose_size = lambda *_: threading.Event().wait()"
+    *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
+    assert isinstance(last, Failed)
+    assert last.status == 3
+    assert "did not get ready" in last.problem.what
+
+
+async def test_a_user_s_stop_does_not_hide_a_limit(tmp_path: Path) -> None:
+    session = broken(tmp_path, "")
+    stopping: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        async for event in events:
+            if isinstance(event, Progress) and not stopping:
+                stopping += [asyncio.create_task(session.stop(by)) for by in ("limit", "user")]
+    await asyncio.gather(*stopping)
+    assert isinstance(event, Done)
+    assert event.result.stopped == "limit"
+
+
+HELLO = {
+    "event": "hello",
+    "python": "3.11.0",
+    "torch_version": "9.9.9",
+    "device_name": "a GPU",
+    "threads": 2,
+    "pid": 1,
+}
+PLAN = {
+    "event": "plan",
+    **dict.fromkeys(("m", "n", "k"), 1024),
+    **dict.fromkeys(("dtype", "accumulate", "layout", "data", "method"), "as planned"),
+    **dict.fromkeys(("warmup_products", "products_per_batch", "need_bytes"), 1),
+    "relative_error": 1e-6,
+    "patience_seconds": 0.4,
+}
+ERROR = {"event": "error", "kind": "device", "what": "W", "why": "Y", "remedy": "R"}
+WRONG = {"event": "verify", "checks": 3, "wrong_elements": 2}
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ((HELLO, ERROR), 3),  # it was never under stress
+        ((HELLO, PLAN, ERROR), 1),
+        ((HELLO, PLAN, ERROR | {"kind": "memory"}), 3),
+        ((HELLO, PLAN, ERROR | {"kind": "torch", "checks": 3, "wrong_elements": 1}), 1),
+        ((HELLO, PLAN, WRONG), 1),
+        ((HELLO, PLAN), 1),
+    ],
+)
+async def test_a_gpu_that_fails_in_the_run_is_a_fault(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: tuple[dict[str, object], ...],
+    status: int,
+) -> None:
+    monkeypatch.setattr(module, "MARGIN_SECONDS", 0.5)
+    body = f"import json, threading\nfor each in {said!r}: print(json.dumps(each), flush=True)\n"
+    target = Target("cuda", "GPU-0a1b", 0, "a GPU", "9.0", None)
+    path = fake_interpreter(tmp_path, body + "threading.Event().wait()")
+    *_, last = await heard(Session(Request(target, "bfloat16", 1024, 600.0, path)))
+    assert isinstance(last, Failed)
+    assert last.status == status
+
+
+async def test_what_changes_the_measurement_is_not_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = (
+        "CUDA_LAUNCH_BLOCKING",
+        "NVIDIA_TF32_OVERRIDE",
+        "PYTORCH_TUNABLEOP_ENABLED",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    )
+    for name in (*dropped, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    body = (
+        "import json, os\n"
+        f"said = [name for name in {(*dropped, 'OMP_NUM_THREADS')!r} if name in os.environ]\n"
+        "print(json.dumps(dict(event='error', kind='k', what=str(said), why='', remedy='')))\n"
+    )
+    asked = Request(CPU, "float32", 128, 1.0, fake_interpreter(tmp_path, body))
+    (last,) = await heard(Session(replace(asked)))
+    assert isinstance(last, Failed)
+    assert last.problem.what == "['OMP_NUM_THREADS']"
