@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.telemetry import nvml as reader_module
 from gputop.telemetry.nvml import Driver, Reader, start
+from gputop.telemetry.nvml_question import text
+from gputop.telemetry.nvml_readings import QUESTIONS
 from gputop.telemetry.reading import DriverError, GpuProcess, Reading
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -195,7 +196,7 @@ def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
 
 
 def test_a_name_in_bytes_as_from_old_versions() -> None:
-    source = reader_module._text(lambda _handle: b"Tesla \xff")
+    source = text(lambda _handle: b"Tesla \xff")
     assert source(None) == ("Tesla �",)
 
 
@@ -625,7 +626,7 @@ def test_a_machine_without_the_library() -> None:
 
 
 def test_every_reading_of_the_schema_is_asked_for() -> None:
-    asked = [name for question in reader_module._QUESTIONS for name in question.names]
+    asked = [name for question in QUESTIONS for name in question.names]
     assert sorted(asked) == sorted(READINGS)
 
 

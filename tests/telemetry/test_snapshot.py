@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.telemetry.codec import DecodeError, to_json
 from gputop.telemetry.snapshot import (
     READINGS,
     SCHEMA,
     Absence,
-    DecodeError,
     Device,
     DeviceSample,
     DeviceState,
@@ -34,7 +34,6 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
     silence_limit,
-    to_json,
 )
 
 # A command line is bytes; what is not UTF-8 in it becomes lone surrogates.
