@@ -33,7 +33,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: str(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pynvml as nvml
 
-from gputop.telemetry.nvml_processes import merge, process_lists
-from gputop.telemetry.nvml_question import Question, Source, absence_of, sort
-from gputop.telemetry.nvml_readings import IDENTITY, QUESTIONS
+from gputop.telemetry.nvml_processes import attributed, merge, process_lists
+from gputop.telemetry.nvml_question import AGAIN, Answers, Question, Source, absence_of, sort
+from gputop.telemetry.nvml_readings import IDENTITY, readings
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -107,6 +107,11 @@ def _system(call: Callable[[], Any]) -> Any:
         return None
 
 
+def _numbers(version: str | None) -> tuple[int, ...]:
+    """`580.95.05` as (580, 95): what is compared."""
+    return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
+
+
 class Reader:
     """One device, asked from one thread at a time.
 
@@ -123,7 +128,9 @@ class Reader:
         self.index = index
         self.device = self._nobody(Absence.NO_DATA_YET)
         self._clock = clock
-        self._lists = process_lists(driver_version)
+        self._version = _numbers(driver_version)
+        self._lists = process_lists(self._version)
+        self._questions = readings(self._version, clock)
         self._handle: Any = None
         self._missing: set[Source] = set()
         """What the driver does not have: never called again."""
@@ -139,29 +146,46 @@ class Reader:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            answers = [self._answer(question) for question in QUESTIONS]
+            answers = [self._answer(question) for question in self._questions]
             lists = [self._answer(question) for question in self._lists]
         except nvml.NVMLError as error:
             return self._unreadable(error.value)
-        values, absent = sort(QUESTIONS, answers)
+        found = sort(self._questions, answers)
         processes, missing = merge(*lists)
         if missing:
-            absent["processes"] = missing
+            found.absent["processes"] = missing
+        self._add_attributed(found, attributed(processes, missing))
+        self._say_what_is_disabled(found)
         # One that needs a reset may still answer some questions.
         reset = nvml.NVML_ERROR_RESET_REQUIRED in (*answers, *lists)
         sample = DeviceSample(
             uuid=self.device.uuid,
             state=DeviceState.NEEDS_RESET if reset else DeviceState.OK,
             age_seconds=0.0,
-            absent=absent,
-            **values,
+            absent=found.absent,
+            **found.values,
         )
         return Reading(sample, processes)
 
+    def _add_attributed(self, found: Answers, bytes_: int | Absence) -> None:
+        """Of the memory in use, what listed processes hold and what not: others, or nobody."""
+        found.add("memory_attributed_bytes", bytes_)
+        used = found.get("memory_used_bytes")
+        reasons = [known for known in (used, bytes_) if isinstance(known, Absence)]
+        # The lists are older than the memory, by up to a second.
+        rest = reasons[0] if reasons else max(0, used - bytes_)
+        found.add("memory_unattributed_bytes", rest)
+
+    def _say_what_is_disabled(self, found: Answers) -> None:
+        if self.device.ecc_enabled is False:
+            for name, reason in found.absent.items():
+                if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
+                    found.absent[name] = Absence.DISABLED
+
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        values, absent = sort(IDENTITY, [self._ask(question) for question in IDENTITY])
-        self.device = self._somebody(values, absent)
+        found = sort(IDENTITY, [self._ask(question) for question in IDENTITY])
+        self.device = self._somebody(found.values, found.absent)
 
     def _somebody(self, values: Mapping[str, Any], absent: Mapping[str, Absence]) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
@@ -174,6 +198,7 @@ class Reader:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
         self._handle = None
         self._answers.clear()
+        self._questions = readings(self._version, self._clock)
         absence = absence_of(code)
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence)
@@ -187,10 +212,11 @@ class Reader:
 
     def _answer(self, question: Question) -> Any:
         now = self._clock()
-        asked, answer = self._answers.get(question, (-math.inf, None))
-        if now - asked >= question.seconds:
+        due, answer = self._answers.get(question, (-math.inf, None))
+        if now >= due:
             answer = self._ask(question)
-            self._answers[question] = now, answer
+            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
+            self._answers[question] = now + (AGAIN if unsupported else question.seconds), answer
         return answer
 
     def _ask(self, question: Question) -> Any:

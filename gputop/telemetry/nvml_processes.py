@@ -11,11 +11,10 @@ from gputop.telemetry.reading import GpuProcess
 from gputop.telemetry.snapshot import Absence, ProcessKind
 
 
-def process_lists(driver_version: str | None) -> list[Question]:
+def process_lists(driver_version: tuple[int, ...]) -> list[Question]:
     """The questions for the compute and the graphics list; their answers are rows."""
-    numbers = [int(part) for part in (driver_version or "").split(".")[:2] if part.isdecimal()]
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
-    versions = ("v2", "v3") if [535, 43] <= numbers <= [535, 86] else ("v3", "v2")
+    versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
     lists = []
     for kind in ("Compute", "Graphics"):
         calls = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{v}") for v in versions)
@@ -48,3 +47,10 @@ def merge(compute: Any, graphics: Any) -> tuple[tuple[GpuProcess, ...], Absence 
         for pid, kind in sorted(kinds.items())
     )
     return tuple(processes), missing
+
+
+def attributed(processes: tuple[GpuProcess, ...], missing: Absence | None) -> int | Absence:
+    """Bytes that the listed processes hold; absent where one of them is, or its memory."""
+    reasons = [missing, *(process.absence for process in processes)]
+    reason = next((reason for reason in reasons if reason), None)
+    return reason or sum(process.memory_used_bytes or 0 for process in processes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pynvml as nvml
@@ -13,6 +13,8 @@ from gputop.telemetry.snapshot import Absence
 # where the interval is one second, a tick that comes a moment early must not wait for the next.
 SECOND = 0.95
 SLOW = 4.95
+AGAIN = 59.95
+"""Until what a device did not support is asked for again: a link comes up, MIG is switched off."""
 
 _ABSENCES = {
     nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
@@ -49,34 +51,51 @@ def absence_of(code: int) -> Absence:
     return _ABSENCES.get(code, Absence.ERROR)
 
 
-def sort(
-    questions: Iterable[Question], answers: Iterable[Any]
-) -> tuple[dict[str, Any], dict[str, Absence]]:
+class Answers:
     """The values by name, and the reasons for those that are missing."""
-    values: dict[str, Any] = {}
-    absent: dict[str, Absence] = {}
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.absent: dict[str, Absence] = {}
+
+    def add(self, name: str, raw: Any) -> None:
+        """Takes in what NVML says, or an `Absence`."""
+        value = value_of(name, raw)
+        if isinstance(value, Absence):
+            self.absent[name] = value
+        else:
+            self.values[name] = value
+
+    def get(self, name: str) -> Any:
+        """The value, or why it is missing."""
+        return self.absent[name] if name in self.absent else self.values[name]
+
+
+def sort(questions: Iterable[Question], answers: Iterable[Any]) -> Answers:
+    """Answers by name: each is a row of values, or a return code for all of them."""
+    sorted_ = Answers()
     for question, answer in zip(questions, answers, strict=True):
         row = [absence_of(answer)] * len(question.names) if isinstance(answer, int) else answer
         for name, raw in zip(question.names, row, strict=True):
-            value = value_of(name, raw)
-            if isinstance(value, Absence):
-                absent[name] = value
-            else:
-                values[name] = value
-    return values, absent
+            sorted_.add(name, raw)
+    return sorted_
 
 
 def value_of(name: str, raw: Any) -> Any:
-    """NVML's number in the unit that the name ends in, or why it is none."""
-    if isinstance(raw, str):  # an absence too
+    """NVML's value, a number in the unit that the name ends in; or why it is none."""
+    if isinstance(raw, str):  # words, or an absence
+        return raw
+    if isinstance(raw, (bool, tuple, Mapping)):
         return raw
     # "Not available" is all bits set in 32 or 64 of them, which is -1 where they are signed.
     unavailable = raw in (None, -1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+    unavailable = unavailable and not (name == "temperature_margin_celsius" and raw == -1)
     if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
     if abs(raw) >= 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
         return Absence.ERROR
-    return raw / 1000 if name.endswith("_watts") else raw
+    # Milliwatts and millijoules.
+    return raw / 1000 if name.endswith(("_watts", "_joules")) else raw
 
 
 def one(call: Callable[..., Any], *arguments: int) -> Source:

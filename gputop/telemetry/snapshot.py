@@ -91,9 +91,31 @@ class Device:
     compute_capability: str | None = None
     sm_clock_max_mhz: int | None = None
     memory_clock_max_mhz: int | None = None
+    video_clock_max_mhz: int | None = None
     power_limit_default_watts: float | None = None
+    power_limit_min_watts: float | None = None
+    """With the maximum: between which the limit can be set."""
+    power_limit_max_watts: float | None = None
     temperature_slowdown_celsius: int | None = None
     """From where the device slows itself down."""
+    temperature_shutdown_celsius: int | None = None
+    memory_temperature_max_celsius: int | None = None
+    """From where the device slows down for its memory."""
+    pcie_generation_max: int | None = None
+    """What device and slot can do together, as is the width."""
+    pcie_width_max: int | None = None
+    bar1_total_bytes: int | None = None
+    architecture: str | None = None
+    """In lower case: `ampere`, `hopper`; `unknown_N` where this gputop has no word for it."""
+    sm_count: int | None = None
+    minor_number: int | None = None
+    """The device is `/dev/nvidia` and this number."""
+    compute_mode: str | None = None
+    """`default`, `exclusive_process`, `prohibited`; the modes are those when it was attached to."""
+    persistence_mode: str | None = None
+    """`enabled` or `disabled`, as is `mig_mode`."""
+    mig_mode: str | None = None
+    ecc_enabled: bool | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
@@ -150,20 +172,77 @@ class DeviceSample:
     """Share of time in which at least one kernel ran, 0 to 100: shown as *busy*."""
     memory_utilization_percent: int | None = None
     """Share of time in which device memory was read or written."""
+    encoder_utilization_percent: int | None = None
+    decoder_utilization_percent: int | None = None
+    jpeg_utilization_percent: int | None = None
+    ofa_utilization_percent: int | None = None
+    """Of the optical flow accelerator."""
     memory_used_bytes: int | None = None
     """What processes and the driver's own contexts use, without the reserved part."""
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
     """What driver and firmware keep for themselves (ECC bits, page tables)."""
+    memory_attributed_bytes: int | None = None
+    """What the listed processes hold together."""
+    memory_unattributed_bytes: int | None = None
+    """What is in use and no listed process holds: those of another pid namespace, or gone ones."""
+    bar1_used_bytes: int | None = None
     temperature_celsius: int | None = None
+    temperature_margin_celsius: int | None = None
+    """How much warmer it may become before it slows itself down."""
+    memory_temperature_celsius: int | None = None
     fan_percent: int | None = None
+    fans_percent: tuple[int, ...] | None = None
+    """Each fan."""
     power_watts: float | None = None
+    """What the driver calls the usage: on most devices since Ampere, the average over a second."""
+    power_average_watts: float | None = None
+    """Over a second."""
+    power_instant_watts: float | None = None
     power_limit_watts: float | None = None
+    """What is enforced."""
+    energy_joules: float | None = None
+    """Since the driver was loaded, as all that is counted unless it says otherwise."""
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
+    video_clock_mhz: int | None = None
     performance_state: int | None = None
     """0 (fastest) to 15: P0 to P15."""
+    clock_event_reasons: tuple[str, ...] | None = None
+    """Why the clocks are not higher, such as `idle`, `sw_power_cap`, `hw_thermal`; none is `()`.
+
+    A reason that this gputop has no word for is `bit_0x...`.
+    """
+    clock_event_seconds: Mapping[str, float] | None = None
+    """For how long in all, by cause: those causes that the device counts."""
+    pcie_generation: int | None = None
+    """As it is now: a link slows down when it is idle."""
+    pcie_width: int | None = None
+    pcie_rx_bytes_per_second: int | None = None
+    """What the device receives."""
+    pcie_tx_bytes_per_second: int | None = None
+    pcie_replays: int | None = None
+    nvlink_rx_bytes_per_second: int | None = None
+    """Over all links."""
+    nvlink_tx_bytes_per_second: int | None = None
+    nvlink_link_rx_bytes_per_second: tuple[int | None, ...] | None = None
+    """Over each link; None for one that is down."""
+    nvlink_link_tx_bytes_per_second: tuple[int | None, ...] | None = None
+    ecc_corrected: int | None = None
+    """Memory errors since the driver was loaded, which NVML calls volatile."""
+    ecc_uncorrected: int | None = None
+    ecc_corrected_lifetime: int | None = None
+    """Memory errors in the device's life, which NVML calls aggregate."""
+    ecc_uncorrected_lifetime: int | None = None
+    remapped_rows: int | None = None
+    """Rows of memory replaced by spare ones in the device's life."""
+    remap_pending: bool | None = None
+    """Whether a row is replaced at the next reset."""
+    remap_failed: bool | None = None
+    """Whether there was no spare row left."""
+    recovery_action: str | None = None
+    """What the driver wants done: `none`, `gpu_reset`, `node_reboot`, `drain_and_reset`, ...."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
     """Reason by field name; `processes` stands for the device's process list."""
 
