@@ -40,7 +40,7 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 LINKS = 18
 ALL_LINKS = 0xFFFFFFFF
-_ZERO = dict.fromkeys((3, 4, 5, 6, 75, 76, 77, 94, 142, 143, 144, 145, 230, 270, 271), 0)
+_ZERO = dict.fromkeys((3, 4, 5, 6, 75, 76, 77, 79, 94, 142, 143, 144, 145, 230, 270, 271), 0)
 FIELDS = _ZERO | {
     74: 5_000_000_000,
     78: 1_500_000_000,
@@ -55,7 +55,9 @@ FIELDS = _ZERO | {
 }
 """The fields of GetFieldValues that have no links."""
 LINK_FIELDS = {
-    f"field.{field}.{link}": 1 << 30 for field in (138, 139) for link in (*range(LINKS), ALL_LINKS)
+    f"field.{field}.{link}": (LINKS if link == ALL_LINKS else 1) << 30
+    for field in (138, 139)
+    for link in (*range(LINKS), ALL_LINKS)
 }
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
