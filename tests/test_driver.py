@@ -167,12 +167,28 @@ def test_codes_of_a_device_a_function_and_a_field(nvml: FakeDriver) -> None:
     assert code_of(pynvml.nvmlDeviceGetName, second) == 0
 
 
+def test_fields_of_links_their_types_and_codes(nvml: FakeDriver) -> None:
+    values = {"field.138.1": 7, "field.138.4294967295": 9, "field.94": 5, "field_type.94": 1}
+    nvml.write(FakeDevice(values=values, fail={"field.138.1": NO_DATA}))
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    asked = [(138, 0), (138, 1), (138, 0xFFFFFFFF), 94]
+    fields = pynvml.nvmlDeviceGetFieldValues(handle, asked)
+    assert [row.nvmlReturn for row in fields] == [NOT_SUPPORTED, NO_DATA, 0, 0]
+    assert fields[2].value.ullVal == 9
+    assert (fields[3].valueType, fields[3].value.uiVal) == (1, 5)
+
+
 def test_every_value_reaches_its_call(nvml: FakeDriver) -> None:
     device = FakeDevice(
         fan_percent=37,
         fans=2,
         mig_mode=0,
         mig_mode_pending=1,
+        temperature_margin_celsius=-3,
+        sm_count=16,
+        jpeg_utilization_percent=3,
+        ofa_utilization_percent=4,
         processes=(
             FakeProcess(11, memory_bytes=1 << 33, sm_percent=55),
             FakeProcess(12, kind="graphics", memory_bytes=None),
@@ -218,6 +234,10 @@ def test_every_value_reaches_its_call(nvml: FakeDriver) -> None:
     assert n.nvmlDeviceGetCurrPcieLinkGeneration(handle) == 5
     assert n.nvmlDeviceGetTotalEccErrors(handle, 1, 0) == 0
     assert n.nvmlDeviceGetMigMode(handle) == [0, 1]
+    assert n.nvmlDeviceGetMarginTemperature(handle) == -3
+    assert n.nvmlDeviceGetAttributes_v2(handle).multiprocessorCount == 16
+    assert n.nvmlDeviceGetJpgUtilization(handle)[0] == 3
+    assert n.nvmlDeviceGetOfaUtilization(handle)[0] == 4
     for version in ("_v2", "_v3"):
         lists = [
             [
@@ -235,7 +255,7 @@ def test_every_value_reaches_its_call(nvml: FakeDriver) -> None:
 
 
 def test_what_the_file_leaves_out_is_not_supported(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=None, power_milliwatts=None, memory_total_bytes=None))
+    nvml.write(FakeDevice(power_milliwatts=None, memory_total_bytes=None, mig_mode=None))
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     for call in (

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import platformdirs
 
 from gputop.bench.events import Result
-from gputop.telemetry.snapshot import DecodeError, Problem, from_json
+from gputop.telemetry.codec import DecodeError, from_json
+from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
-from gputop.telemetry.snapshot import Problem, from_json
+from gputop.telemetry.codec import from_json
+from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputop.telemetry.snapshot import Absence, DeviceState, Source, to_json
+from gputop.telemetry.codec import to_json
+from gputop.telemetry.snapshot import Absence, DeviceState, Source
 from gputop.text import ABSENT, quantity, short_name, size, used_of, visible, watts_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
+from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.snapshot import (
-    DecodeError,
     DriverState,
     Inventory,
     Problem,

@@ -1,4 +1,4 @@
-"""NVML, as devices and readings: the only module that imports `pynvml`.
+"""NVML, as devices and readings: with the modules `nvml_*` all that imports `pynvml`.
 
 A call on a sick GPU can block for ever, attaching to it included. So nothing here touches a device
 before `Reader.read`, and each reader wants a thread of its own.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pynvml as nvml
 
-from gputop.telemetry.reading import DriverError, GpuProcess, Reading
+from gputop.telemetry.nvml_processes import attributed, merge, process_lists
+from gputop.telemetry.nvml_question import AGAIN, Answers, Question, Source, absence_of, sort
+from gputop.telemetry.nvml_readings import IDENTITY, readings
+from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
@@ -22,13 +25,7 @@ from gputop.telemetry.snapshot import (
     DeviceSample,
     DeviceState,
     Problem,
-    ProcessKind,
 )
-
-# Seconds between questions that cost the driver more than others. A little under the round number:
-# where the interval is one second, a tick that comes a moment early must not wait for the next.
-_PROCESSES = 0.95
-_SLOW = 4.95
 
 _PROBLEMS = {
     nvml.NVML_ERROR_LIBRARY_NOT_FOUND: Problem(
@@ -56,19 +53,6 @@ _PROBLEMS = {
         "it lacks a function that nvidia-ml-py calls",
         "Upgrade the driver",
     ),
-}
-_ABSENCES = {
-    nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
-    nvml.NVML_ERROR_TIMEOUT: Absence.TIMED_OUT,
-    nvml.NVML_ERROR_NOT_FOUND: Absence.NO_DATA_YET,
-    nvml.NVML_ERROR_NO_DATA: Absence.NO_DATA_YET,
-    nvml.NVML_ERROR_NOT_READY: Absence.NO_DATA_YET,
-    nvml.NVML_ERROR_GPU_IS_LOST: Absence.LOST,
-    nvml.NVML_ERROR_RESET_REQUIRED: Absence.LOST,
-    nvml.NVML_ERROR_NOT_SUPPORTED: Absence.NOT_SUPPORTED,
-    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: Absence.NOT_SUPPORTED,
-    nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Absence.NOT_SUPPORTED,
-    nvml.NVML_ERROR_DEPRECATED: Absence.NOT_SUPPORTED,
 }
 _STATES = {
     nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
@@ -123,6 +107,11 @@ def _system(call: Callable[[], Any]) -> Any:
         return None
 
 
+def _numbers(version: str | None) -> tuple[int, ...]:
+    """`580.95.05` as (580, 95): what is compared."""
+    return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
+
+
 class Reader:
     """One device, asked from one thread at a time.
 
@@ -139,11 +128,13 @@ class Reader:
         self.index = index
         self.device = self._nobody(Absence.NO_DATA_YET)
         self._clock = clock
-        self._lists = _process_lists(driver_version)
+        self._version = _numbers(driver_version)
+        self._lists = process_lists(self._version)
+        self._questions = readings(self._version, clock)
         self._handle: Any = None
-        self._missing: set[_Source] = set()
+        self._missing: set[Source] = set()
         """What the driver does not have: never called again."""
-        self._answers: dict[_Question, tuple[float, Any]] = {}
+        self._answers: dict[Question, tuple[float, Any]] = {}
 
     def read(self) -> Reading:
         """Ask what is due, however long the driver takes; nothing that it says is raised.
@@ -155,42 +146,60 @@ class Reader:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            answers = [self._answer(question) for question in _QUESTIONS]
+            answers = [self._answer(question) for question in self._questions]
             lists = [self._answer(question) for question in self._lists]
         except nvml.NVMLError as error:
             return self._unreadable(error.value)
-        values, absent = _sort(_QUESTIONS, answers)
-        processes, missing = _merge(*lists)
+        found = sort(self._questions, answers)
+        processes, missing = merge(*lists)
         if missing:
-            absent["processes"] = missing
+            found.absent["processes"] = missing
+        self._add_attributed(found, attributed(processes, missing))
+        self._say_what_is_disabled(found)
         # One that needs a reset may still answer some questions.
         reset = nvml.NVML_ERROR_RESET_REQUIRED in (*answers, *lists)
         sample = DeviceSample(
             uuid=self.device.uuid,
             state=DeviceState.NEEDS_RESET if reset else DeviceState.OK,
             age_seconds=0.0,
-            absent=absent,
-            **values,
+            absent=found.absent,
+            **found.values,
         )
         return Reading(sample, processes)
 
+    def _add_attributed(self, found: Answers, bytes_: int | Absence) -> None:
+        """Of the memory in use, what listed processes hold and what not: others, or nobody."""
+        found.add("memory_attributed_bytes", bytes_)
+        used = found.get("memory_used_bytes")
+        reasons = [known for known in (used, bytes_) if isinstance(known, Absence)]
+        # The lists are older than the memory, by up to a second.
+        rest = reasons[0] if reasons else max(0, used - bytes_)
+        found.add("memory_unattributed_bytes", rest)
+
+    def _say_what_is_disabled(self, found: Answers) -> None:
+        if self.device.ecc_enabled is False:
+            for name, reason in found.absent.items():
+                if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
+                    found.absent[name] = Absence.DISABLED
+
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        values, absent = _sort(_IDENTITY, [self._ask(question) for question in _IDENTITY])
-        self.device = self._somebody(values, absent)
+        found = sort(IDENTITY, [self._ask(question) for question in IDENTITY])
+        self.device = self._somebody(found.values, found.absent)
 
     def _somebody(self, values: Mapping[str, Any], absent: Mapping[str, Absence]) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
         return Device(index=self.index, absent=absent, **{**unknown, **values})
 
     def _nobody(self, absence: Absence) -> Device:
-        return self._somebody({}, {name: absence for q in _IDENTITY for name in q.names})
+        return self._somebody({}, {name: absence for q in IDENTITY for name in q.names})
 
     def _unreadable(self, code: int) -> Reading:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
         self._handle = None
         self._answers.clear()
-        absence = _absence(code)
+        self._questions = readings(self._version, self._clock)
+        absence = absence_of(code)
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence)
         sample = DeviceSample(
@@ -201,15 +210,16 @@ class Reader:
         )
         return Reading(sample, ())
 
-    def _answer(self, question: _Question) -> Any:
+    def _answer(self, question: Question) -> Any:
         now = self._clock()
-        asked, answer = self._answers.get(question, (-math.inf, None))
-        if now - asked >= question.seconds:
+        due, answer = self._answers.get(question, (-math.inf, None))
+        if now >= due:
             answer = self._ask(question)
-            self._answers[question] = now, answer
+            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
+            self._answers[question] = now + (AGAIN if unsupported else question.seconds), answer
         return answer
 
-    def _ask(self, question: _Question) -> Any:
+    def _ask(self, question: Question) -> Any:
         """What the first source says that driver and device support, or else the return code.
 
         Raises `NVMLError` where the device is lost.
@@ -226,178 +236,6 @@ class Reader:
                     raise
             if code == nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
                 self._missing.add(source)
-            if _absence(code) is not Absence.NOT_SUPPORTED:
+            if absence_of(code) is not Absence.NOT_SUPPORTED:
                 break
         return code
-
-
-_Source = Callable[[Any], Any]
-"""Asks a handle: what `_Question` says, or raises `NVMLError`."""
-
-
-class _Question:
-    """The values of `names`, in order, each perhaps an `Absence`; from the first source that can.
-
-    `seconds` go by between two calls, according to what it costs the driver.
-    """
-
-    def __init__(self, names: str, *sources: _Source, seconds: float = 0.0) -> None:
-        self.names = names.split()
-        self.sources = sources
-        self.seconds = seconds
-
-
-def _absence(code: int) -> Absence:
-    return _ABSENCES.get(code, Absence.ERROR)
-
-
-def _sort(
-    questions: Iterable[_Question], answers: Iterable[Any]
-) -> tuple[dict[str, Any], dict[str, Absence]]:
-    """The values by name, and the reasons for those that are missing."""
-    values: dict[str, Any] = {}
-    absent: dict[str, Absence] = {}
-    for question, answer in zip(questions, answers, strict=True):
-        row = [_absence(answer)] * len(question.names) if isinstance(answer, int) else answer
-        for name, raw in zip(question.names, row, strict=True):
-            value = _value(name, raw)
-            if isinstance(value, Absence):
-                absent[name] = value
-            else:
-                values[name] = value
-    return values, absent
-
-
-def _value(name: str, raw: Any) -> Any:
-    """NVML's number in the unit that the name ends in, or why it is none."""
-    if isinstance(raw, str):  # an absence too
-        return raw
-    # "Not available" is all bits set in 32 or 64 of them, which is -1 where they are signed.
-    unavailable = raw in (None, -1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
-    if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
-        return Absence.NOT_SUPPORTED
-    if abs(raw) >= 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
-        return Absence.ERROR
-    return raw / 1000 if name.endswith("_watts") else raw
-
-
-def _one(call: Callable[..., Any], *arguments: int) -> _Source:
-    return lambda handle: (call(handle, *arguments),)
-
-
-def _text(call: Callable[[Any], str | bytes]) -> _Source:
-    def source(handle: Any) -> tuple[str | Absence]:
-        try:
-            text = call(handle)
-        except UnicodeDecodeError as error:  # nvidia-ml-py decodes strictly; 11.495 did not at all
-            text = error.object
-        if isinstance(text, bytes):
-            text = text.decode(errors="replace")
-        return (text or Absence.NO_DATA_YET,)
-
-    return source
-
-
-def _utilization(handle: Any) -> tuple[Any, ...]:
-    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return rates.gpu, rates.memory
-
-
-def _memory_v2(handle: Any) -> tuple[Any, ...]:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-    return memory.total, memory.used, memory.free, memory.reserved
-
-
-def _memory_v1(handle: Any) -> tuple[Any, ...]:
-    # `used` includes what version 2 reports as reserved, and nothing says how much that is.
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return memory.total, memory.used, memory.free, Absence.NOT_SUPPORTED
-
-
-def _pci(handle: Any) -> tuple[str, str]:
-    # From the numbers: the domain of the text has four or eight digits, depending on the driver.
-    pci = nvml.nvmlDeviceGetPciInfo(handle)
-    bus_id = f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
-    return bus_id, f"{pci.pciDeviceId >> 16:04x}"  # the lower half is the vendor
-
-
-def _process_lists(driver_version: str | None) -> list[_Question]:
-    """The questions for the compute and the graphics list; their answers are rows."""
-    numbers = [int(part) for part in (driver_version or "").split(".")[:2] if part.isdecimal()]
-    # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
-    versions = ("v2", "v3") if [535, 43] <= numbers <= [535, 86] else ("v3", "v2")
-    lists = []
-    for kind in ("Compute", "Graphics"):
-        calls = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{v}") for v in versions)
-        lists.append(_Question("", *calls, seconds=_PROCESSES))
-    return lists
-
-
-def _merge(compute: Any, graphics: Any) -> tuple[tuple[GpuProcess, ...], Absence | None]:
-    """Both lists as one, by pid, and why it may lack some."""
-    kinds: dict[int, ProcessKind] = {}
-    memory: dict[int, int] = {}
-    missing = None
-    for kind, rows in ((ProcessKind.GRAPHICS, graphics), (ProcessKind.COMPUTE, compute)):
-        if isinstance(rows, int):
-            # Some drivers fail to say "none", and where there is no graphics nothing is missing.
-            none = rows in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
-            if not none and (
-                kind is ProcessKind.COMPUTE or _absence(rows) is not Absence.NOT_SUPPORTED
-            ):
-                missing = _absence(rows)
-            continue
-        for row in rows:
-            kinds[row.pid] = kind if kinds.get(row.pid, kind) is kind else ProcessKind.BOTH
-            used = _value("memory_used_bytes", row.usedGpuMemory)
-            if not isinstance(used, Absence):
-                # Either list has all that the process holds: a sum would count it twice.
-                memory[row.pid] = max(used, memory.get(row.pid, 0))
-    processes = (
-        GpuProcess(pid, kind, memory.get(pid), None if pid in memory else Absence.NOT_SUPPORTED)
-        for pid, kind in sorted(kinds.items())
-    )
-    return tuple(processes), missing
-
-
-_IDENTITY = (
-    _Question("uuid", _text(nvml.nvmlDeviceGetUUID)),
-    _Question("name", _text(nvml.nvmlDeviceGetName)),
-    _Question("pci_bus_id pci_device_id", _pci),
-    _Question("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]),
-    _Question(
-        "compute_capability",
-        lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
-    ),
-    _Question("sm_clock_max_mhz", _one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
-    _Question("memory_clock_max_mhz", _one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
-    _Question("power_limit_default_watts", _one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-    _Question(
-        "temperature_slowdown_celsius",
-        _one(nvml.nvmlDeviceGetTemperatureThreshold, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-    ),
-)
-_QUESTIONS = (
-    _Question("gpu_utilization_percent memory_utilization_percent", _utilization),
-    _Question(
-        "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
-        _memory_v2,
-        _memory_v1,
-    ),
-    _Question(
-        "temperature_celsius",
-        _one(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
-        _one(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
-    ),
-    _Question("power_watts", _one(nvml.nvmlDeviceGetPowerUsage)),
-    _Question("sm_clock_mhz", _one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
-    _Question("memory_clock_mhz", _one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
-    _Question("performance_state", _one(nvml.nvmlDeviceGetPerformanceState)),
-    _Question("fan_percent", _one(nvml.nvmlDeviceGetFanSpeed), seconds=_SLOW),
-    _Question(
-        "power_limit_watts",
-        _one(nvml.nvmlDeviceGetEnforcedPowerLimit),
-        _one(nvml.nvmlDeviceGetPowerManagementLimit),
-        seconds=_SLOW,
-    ),
-)

@@ -32,7 +32,9 @@ IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
 CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
 HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
 FIRST_PID = 48_211
-ABSENT = {"fan_percent": Absence.NOT_SUPPORTED}
+SLOWDOWN_CELSIUS = 89
+LINKS = 18
+ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
 
 @dataclass
@@ -47,6 +49,7 @@ class SimulatedReader:
         digits = random.Random(f"{SEED}:{self.index}")  # noqa: S311 - a picture, not a secret
         self._temperature = 34.0
         self._at = 0.0
+        self._joules = 0.0
         self._noise = digits
         self.device = Device(
             index=self.index,
@@ -58,8 +61,23 @@ class SimulatedReader:
             compute_capability="9.0",
             sm_clock_max_mhz=1980,
             memory_clock_max_mhz=2619,
+            video_clock_max_mhz=1545,
             power_limit_default_watts=LIMIT_WATTS,
-            temperature_slowdown_celsius=89,
+            power_limit_min_watts=200.0,
+            power_limit_max_watts=LIMIT_WATTS,
+            temperature_slowdown_celsius=SLOWDOWN_CELSIUS,
+            temperature_shutdown_celsius=92,
+            memory_temperature_max_celsius=95,
+            pcie_generation_max=5,
+            pcie_width_max=16,
+            bar1_total_bytes=128 * GIB,
+            architecture="hopper",
+            minor_number=self.index,
+            compute_mode="default",
+            persistence_mode="enabled",
+            mig_mode="disabled",
+            ecc_enabled=True,
+            absent={"sm_count": Absence.NOT_SUPPORTED},
         )
 
     def read(self) -> Reading:
@@ -69,27 +87,68 @@ class SimulatedReader:
         hot = self.index == HOT_DEVICE
         power = IDLE_WATTS + busy / 100 * (575 + 12 * math.sin(now / 7 + self.index))
         power = min(LIMIT_WATTS, power + self._noise.gauss(0, 6) * (busy > 0))
+        self._joules += power * (now - self._at)
         self._warm(power, now, hot=hot)
         clock = 345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
         used = self._used_bytes()
+        processes = self._processes(used)
+        attributed = sum(process.memory_used_bytes or 0 for process in processes)
+        per_link = busy * 190_000_000 // 99
         sample = DeviceSample(
             uuid=self.device.uuid,
             age_seconds=0.0,
             gpu_utilization_percent=busy,
             memory_utilization_percent=round(busy * 0.46),
+            encoder_utilization_percent=0,
+            decoder_utilization_percent=0,
+            jpeg_utilization_percent=0,
+            ofa_utilization_percent=0,
             memory_used_bytes=used,
             memory_total_bytes=TOTAL_BYTES,
             memory_free_bytes=TOTAL_BYTES - RESERVED_BYTES - used,
             memory_reserved_bytes=RESERVED_BYTES,
+            memory_attributed_bytes=attributed,
+            memory_unattributed_bytes=used - attributed,
+            bar1_used_bytes=2 * MIB,
             temperature_celsius=round(self._temperature),
+            temperature_margin_celsius=SLOWDOWN_CELSIUS - round(self._temperature),
+            memory_temperature_celsius=round(self._temperature) + 6,
             power_watts=round(power, 1),
+            power_average_watts=round(power, 1),
+            power_instant_watts=round(power, 1),
+            energy_joules=round(self._joules, 1),
             power_limit_watts=LIMIT_WATTS,
             sm_clock_mhz=clock - clock % 15,
             memory_clock_mhz=2619 if used > GIB else 1593,
+            video_clock_mhz=1545 if busy else 345,
             performance_state=0,
+            clock_event_reasons=self._clock_events(busy, hot=hot),
+            clock_event_seconds={"sw_power_cap": 0.0, "sw_thermal": round(now, 1) if hot else 0.0},
+            pcie_generation=5,
+            pcie_width=16,
+            pcie_rx_bytes_per_second=busy * 3_100_000,
+            pcie_tx_bytes_per_second=busy * 1_200_000,
+            pcie_replays=0,
+            nvlink_rx_bytes_per_second=LINKS * per_link,
+            nvlink_tx_bytes_per_second=LINKS * per_link,
+            nvlink_link_rx_bytes_per_second=(per_link,) * LINKS,
+            nvlink_link_tx_bytes_per_second=(per_link,) * LINKS,
+            ecc_corrected=0,
+            ecc_uncorrected=0,
+            ecc_corrected_lifetime=0,
+            ecc_uncorrected_lifetime=0,
+            remapped_rows=0,
+            remap_pending=False,
+            remap_failed=False,
+            recovery_action="none",
             absent=ABSENT,
         )
-        return Reading(sample, self._processes(used))
+        return Reading(sample, processes)
+
+    def _clock_events(self, busy: int, *, hot: bool) -> tuple[str, ...]:
+        if not busy:
+            return ("idle",)
+        return ("sw_thermal",) if hot else ()
 
     def _busy(self, now: float) -> int:
         if self.index == NOTEBOOK_DEVICE:

@@ -1,4 +1,4 @@
-"""The schema of the stream, and its JSON codec: one line an `Inventory` or a `Sample`.
+"""The schema of the stream: one line of JSON an `Inventory` or a `Sample`.
 
 Numbers are in the unit that their name ends in; times are Unix seconds. Devices are keyed by UUID.
 A reading that is missing is `None` (`null`), with the reason under its name in `absent`: zero never
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from gputop.telemetry.codec import DecodeError, from_json, to_json
 
 SCHEMA = 1
 """Raised when a field changes its meaning or goes; a new field alone does not raise it."""
@@ -93,9 +91,31 @@ class Device:
     compute_capability: str | None = None
     sm_clock_max_mhz: int | None = None
     memory_clock_max_mhz: int | None = None
+    video_clock_max_mhz: int | None = None
     power_limit_default_watts: float | None = None
+    power_limit_min_watts: float | None = None
+    """With the maximum: between which the limit can be set."""
+    power_limit_max_watts: float | None = None
     temperature_slowdown_celsius: int | None = None
     """From where the device slows itself down."""
+    temperature_shutdown_celsius: int | None = None
+    memory_temperature_max_celsius: int | None = None
+    """From where the device slows down for its memory."""
+    pcie_generation_max: int | None = None
+    """What device and slot can do together, as is the width."""
+    pcie_width_max: int | None = None
+    bar1_total_bytes: int | None = None
+    architecture: str | None = None
+    """In lower case: `ampere`, `hopper`; `unknown_N` where this gputop has no word for it."""
+    sm_count: int | None = None
+    minor_number: int | None = None
+    """The device is `/dev/nvidia` and this number."""
+    compute_mode: str | None = None
+    """`default`, `exclusive_process`, `prohibited`; the modes are those when it was attached to."""
+    persistence_mode: str | None = None
+    """`enabled` or `disabled`, as is `mig_mode`."""
+    mig_mode: str | None = None
+    ecc_enabled: bool | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
@@ -152,20 +172,77 @@ class DeviceSample:
     """Share of time in which at least one kernel ran, 0 to 100: shown as *busy*."""
     memory_utilization_percent: int | None = None
     """Share of time in which device memory was read or written."""
+    encoder_utilization_percent: int | None = None
+    decoder_utilization_percent: int | None = None
+    jpeg_utilization_percent: int | None = None
+    ofa_utilization_percent: int | None = None
+    """Of the optical flow accelerator."""
     memory_used_bytes: int | None = None
     """What processes and the driver's own contexts use, without the reserved part."""
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
     """What driver and firmware keep for themselves (ECC bits, page tables)."""
+    memory_attributed_bytes: int | None = None
+    """What the listed processes hold together."""
+    memory_unattributed_bytes: int | None = None
+    """What is in use and no listed process holds: those of another pid namespace, or gone ones."""
+    bar1_used_bytes: int | None = None
     temperature_celsius: int | None = None
+    temperature_margin_celsius: int | None = None
+    """How much warmer it may become before it slows itself down."""
+    memory_temperature_celsius: int | None = None
     fan_percent: int | None = None
+    fans_percent: tuple[int, ...] | None = None
+    """Each fan."""
     power_watts: float | None = None
+    """What the driver calls the usage: on most devices since Ampere, the average over a second."""
+    power_average_watts: float | None = None
+    """Over a second."""
+    power_instant_watts: float | None = None
     power_limit_watts: float | None = None
+    """What is enforced."""
+    energy_joules: float | None = None
+    """Since the driver was loaded, as all that is counted unless it says otherwise."""
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
+    video_clock_mhz: int | None = None
     performance_state: int | None = None
     """0 (fastest) to 15: P0 to P15."""
+    clock_event_reasons: tuple[str, ...] | None = None
+    """Why the clocks are not higher, such as `idle`, `sw_power_cap`, `hw_thermal`; none is `()`.
+
+    A reason that this gputop has no word for is `bit_0x...`.
+    """
+    clock_event_seconds: Mapping[str, float] | None = None
+    """For how long in all, by cause: those causes that the device counts."""
+    pcie_generation: int | None = None
+    """As it is now: a link slows down when it is idle."""
+    pcie_width: int | None = None
+    pcie_rx_bytes_per_second: int | None = None
+    """What the device receives."""
+    pcie_tx_bytes_per_second: int | None = None
+    pcie_replays: int | None = None
+    nvlink_rx_bytes_per_second: int | None = None
+    """Over all links."""
+    nvlink_tx_bytes_per_second: int | None = None
+    nvlink_link_rx_bytes_per_second: tuple[int | None, ...] | None = None
+    """Over each link; None for one that is down."""
+    nvlink_link_tx_bytes_per_second: tuple[int | None, ...] | None = None
+    ecc_corrected: int | None = None
+    """Memory errors since the driver was loaded, which NVML calls volatile."""
+    ecc_uncorrected: int | None = None
+    ecc_corrected_lifetime: int | None = None
+    """Memory errors in the device's life, which NVML calls aggregate."""
+    ecc_uncorrected_lifetime: int | None = None
+    remapped_rows: int | None = None
+    """Rows of memory replaced by spare ones in the device's life."""
+    remap_pending: bool | None = None
+    """Whether a row is replaced at the next reset."""
+    remap_failed: bool | None = None
+    """Whether there was no spare row left."""
+    recovery_action: str | None = None
+    """What the driver wants done: `none`, `gpu_reset`, `node_reboot`, `drain_and_reset`, ...."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
     """Reason by field name; `processes` stands for the device's process list."""
 
@@ -219,34 +296,8 @@ class Sample:
 Record = Inventory | Sample
 
 
-class DecodeError(ValueError):
-    """A line that is not a record of this schema; the message says where and why."""
-
-
 _TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 _NAMES = {cls: name for name, cls in _TYPES.items()}
-
-
-def to_json(record: Any) -> dict[str, Any]:
-    """A dataclass of this module as plain JSON values: empty `absent` left out, floats rounded."""
-    return {
-        f.name: _plain(value)
-        for f in dataclasses.fields(record)
-        if not (f.name == "absent" and not getattr(record, f.name))
-        for value in (getattr(record, f.name),)
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 3)
-    if dataclasses.is_dataclass(value):
-        return to_json(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: str(item) for key, item in value.items()}
-    return value
 
 
 def encode(record: Record) -> str:
@@ -276,85 +327,3 @@ def decode(line: str | bytes) -> Record:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number of JSON")
-
-
-T = TypeVar("T")
-
-
-def from_json(cls: type[T], document: Any, at: str = "") -> T:
-    """The dataclass `cls` from plain JSON values; raises `DecodeError` naming the field."""
-    if not isinstance(document, dict):
-        raise DecodeError(f"{at.removesuffix('.') or cls.__name__}: expected an object")
-    values = {}
-    for name, convert, required in _converters(cast("Any", cls)):
-        if name in document:
-            values[name] = convert(document[name], f"{at}{name}")
-        elif required:
-            raise DecodeError(f"{at}{name}: missing")
-    return cls(**values)
-
-
-Converter = Callable[[Any, str], Any]
-
-
-@cache
-def _converters(cls: Any) -> tuple[tuple[str, Converter, bool], ...]:
-    hints = get_type_hints(cls)
-    return tuple(
-        (
-            f.name,
-            _converter(hints[f.name]),
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
-        )
-        for f in dataclasses.fields(cls)
-    )
-
-
-def _converter(hint: Any) -> Converter:
-    """The check and conversion for one type hint of the schema."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (UnionType, Union):
-        (inner,) = (_converter(a) for a in arguments if a is not NoneType)
-        return lambda value, at: None if value is None else inner(value, at)
-    if origin is tuple:
-        item = _converter(arguments[0])
-        return lambda value, at: tuple(
-            item(each, f"{at}[{n}]") for n, each in enumerate(_expect(value, list, at))
-        )
-    if origin is Mapping:
-        item = _converter(arguments[1])
-        return lambda value, at: {
-            key: item(each, f"{at}.{key}") for key, each in _expect(value, dict, at).items()
-        }
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return lambda value, at: from_json(hint, value, f"{at}.")
-    if issubclass(hint, StrEnum):
-        return lambda value, at: _word(hint, value, at)
-    if hint is float:
-        return _number
-    return lambda value, at: _expect(value, hint, at)
-
-
-def _number(value: Any, at: str) -> float:
-    number = float(_expect(value, (int, float), at))
-    if not math.isfinite(number):  # "1e999" is JSON, and infinite
-        raise DecodeError(f"{at}: out of range")
-    return number
-
-
-def _expect(value: Any, kind: type | tuple[type, ...], at: str) -> Any:
-    # bool is an int to Python and not to JSON.
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise DecodeError(f"{at}: unexpected {type(value).__name__}")
-    if isinstance(value, int) and abs(value) >= 1 << 63:
-        raise DecodeError(f"{at}: out of range")
-    return value
-
-
-def _word(enum: type[StrEnum], value: Any, at: str) -> StrEnum:
-    try:
-        return enum(_expect(value, str, at))
-    except ValueError as error:
-        if isinstance(error, DecodeError):
-            raise
-        raise DecodeError(f"{at}: unknown word {value!r}") from None

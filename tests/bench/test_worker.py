@@ -468,7 +468,7 @@ class Instant:
 
 @pytest.mark.parametrize(
     ("product_seconds", "seconds", "waiting"),
-    [(0.08, 0.1, 2), (0.4, 0.5, 1), (0.6, 0.5, 1), (0.01, 0.5, 2)],
+    [(0.08, 0.1, 2), (0.4, 0.5, 1), (0.6, 0.5, 1), (0.01, 0.495, 2)],
 )
 def test_no_batch_is_launched_that_the_run_does_not_need(
     product_seconds: float, seconds: float, waiting: int

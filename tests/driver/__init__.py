@@ -38,6 +38,27 @@ UNKNOWN = 999
 
 _GIB = 1 << 30
 _MIB = 1 << 20
+LINKS = 18
+ALL_LINKS = 0xFFFFFFFF
+_ZERO = dict.fromkeys((3, 4, 5, 6, 75, 76, 77, 79, 94, 142, 143, 144, 145, 230, 270, 271), 0)
+FIELDS = _ZERO | {
+    74: 5_000_000_000,
+    78: 1_500_000_000,
+    82: 58,
+    83: 918_273_645,
+    91: LINKS,
+    185: 612_340,
+    186: 598_120,
+    197: 1 << 40,
+    198: 1 << 41,
+    269: 2_000_000,
+}
+"""The fields of GetFieldValues that have no links."""
+LINK_FIELDS = {
+    f"field.{field}.{link}": (LINKS if link == ALL_LINKS else 1) << 30
+    for field in (138, 139)
+    for link in (*range(LINKS), ALL_LINKS)
+}
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 
@@ -82,8 +103,11 @@ class FakeDevice:
     memory_utilization_percent: int | None = 41
     encoder_utilization_percent: int | None = 0
     decoder_utilization_percent: int | None = 0
+    jpeg_utilization_percent: int | None = 0
+    ofa_utilization_percent: int | None = 0
     sampling_microseconds: int | None = 200_000
     temperature_celsius: int | None = 64
+    temperature_margin_celsius: int | None = 23
     fan_percent: int | None = None
     fans: int | None = None
     power_milliwatts: int | None = 612_340
@@ -112,16 +136,20 @@ class FakeDevice:
     compute_mode: int | None = 0
     ecc_mode: int | None = 1
     ecc_mode_pending: int | None = 1
-    mig_mode: int | None = None
-    mig_mode_pending: int | None = None
+    mig_mode: int | None = 0
+    mig_mode_pending: int | None = 0
+    sm_count: int | None = None
+    """Only MIG instances have it."""
     values: Mapping[str, int] = field(
         default_factory=lambda: {
             **{f"temperature_threshold.{n}": c for n, c in enumerate((92, 89, 95, 87))},
             **{f"pcie_throughput_kib.{n}": kib for n, kib in enumerate((41_000, 23_000))},
             **{f"ecc_errors.{type_}.{counter}": 0 for type_ in (0, 1) for counter in (0, 1)},
+            **{f"field.{field}": value for field, value in FIELDS.items()},
+            **LINK_FIELDS,
         }
     )
-    """What has a number in its key: those above, and `field.82` and its like for GetFieldValues."""
+    """What has a number in its key: `field.82` and its like are those of GetFieldValues."""
     processes: tuple[FakeProcess, ...] = ()
     fail: Mapping[str, int] = field(default_factory=dict)
     """Return code by function (`nvmlDeviceGetFanSpeed`) or field (`field.83`)."""

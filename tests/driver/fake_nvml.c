@@ -14,7 +14,9 @@
  *   device.0.process.0 4242 compute 1073741824 37 12     pid, kind, bytes (- for "not available"),
  *                                                        and utilization of SMs and memory
  *   device.0.fail.nvmlDeviceGetFanSpeed 3
- *   device.0.fail.field.83 3             return code of one field of GetFieldValues
+ *   device.0.field.138.2 4096            a field of GetFieldValues, of link 2; field.83 has no links
+ *   device.0.field_type.83 1             its type (NVML_VALUE_TYPE_...); without it, 3
+ *   device.0.fail.field.83 3             return code of one field, or of one link of it
  *   device.0.code 15                     return code of every function
  *   device.0.hang 1 | device.0.delay_ms 50
  *
@@ -392,6 +394,16 @@ NUMBER(nvmlDeviceGetArchitecture, unsigned, "architecture")
 NUMBER(nvmlDeviceGetBrand, unsigned, "brand")
 PAIR(nvmlDeviceGetCudaComputeCapability, int, "compute_capability_major", "compute_capability_minor")
 
+struct attributes { unsigned multiprocessors, others[7]; unsigned long long memory_mib; };
+
+int nvmlDeviceGetAttributes_v2(device_t device, struct attributes *out)
+{
+    ENTER(device);
+    *out = (struct attributes){0};
+    STORE(unsigned, &out->multiprocessors, find(index, "sm_count"));
+    return leave(SUCCESS);
+}
+
 struct pci { unsigned domain, bus, device, device_id; char text[32]; };
 
 static int pci(int index, struct pci *out)
@@ -518,13 +530,27 @@ int nvmlDeviceGetTemperature(device_t device, unsigned sensor, unsigned *out)
     return leave(SUCCESS);
 }
 
+struct margin { unsigned version; int temperature; };
+
+int nvmlDeviceGetMarginTemperature(device_t device, struct margin *out)
+{
+    ENTER(device);
+    if (out->version != 0x1000008)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    const char *found = find(index, "temperature_margin_celsius"); /* may be below zero */
+    if (found)
+        out->temperature = (int)number(found);
+    return leave(found ? SUCCESS : NOT_SUPPORTED);
+}
+
 int nvmlDeviceGetFanSpeed_v2(device_t device, unsigned fan, unsigned *out)
 {
     ENTER(device);
     const char *fans = find(index, "fans");
     if (fans && fan >= (unsigned)number(fans))
         return leave(INVALID_ARGUMENT);
-    STORE(unsigned, out, find(index, "fan_percent"));
+    const char *own = find(index, "fan_percent.%u", fan);
+    STORE(unsigned, out, own ?: find(index, "fan_percent"));
     return leave(SUCCESS);
 }
 
@@ -558,6 +584,8 @@ PAIR(nvmlDeviceGetEncoderUtilization, unsigned, "encoder_utilization_percent",
     "sampling_microseconds")
 PAIR(nvmlDeviceGetDecoderUtilization, unsigned, "decoder_utilization_percent",
     "sampling_microseconds")
+PAIR(nvmlDeviceGetJpgUtilization, unsigned, "jpeg_utilization_percent", "sampling_microseconds")
+PAIR(nvmlDeviceGetOfaUtilization, unsigned, "ofa_utilization_percent", "sampling_microseconds")
 PAIR(nvmlDeviceGetEccMode, unsigned, "ecc_mode", "ecc_mode_pending")
 PAIR(nvmlDeviceGetMigMode, unsigned, "mig_mode", "mig_mode_pending")
 CLOCK(nvmlDeviceGetClockInfo, "_mhz")
@@ -576,9 +604,14 @@ int nvmlDeviceGetFieldValues(device_t device, int count, struct field *fields)
 {
     ENTER(device);
     for (int n = 0; n < count; n++) {
-        const char *value = find(index, "field.%u", fields[n].id);
-        int code = (int)number(find(index, "fail.field.%u", fields[n].id));
-        fields[n].type = 3; /* unsigned long long */
+        unsigned id = fields[n].id, scope = fields[n].scope;
+        const char *value = find(index, "field.%u.%u", id, scope);
+        if (!value && !scope)
+            value = find(index, "field.%u", id);
+        const char *fail = find(index, "fail.field.%u.%u", id, scope);
+        int code = (int)number(fail ?: find(index, "fail.field.%u", id));
+        const char *type = find(index, "field_type.%u", id);
+        fields[n].type = type ? (unsigned)number(type) : 3; /* unsigned long long */
         fields[n].code = code ? (unsigned)code : value ? SUCCESS : NOT_SUPPORTED;
         fields[n].value = value && !code ? strtoull(value, NULL, 0) : 0;
     }

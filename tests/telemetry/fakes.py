@@ -32,7 +32,16 @@ BOUND = 20.0
 """Seconds after which something that a test waits for counts as hung."""
 INTERVAL = 1.0
 NO_DRIVER = Problem("No driver", "there is none", "Install one")
-VALUES = {name: 7 for name in READINGS if name != "fan_percent"}
+VALUES: dict[str, object] = {name: 7 for name in READINGS if name != "fan_percent"} | {
+    "fans_percent": (7, 7),
+    "clock_event_reasons": ("idle",),
+    "clock_event_seconds": {"sw_power_cap": 7.0},
+    "nvlink_link_rx_bytes_per_second": (7, None),
+    "nvlink_link_tx_bytes_per_second": (7, None),
+    "remap_pending": False,
+    "remap_failed": False,
+    "recovery_action": "none",
+}
 PROCESSES = (
     GpuProcess(11, ProcessKind.COMPUTE, 1 << 30),
     GpuProcess(12, ProcessKind.GRAPHICS, None, Absence.NOT_SUPPORTED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.telemetry import nvml as reader_module
 from gputop.telemetry.nvml import Driver, Reader, start
+from gputop.telemetry.nvml_question import text
+from gputop.telemetry.nvml_readings import readings
 from gputop.telemetry.reading import DriverError, GpuProcess, Reading
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
+    DeviceSample,
     DeviceState,
     Host,
     Problem,
@@ -49,12 +51,37 @@ from tests.driver import (
 pytestmark = pytest.mark.driver
 
 MIB = 1 << 20
-DEVICE = FakeDevice(fan_percent=38, power_limit_enforced_milliwatts=650_500)
+DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
 
+FIELDS = (
+    "clock_event_seconds",
+    "ecc_corrected",
+    "ecc_corrected_lifetime",
+    "ecc_uncorrected",
+    "ecc_uncorrected_lifetime",
+    "energy_joules",
+    "memory_temperature_celsius",
+    "pcie_replays",
+    "power_average_watts",
+    "power_instant_watts",
+    "recovery_action",
+    "remap_failed",
+    "remap_pending",
+    "remapped_rows",
+)
+RATES = (
+    "nvlink_link_rx_bytes_per_second",
+    "nvlink_link_tx_bytes_per_second",
+    "nvlink_rx_bytes_per_second",
+    "nvlink_tx_bytes_per_second",
+    "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second",
+)
+"""What a second reading is needed for."""
 FUNCTIONS = {
     "nvmlDeviceGetUtilizationRates": ("gpu_utilization_percent", "memory_utilization_percent"),
     "nvmlDeviceGetPowerUsage": ("power_watts",),
-    "nvmlDeviceGetClockInfo": ("sm_clock_mhz", "memory_clock_mhz"),
+    "nvmlDeviceGetClockInfo": ("sm_clock_mhz", "memory_clock_mhz", "video_clock_mhz"),
     "nvmlDeviceGetPerformanceState": ("performance_state",),
     "nvmlDeviceGetFanSpeed": ("fan_percent",),
     "nvmlDeviceGetMemoryInfo_v2": (
@@ -62,14 +89,27 @@ FUNCTIONS = {
         "memory_total_bytes",
         "memory_free_bytes",
         "memory_reserved_bytes",
+        "memory_unattributed_bytes",
     ),
     "nvmlDeviceGetTemperatureV": ("temperature_celsius",),
     "nvmlDeviceGetEnforcedPowerLimit": ("power_limit_watts",),
+    "nvmlDeviceGetEncoderUtilization": ("encoder_utilization_percent",),
+    "nvmlDeviceGetDecoderUtilization": ("decoder_utilization_percent",),
+    "nvmlDeviceGetJpgUtilization": ("jpeg_utilization_percent",),
+    "nvmlDeviceGetOfaUtilization": ("ofa_utilization_percent",),
+    "nvmlDeviceGetMarginTemperature": ("temperature_margin_celsius",),
+    "nvmlDeviceGetNumFans": ("fans_percent",),
+    "nvmlDeviceGetBAR1MemoryInfo": ("bar1_used_bytes",),
+    "nvmlDeviceGetCurrPcieLinkGeneration": ("pcie_generation",),
+    "nvmlDeviceGetCurrPcieLinkWidth": ("pcie_width",),
+    "nvmlDeviceGetCurrentClocksEventReasons": ("clock_event_reasons",),
+    "nvmlDeviceGetFieldValues": (*FIELDS, *RATES),
 }
 OLDER = {
     "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",
     "nvmlDeviceGetEnforcedPowerLimit": "nvmlDeviceGetPowerManagementLimit",
+    "nvmlDeviceGetCurrentClocksEventReasons": "nvmlDeviceGetCurrentClocksThrottleReasons",
 }
 """What is asked where the first is not supported."""
 
@@ -89,6 +129,19 @@ def only_reader() -> Reader:
     return reader
 
 
+def reasons(sample: DeviceSample) -> dict[str, Absence]:
+    """Why readings are missing, but for those that need another reading."""
+    return settled(sample.absent)
+
+
+def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
+    return {
+        name: reason
+        for name, reason in absent.items()
+        if not (name in RATES and reason is Absence.NO_DATA_YET)
+    }
+
+
 def check(reading: Reading) -> None:
     """Each reading has a value or a reason, and the stream can carry it."""
     sample = reading.sample
@@ -97,31 +150,6 @@ def check(reading: Reading) -> None:
     }
     record = Sample(time=1.0, host=Host(), devices=(sample,))
     assert isinstance(decode(encode(record)), Sample)
-
-
-def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
-    nvml.write(DEVICE)
-    reading = only_reader().read()
-    sample = reading.sample
-    check(reading)
-    assert dict(sample.absent) == {}
-    assert sample.state is DeviceState.OK
-    assert sample.age_seconds == 0
-    assert {name: getattr(sample, name) for name in READINGS} == {
-        "gpu_utilization_percent": 97,
-        "memory_utilization_percent": 41,
-        "memory_used_bytes": 24 << 30,
-        "memory_total_bytes": 81_559 * MIB,
-        "memory_free_bytes": (81_559 - 633) * MIB - (24 << 30),
-        "memory_reserved_bytes": 633 * MIB,
-        "temperature_celsius": 64,
-        "fan_percent": 38,
-        "power_watts": 612.34,
-        "power_limit_watts": 650.5,
-        "sm_clock_mhz": 1755,
-        "memory_clock_mhz": 2619,
-        "performance_state": 0,
-    }
 
 
 def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
@@ -134,7 +162,7 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
     assert set(second.device.absent.values()) == {Absence.NO_DATA_YET}
     for reader in (first, second):
         assert reader.read().sample.uuid == reader.device.uuid
-        assert reader.device.absent == {}
+        assert reader.device.absent == {"sm_count": Absence.NOT_SUPPORTED}
     device = first.device
     assert (device.index, device.name) == (0, "NVIDIA H100 80GB HBM3")
     assert device.uuid == "GPU-00000000-fa4e-4dcf-8a3b-000000000000"
@@ -177,8 +205,12 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         "memory_total_bytes": Absence.NOT_SUPPORTED,
         "power_limit_default_watts": Absence.NOT_SUPPORTED,
         "temperature_slowdown_celsius": Absence.NOT_SUPPORTED,
+        "temperature_shutdown_celsius": Absence.NOT_SUPPORTED,
+        "memory_temperature_max_celsius": Absence.NOT_SUPPORTED,
+        "sm_count": Absence.NOT_SUPPORTED,
         "sm_clock_max_mhz": Absence.NO_PERMISSION,
         "memory_clock_max_mhz": Absence.NO_PERMISSION,
+        "video_clock_max_mhz": Absence.NO_PERMISSION,
     }
 
 
@@ -195,7 +227,7 @@ def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
 
 
 def test_a_name_in_bytes_as_from_old_versions() -> None:
-    source = reader_module._text(lambda _handle: b"Tesla \xff")
+    source = text(lambda _handle: b"Tesla \xff")
     assert source(None) == ("Tesla �",)
 
 
@@ -203,12 +235,13 @@ def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
     reader = only_reader()
     assert reader.read().sample.uuid == reader.device.uuid == "unknown:0"
-    assert reader.device.absent == {"uuid": Absence.ERROR}
+    assert reader.device.absent == {"uuid": Absence.ERROR, "sm_count": Absence.NOT_SUPPORTED}
     nvml.change(0, fail={})
     assert reader.read().sample.uuid == reader.device.uuid
     assert reader.device.uuid.startswith("GPU-")
 
 
+FOLLOWS = ("memory_free_bytes", "memory_unattributed_bytes", "fans_percent")
 REASONS = {
     NOT_SUPPORTED: Absence.NOT_SUPPORTED,
     NO_PERMISSION: Absence.NO_PERMISSION,
@@ -225,10 +258,10 @@ REASONS = {
 def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, code: int) -> None:
     for function, names in FUNCTIONS.items():
         older = OLDER.get(function, function)
-        nvml.write(FakeDevice(fan_percent=38, fail={function: code, older: code}))
+        nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: code, older: code}))
         reading = only_reader().read()
         check(reading)
-        assert reading.sample.absent == dict.fromkeys(names, REASONS[code])
+        assert reasons(reading.sample) == settled(dict.fromkeys(names, REASONS[code]))
         assert reading.sample.state is DeviceState.OK
 
 
@@ -256,11 +289,11 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, code: int) -> No
 def test_what_is_no_number_is_missing(
     nvml: FakeDriver, values: dict[str, Any], absent: dict[str, Absence]
 ) -> None:
-    nvml.write(FakeDevice(**{"fan_percent": 38, **values}))
+    nvml.write(FakeDevice(**{"fan_percent": 38, "fans": 2, **values}))
     reading = only_reader().read()
     check(reading)
-    # Free memory follows from the other numbers in the fake, and is odd where they are.
-    found = {k: v for k, v in reading.sample.absent.items() if k != "memory_free_bytes"}
+    # These follow from the other numbers, and are odd where they are.
+    found = {k: v for k, v in reasons(reading.sample).items() if k not in FOLLOWS}
     assert found == absent
 
 
@@ -273,15 +306,15 @@ def test_version_1_of_memory_where_there_is_no_other(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, fail={"nvmlDeviceGetMemoryInfo_v2": FUNCTION_NOT_FOUND})
     reader = only_reader()
     sample = reader.read().sample
-    assert sample.absent == {"memory_reserved_bytes": Absence.NOT_SUPPORTED}
+    assert reasons(sample) == {"memory_reserved_bytes": Absence.NOT_SUPPORTED}
     assert sample.memory_used_bytes == (24 << 30) + 633 * MIB
     assert sample.memory_total_bytes == reader.device.memory_total_bytes == 81_559 * MIB
 
 
 def test_another_function_is_asked_only_where_the_first_is_not_supported(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=1, fail={"nvmlDeviceGetTemperatureV": NO_PERMISSION}))
+    nvml.write(FakeDevice(fan_percent=1, fans=2, fail={"nvmlDeviceGetTemperatureV": NO_PERMISSION}))
     sample = only_reader().read().sample
-    assert sample.absent == {"temperature_celsius": Absence.NO_PERMISSION}
+    assert reasons(sample) == {"temperature_celsius": Absence.NO_PERMISSION}
     assert "nvmlDeviceGetTemperature" not in nvml.calls(0)
 
 
@@ -295,12 +328,14 @@ def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> N
     reader = only_reader()
     for _ in range(3):
         sample = reader.read().sample
-    # Two sources call for clocks and two for memory (at first, for who the device is).
+    # Several sources call for clocks, fields, memory and BAR1 (these also for who the device is).
     calls = nvml.calls(0)
     assert {name: calls[name] for name in FUNCTIONS} == {
         **dict.fromkeys(FUNCTIONS, 1),
-        "nvmlDeviceGetClockInfo": 2,
+        "nvmlDeviceGetClockInfo": 3,
+        "nvmlDeviceGetFieldValues": 3,
         "nvmlDeviceGetMemoryInfo_v2": 2,
+        "nvmlDeviceGetBAR1MemoryInfo": 2,
     }
     assert calls["nvmlDeviceGetTemperature"] == 3
     assert sample.temperature_celsius == 64
@@ -310,13 +345,13 @@ def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> N
 def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_path: Path) -> None:
     gone = [*OLDER, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"]
     older = FakeDriver(tmp_path, build_driver(*gone))
-    older.write(FakeDevice(fan_percent=38, processes=(FakeProcess(5),)))
+    older.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(5),)))
     with loaded(older):
         reading = only_reader().read()
         check(reading)
     assert reading.sample.temperature_celsius == 64
     assert reading.sample.power_limit_watts == 700.0
-    assert reading.sample.absent == {
+    assert reasons(reading.sample) == {
         "power_watts": Absence.NOT_SUPPORTED,
         "memory_reserved_bytes": Absence.NOT_SUPPORTED,
     }
@@ -341,7 +376,7 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     sample = reader.read().sample
     assert (sample.state, sample.temperature_celsius) == (DeviceState.OK, 31)
     assert sample.fan_percent == 77  # nothing from before the loss, however seldom it is asked for
-    assert sample.absent == {}
+    assert reasons(sample) == {}
     assert reader.device == device
     assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
 
@@ -358,7 +393,7 @@ def test_another_device_may_come_back_at_the_index(nvml: FakeDriver) -> None:
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, "nvmlDeviceGetComputeRunningProcesses_v3"])
 def test_one_call_is_enough_to_know_of_a_loss(nvml: FakeDriver, function: str) -> None:
-    nvml.write(FakeDevice(fan_percent=38, fail={function: GPU_IS_LOST}))
+    nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: GPU_IS_LOST}))
     reading = only_reader().read()
     check(reading)
     assert reading.sample.state is DeviceState.LOST
@@ -407,12 +442,14 @@ def test_a_device_that_cannot_be_attached(
 
 
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=38, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED}))
+    nvml.write(
+        FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})
+    )
     reading = only_reader().read()
     check(reading)
     assert reading.sample.state is DeviceState.NEEDS_RESET
     assert reading.sample.temperature_celsius == 64
-    assert reading.sample.absent == dict.fromkeys(
+    assert reasons(reading.sample) == dict.fromkeys(
         ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
     )
 
@@ -488,12 +525,14 @@ def test_process_lists_that_fail(
     nvml.write(
         FakeDevice(
             fan_percent=1,
+            fans=2,
             processes=(FakeProcess(1), FakeProcess(2, "graphics")),
             fail={f"{name}_{v}": code for name, code in codes.items() for v in ("v2", "v3")},
         )
     )
     reading = only_reader().read()
-    assert reading.sample.absent == ({"processes": absence} if absence else {})
+    names = ("processes", "memory_attributed_bytes", "memory_unattributed_bytes")
+    assert reasons(reading.sample) == (dict.fromkeys(names, absence) if absence else {})
     assert [process.pid for process in reading.processes] == pids
 
 
@@ -511,7 +550,7 @@ def test_drivers_with_a_wider_process_struct_are_asked_for_version_2(
 
 
 def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=38, processes=(FakeProcess(1),)))
+    nvml.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
     clock = Clock()
     start()
     reader = Reader(0, clock=clock)
@@ -528,19 +567,62 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
         assert reading.sample.power_watts == 1.0
     assert reading.sample.fan_percent == 50
     assert reading.processes[0].pid == 2
-    calls = nvml.calls(0)
-    assert calls == {
-        "nvmlDeviceGetUtilizationRates": 20,
-        "nvmlDeviceGetMemoryInfo_v2": 20,
-        "nvmlDeviceGetTemperatureV": 20,
-        "nvmlDeviceGetPowerUsage": 20,
-        "nvmlDeviceGetClockInfo": 40,
-        "nvmlDeviceGetPerformanceState": 20,
+    assert nvml.calls(0) == {
+        **dict.fromkeys(EVERY_TICK, 20),
+        **dict.fromkeys(EVERY_SECOND, 10),
+        **dict.fromkeys(EVERY_FIVE_SECONDS, 2),
+        "nvmlDeviceGetClockInfo": 2 * 20 + 10,  # the video clock changes less often
+        "nvmlDeviceGetFieldValues": 20 + 10 + 2,
         "nvmlDeviceGetComputeRunningProcesses_v3": 20,  # two calls each: how many, and which
-        "nvmlDeviceGetGraphicsRunningProcesses_v3": 10,  # none, and so one
-        "nvmlDeviceGetFanSpeed": 2,
-        "nvmlDeviceGetEnforcedPowerLimit": 2,
+        "nvmlDeviceGetFanSpeed_v2": 4,  # for each fan
     }
+
+
+EVERY_TICK = (
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetTemperatureV",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetPerformanceState",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+)
+EVERY_SECOND = (
+    "nvmlDeviceGetEncoderUtilization",
+    "nvmlDeviceGetDecoderUtilization",
+    "nvmlDeviceGetJpgUtilization",
+    "nvmlDeviceGetOfaUtilization",
+    "nvmlDeviceGetMarginTemperature",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+)
+EVERY_FIVE_SECONDS = (
+    "nvmlDeviceGetFanSpeed",
+    "nvmlDeviceGetNumFans",
+    "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetCurrPcieLinkGeneration",
+    "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetEnforcedPowerLimit",
+)
+
+
+def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={}))
+    clock = Clock()
+    start()
+    reader = Reader(0, clock=clock)
+    reader.read()
+    nvml.change(0, encoder_utilization_percent=5, values={"field.82": 58})
+    nvml.forget_calls()
+    for _ in range(11):
+        clock.seconds += 5
+        reader.read()
+    calls = nvml.calls(0)
+    assert not {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetMemoryInfo_v2"} & set(calls)
+    assert calls["nvmlDeviceGetFieldValues"] == 0
+    clock.seconds += 5
+    sample = reader.read().sample
+    assert sample.encoder_utilization_percent == 5
+    assert sample.memory_temperature_celsius == 58
+    assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
 
 
 def test_a_tick_that_comes_a_moment_early_does_not_skip_the_processes(nvml: FakeDriver) -> None:
@@ -625,8 +707,9 @@ def test_a_machine_without_the_library() -> None:
 
 
 def test_every_reading_of_the_schema_is_asked_for() -> None:
-    asked = [name for question in reader_module._QUESTIONS for name in question.names]
-    assert sorted(asked) == sorted(READINGS)
+    asked = [name for question in readings() for name in question.names]
+    derived = ["memory_attributed_bytes", "memory_unattributed_bytes"]
+    assert sorted(asked + derived) == sorted(READINGS)
 
 
 CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 17, 18, 21, 25, 26, 27, 999, 4711])
@@ -642,6 +725,8 @@ CALLS = st.sampled_from(
         "nvmlDeviceGetCudaComputeCapability",
         "nvmlDeviceGetMaxClockInfo",
         "nvmlDeviceGetPowerManagementDefaultLimit",
+        "nvmlDeviceGetPcieThroughput",
+        "nvmlDeviceGetFanSpeed_v2",
     ]
 )
 NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))

@@ -83,6 +83,10 @@ def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
                 == TOTAL_BYTES
             )
             assert s.memory_free_bytes > 0
+            assert s.memory_attributed_bytes + s.memory_unattributed_bytes == s.memory_used_bytes
+            assert s.nvlink_rx_bytes_per_second == sum(s.nvlink_link_rx_bytes_per_second)
+            assert s.pcie_rx_bytes_per_second < 64e9
+            assert (s.clock_event_reasons == ("idle",)) == (s.gpu_utilization_percent == 0)
             assert 50 < s.power_watts <= LIMIT_WATTS == s.power_limit_watts
             assert 20 <= s.temperature_celsius < 90
             assert 0 < s.sm_clock_mhz <= 1980

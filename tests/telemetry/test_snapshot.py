@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.telemetry.codec import DecodeError, to_json
 from gputop.telemetry.snapshot import (
     READINGS,
     SCHEMA,
     Absence,
-    DecodeError,
     Device,
     DeviceSample,
     DeviceState,
@@ -34,7 +34,6 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
     silence_limit,
-    to_json,
 )
 
 # A command line is bytes; what is not UTF-8 in it becomes lone surrogates.
@@ -64,6 +63,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(TEXT, values_of(arguments[1]), max_size=2)
     if hint is float:
         return st.floats(allow_nan=False, allow_infinity=False).map(lambda x: round(x, 3))
+    if hint is bool:
+        return st.booleans()
     if hint is int:
         return st.integers(1 - (1 << 63), (1 << 63) - 1)
     if hint is str:
@@ -320,11 +321,23 @@ def test_the_readings_are_what_a_device_is_asked_for() -> None:
 UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")
 PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
 WITHOUT_A_UNIT = {
+    "ecc_corrected",  # errors
+    "ecc_corrected_lifetime",
+    "ecc_uncorrected",
+    "ecc_uncorrected_lifetime",
     "index",
     "load_average",  # processes
+    "minor_number",
+    "pcie_generation",
+    "pcie_generation_max",
+    "pcie_replays",
+    "pcie_width",  # lanes
+    "pcie_width_max",
     "performance_state",
     "pid",
+    "remapped_rows",
     "schema",
+    "sm_count",
     "start_time",  # Unix seconds, as every time
     "time",
 }

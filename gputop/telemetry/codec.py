@@ -1,0 +1,119 @@
+"""Frozen dataclasses as plain JSON values, and back again with every type checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+
+class DecodeError(ValueError):
+    """JSON that is not what the schema says; the message says where and why."""
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """A dataclass as plain JSON values: empty `absent` left out, floats rounded."""
+    return {
+        f.name: _plain(value)
+        for f in dataclasses.fields(record)
+        if not (f.name == "absent" and not getattr(record, f.name))
+        for value in (getattr(record, f.name),)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if dataclasses.is_dataclass(value):
+        return to_json(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+T = TypeVar("T")
+
+
+def from_json(cls: type[T], document: Any, at: str = "") -> T:
+    """The dataclass `cls` from plain JSON values; raises `DecodeError` naming the field."""
+    if not isinstance(document, dict):
+        raise DecodeError(f"{at.removesuffix('.') or cls.__name__}: expected an object")
+    values = {}
+    for name, convert, required in _converters(cast("Any", cls)):
+        if name in document:
+            values[name] = convert(document[name], f"{at}{name}")
+        elif required:
+            raise DecodeError(f"{at}{name}: missing")
+    return cls(**values)
+
+
+Converter = Callable[[Any, str], Any]
+
+
+@cache
+def _converters(cls: Any) -> tuple[tuple[str, Converter, bool], ...]:
+    hints = get_type_hints(cls)
+    return tuple(
+        (
+            f.name,
+            _converter(hints[f.name]),
+            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+        )
+        for f in dataclasses.fields(cls)
+    )
+
+
+def _converter(hint: Any) -> Converter:
+    """The check and conversion for one type hint of the schema."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        (inner,) = (_converter(a) for a in arguments if a is not NoneType)
+        return lambda value, at: None if value is None else inner(value, at)
+    if origin is tuple:
+        item = _converter(arguments[0])
+        return lambda value, at: tuple(
+            item(each, f"{at}[{n}]") for n, each in enumerate(_expect(value, list, at))
+        )
+    if origin is Mapping:
+        item = _converter(arguments[1])
+        return lambda value, at: {
+            key: item(each, f"{at}.{key}") for key, each in _expect(value, dict, at).items()
+        }
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return lambda value, at: from_json(hint, value, f"{at}.")
+    if issubclass(hint, StrEnum):
+        return lambda value, at: _word(hint, value, at)
+    if hint is float:
+        return _number
+    return lambda value, at: _expect(value, hint, at)
+
+
+def _number(value: Any, at: str) -> float:
+    number = float(_expect(value, (int, float), at))
+    if not math.isfinite(number):  # "1e999" is JSON, and infinite
+        raise DecodeError(f"{at}: out of range")
+    return number
+
+
+def _expect(value: Any, kind: type | tuple[type, ...], at: str) -> Any:
+    # bool is an int to Python and not to JSON.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise DecodeError(f"{at}: unexpected {type(value).__name__}")
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise DecodeError(f"{at}: out of range")
+    return value
+
+
+def _word(enum: type[StrEnum], value: Any, at: str) -> StrEnum:
+    try:
+        return enum(_expect(value, str, at))
+    except ValueError as error:
+        if isinstance(error, DecodeError):
+            raise
+        raise DecodeError(f"{at}: unknown word {value!r}") from None

@@ -1,0 +1,176 @@
+"""NVML's field values: many in one call, each with its own return code."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import pynvml as nvml
+
+from gputop.telemetry.nvml_question import AGAIN, absence_of
+from gputop.telemetry.snapshot import Absence
+
+Clock = Callable[[], float]
+"""Monotonic seconds, for whoever keeps something from one call to the next."""
+
+
+class Key(NamedTuple):
+    """A field: `scope` is the link for those that have one of each link."""
+
+    field: int
+    scope: int = 0
+
+
+class Value(NamedTuple):
+    """A field's value, and in how many bits the driver counts it."""
+
+    number: Any
+    bits: int = 64
+
+
+Found = Mapping[Key, Value | Absence]
+
+_TYPES = {
+    nvml.NVML_VALUE_TYPE_DOUBLE: ("dVal", 64),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: ("uiVal", 32),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: ("ulVal", 64),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: ("ullVal", 64),
+    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: ("sllVal", 64),
+    nvml.NVML_VALUE_TYPE_SIGNED_INT: ("siVal", 32),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: ("usVal", 16),
+}
+
+
+class Part(Protocol):
+    """Readings made of fields."""
+
+    @property
+    def names(self) -> str: ...
+
+    def wanted(self, found: Found) -> Iterator[Key]:
+        """The fields that it needs, given what the driver has said so far."""
+        ...
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:
+        """One for each name, each perhaps an `Absence`."""
+        ...
+
+
+class Batch:
+    """A source: all its parts' fields in one call, and in another one what follows from that.
+
+    One device's: it remembers which fields the device does not have, and asks again after `AGAIN`.
+    """
+
+    def __init__(self, clock: Clock, *parts: Part) -> None:
+        self.names = " ".join(part.names for part in parts)
+        self._clock = clock
+        self._parts = parts
+        self._missing: dict[Key, float] = {}
+
+    def __call__(self, handle: Any) -> tuple[Any, ...]:
+        now = self._clock()
+        self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
+        found: dict[Key, Value | Absence] = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
+        while wanted := self._wanted(found):
+            for key, value in zip(wanted, _fetch(handle, wanted), strict=True):
+                found[key] = value
+                if value is Absence.NOT_SUPPORTED:
+                    self._missing[key] = now
+        return tuple(value for part in self._parts for value in part.values(found, handle))
+
+    def _wanted(self, found: Found) -> list[Key]:
+        keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
+        return [key for key in dict.fromkeys(keys) if key not in found]
+
+
+def _fetch(handle: Any, keys: list[Key]) -> Iterator[Value | Absence]:
+    for row in nvml.nvmlDeviceGetFieldValues(handle, keys):
+        if row.nvmlReturn == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise nvml.NVMLError(row.nvmlReturn)
+        if row.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field that is newer than it
+            yield Absence.NOT_SUPPORTED
+        elif row.nvmlReturn != nvml.NVML_SUCCESS:
+            yield absence_of(row.nvmlReturn)
+        elif row.valueType in _TYPES:
+            member, bits = _TYPES[row.valueType]
+            yield Value(getattr(row.value, member), bits)
+        else:
+            yield Absence.ERROR
+
+
+class Field:
+    """A reading that is the first of these fields that the device has, as `convert` makes it."""
+
+    def __init__(
+        self, name: str, *fields: int, convert: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.names = name
+        self._keys = [Key(number) for number in fields]
+        self._convert = convert
+
+    def wanted(self, found: Found) -> Iterator[Key]:
+        """The first one, and the others where those before them are not supported."""
+        for key in self._keys:
+            yield key
+            if found.get(key) is not Absence.NOT_SUPPORTED:
+                return
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+        """What the first one says that is supported."""
+        value: Value | Absence = Absence.NOT_SUPPORTED
+        for key in self.wanted(found):
+            value = found[key]
+        if isinstance(value, Absence):
+            return (value,)
+        return (self._convert(value.number) if self._convert else value.number,)
+
+
+class Sum:
+    """A reading that is the sum of fields, and missing where one of them is."""
+
+    def __init__(self, name: str, *fields: int) -> None:
+        self.names = name
+        self._keys = [Key(number) for number in fields]
+
+    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
+        """All of them."""
+        yield from self._keys
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+        """Their sum, or why the first that is missing is."""
+        total = 0
+        for key in self._keys:
+            value = found[key]
+            if isinstance(value, Absence):
+                return (value,)
+            total += value.number
+        return (total,)
+
+
+class Durations:
+    """A reading by cause: the seconds of those fields of nanoseconds that the device has."""
+
+    def __init__(self, name: str, fields: Mapping[str, int]) -> None:
+        self.names = name
+        self._keys = {cause: Key(number) for cause, number in fields.items()}
+
+    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
+        """All of them."""
+        yield from self._keys.values()
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+        """The seconds by cause; where there is none, the most telling reason."""
+        rows = {cause: found[key] for cause, key in self._keys.items()}
+        seconds = {
+            cause: value.number / 1e9 for cause, value in rows.items() if isinstance(value, Value)
+        }
+        return (seconds or first_reason(rows.values()),)
+
+
+def first_reason(values: Any) -> Absence:
+    """Why these are missing: a reason that may pass before one that stays."""
+    reasons = [value for value in values if isinstance(value, Absence)]
+    passing = (reason for reason in reasons if reason is not Absence.NOT_SUPPORTED)
+    return next(passing, Absence.NOT_SUPPORTED)

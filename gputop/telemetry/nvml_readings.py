@@ -1,0 +1,257 @@
+"""What is asked of NVML for each reading, and how often.
+
+In tiers by what it costs the driver: at every tick, every `SECOND`, every `SLOW` seconds, and once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pynvml as nvml
+
+from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum
+from gputop.telemetry.nvml_question import SECOND, SLOW, Question, one, text
+from gputop.telemetry.nvml_traffic import NvLink, Pcie
+from gputop.telemetry.snapshot import Absence
+
+# Numbers, where the oldest nvidia-ml-py that will do lacks the name.
+_ARCHITECTURES = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}
+_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+_MODES = {0: "disabled", 1: "enabled"}
+_RECOVERY_ACTIONS = {
+    0: "none",
+    1: "gpu_reset",
+    2: "node_reboot",
+    3: "drain_p2p",
+    4: "drain_and_reset",
+    5: "recover_imex_domain",
+    6: "bus_reset",
+    7: "system_reboot",
+}
+_CLOCK_EVENTS = {
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal",
+    0x40: "hw_thermal",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+_CLOCK_EVENT_TIMES = {
+    "sw_power_cap": 74,
+    "thermal": 75,
+    "sync_boost": 76,
+    "board_limit": 77,
+    "low_utilization": 78,
+    "reliability": 79,
+}
+_CLOCK_EVENT_TIMES_SINCE_580_82 = {"sw_thermal": 269, "hw_thermal": 270, "hw_power_brake": 271}
+"""Drivers before that have them under other numbers, and power smoothing under these."""
+
+
+def _utilization(handle: Any) -> tuple[Any, ...]:
+    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
+    return rates.gpu, rates.memory
+
+
+def _memory_v2(handle: Any) -> tuple[Any, ...]:
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    return memory.total, memory.used, memory.free, memory.reserved
+
+
+def _memory_v1(handle: Any) -> tuple[Any, ...]:
+    # `used` includes what version 2 reports as reserved, and nothing says how much that is.
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return memory.total, memory.used, memory.free, Absence.NOT_SUPPORTED
+
+
+def _pci(handle: Any) -> tuple[str, str]:
+    # From the numbers: the domain of the text has four or eight digits, depending on the driver.
+    pci = nvml.nvmlDeviceGetPciInfo(handle)
+    bus_id = f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
+    return bus_id, f"{pci.pciDeviceId >> 16:04x}"  # the lower half is the vendor
+
+
+def _word(words: Mapping[int, str], number: int) -> str | Absence:
+    """The word for it; one that came with a later driver keeps its number."""
+    unavailable = number in (-1, 0xFFFF_FFFF)
+    return Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
+
+
+def _clock_events(call: Callable[[Any], int]) -> Callable[[Any], tuple[Any]]:
+    def source(handle: Any) -> tuple[Any]:
+        mask = call(handle)
+        if mask == 0xFFFF_FFFF_FFFF_FFFF:
+            return (Absence.NOT_SUPPORTED,)
+        bits = (1 << n for n in range(64))
+        return (tuple(_CLOCK_EVENTS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit),)
+
+    return source
+
+
+def _fans(handle: Any) -> tuple[Any]:
+    speeds = [
+        nvml.nvmlDeviceGetFanSpeed_v2(handle, fan)
+        for fan in range(nvml.nvmlDeviceGetNumFans(handle))
+    ]
+    missing = not speeds or 0xFFFF_FFFF in speeds
+    return (Absence.NOT_SUPPORTED if missing else tuple(speeds),)
+
+
+def _bar1(handle: Any) -> tuple[int, int]:
+    memory = nvml.nvmlDeviceGetBAR1MemoryInfo(handle)
+    return memory.bar1Total, memory.bar1Used
+
+
+def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
+    """The first of what a call returns, where the second is about the first."""
+    return lambda handle: (call(handle)[0],)
+
+
+def _mode(
+    call: Callable[[Any], Any], words: Mapping[int, str] = _MODES
+) -> Callable[[Any], tuple[Any]]:
+    return lambda handle: (_word(words, call(handle)),)
+
+
+def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
+    return one(nvml.nvmlDeviceGetTemperatureThreshold, which)
+
+
+IDENTITY = (
+    Question("uuid", text(nvml.nvmlDeviceGetUUID)),
+    Question("name", text(nvml.nvmlDeviceGetName)),
+    Question("pci_bus_id pci_device_id", _pci),
+    Question("minor_number", one(nvml.nvmlDeviceGetMinorNumber)),
+    Question("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    Question(
+        "compute_capability",
+        lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
+    ),
+    Question("sm_count", lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount,)),
+    Question("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]),
+    Question("bar1_total_bytes", lambda h: _bar1(h)[:1]),
+    Question("sm_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    Question("memory_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
+    Question("video_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
+    Question("power_limit_default_watts", one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    Question(
+        "power_limit_min_watts power_limit_max_watts",
+        nvml.nvmlDeviceGetPowerManagementLimitConstraints,
+    ),
+    Question("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
+    Question("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
+    Question("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
+    Question("pcie_generation_max", one(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    Question("pcie_width_max", one(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
+    Question("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
+    Question("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
+    Question("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
+    Question("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
+)
+"""Once: who a device is."""
+
+
+def readings(
+    driver_version: tuple[int, ...] = (), clock: Clock = time.monotonic
+) -> tuple[Question, ...]:
+    """What one device is asked again and again; what it counts starts with this."""
+    often = Batch(
+        clock,
+        Field("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
+        Field("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
+        Field("energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY),
+    )
+    second = Batch(
+        clock,
+        Field("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
+        Pcie(clock),
+        NvLink(clock),
+    )
+    renumbered = _CLOCK_EVENT_TIMES_SINCE_580_82 if driver_version >= (580, 82) else {}
+    slow = Batch(
+        clock,
+        Durations("clock_event_seconds", _CLOCK_EVENT_TIMES | renumbered),
+        Field("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        Field("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
+        Field("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
+        Field("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
+        Field("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+        Sum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
+        Field("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
+        Field("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
+        Field(
+            "recovery_action",
+            nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+            convert=lambda number: _word(_RECOVERY_ACTIONS, number),
+        ),
+    )
+    return (
+        Question("gpu_utilization_percent memory_utilization_percent", _utilization),
+        Question(
+            "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
+            _memory_v2,
+            _memory_v1,
+        ),
+        Question(
+            "temperature_celsius",
+            one(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
+            one(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+        ),
+        Question("power_watts", one(nvml.nvmlDeviceGetPowerUsage)),
+        Question("sm_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        Question("memory_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        Question("performance_state", one(nvml.nvmlDeviceGetPerformanceState)),
+        Question(
+            "clock_event_reasons",
+            _clock_events(nvml.nvmlDeviceGetCurrentClocksEventReasons),
+            _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+        ),
+        Question(often.names, often),
+        *(
+            Question(names, source, seconds=SECOND)
+            for names, source in (
+                ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
+                ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
+                ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
+                ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
+                ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
+                (second.names, second),
+            )
+        ),
+        *(
+            Question(names, source, seconds=SLOW)
+            for names, source in (
+                ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),
+                ("fans_percent", _fans),
+                ("bar1_used_bytes", lambda h: _bar1(h)[1:]),
+                ("pcie_generation", one(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
+                ("pcie_width", one(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
+                (slow.names, slow),
+            )
+        ),
+        Question(
+            "power_limit_watts",
+            one(nvml.nvmlDeviceGetEnforcedPowerLimit),
+            one(nvml.nvmlDeviceGetPowerManagementLimit),
+            seconds=SLOW,
+        ),
+    )

@@ -1,0 +1,199 @@
+"""What goes over PCIe and NVLink: rates, from counters of bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pynvml as nvml
+
+from gputop.telemetry.nvml_fields import Clock, Found, Key, Value, first_reason
+from gputop.telemetry.nvml_question import AGAIN, SLOW, absence_of
+from gputop.telemetry.snapshot import Absence
+
+
+class Counter:
+    """Bytes per second from a counter in units of `scale` bytes, on a link that none outruns.
+
+    A counter starts again at zero past its last bit, and when the device is reset. The one looks
+    like progress modulo its range, the other like a speed above `fastest`.
+    """
+
+    def __init__(self, scale: int, fastest: float) -> None:
+        self._scale = scale
+        self._fastest = fastest
+        self._bits = 64
+        self._before: tuple[int, float] | None = None
+
+    def rate(self, value: Value | Absence, now: float) -> int | Absence:
+        """Since the call before; `no_data_yet` for the first one and after a reset."""
+        if isinstance(value, Absence):
+            return value
+        before, self._before = self._before, (value.number, now)
+        if before is None or now <= before[1]:
+            return Absence.NO_DATA_YET
+        counted, elapsed = value.number - before[0], now - before[1]
+        if counted < 0 and before[0] < 1 << 32:
+            self._bits = 32  # some are handed over in 64 bits and counted in 32
+        span = 1 << min(self._bits, value.bits)
+        if span * self._scale < self._fastest * elapsed:
+            # It may have come around unseen, any number of times.
+            return Absence.NOT_SUPPORTED
+        rate = counted % span * self._scale / elapsed
+        return Absence.NO_DATA_YET if rate > self._fastest else round(rate)
+
+
+_PCIE_FASTEST = 256e9
+"""Bytes per second, one way: above generation 7 with 16 lanes."""
+
+
+class Pcie:
+    """PCIe traffic: from the byte counters, or else from the driver's own measurement.
+
+    That one takes 20 ms a direction, and so is made seldom.
+    """
+
+    names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counters = {
+            Key(field): Counter(1, _PCIE_FASTEST)
+            for field in (
+                nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
+                nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+            )
+        }
+        self._due = -math.inf
+        self._measured: Sequence[Any] = ()
+
+    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
+        """Both counters."""
+        yield from self._counters
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:
+        """Received and sent."""
+        now = self._clock()
+        rates = [counter.rate(found[key], now) for key, counter in self._counters.items()]
+        if Absence.NOT_SUPPORTED not in rates:
+            return rates
+        if now >= self._due:
+            self._measured = self._measure(handle)
+            missing = self._measured[0] is Absence.NOT_SUPPORTED
+            self._due = now + (AGAIN if missing else SLOW)
+        return self._measured
+
+    def _measure(self, handle: Any) -> Sequence[Any]:
+        try:
+            return [
+                nvml.nvmlDeviceGetPcieThroughput(handle, direction) * 1024
+                for direction in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES)
+            ]
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                raise
+            return [absence_of(error.value)] * 2
+
+
+_NVLINK_FASTEST = 2e12
+"""Bytes per second, one way: above all links of NVLink 6 together."""
+_ALL_LINKS = 0xFFFF_FFFF
+_LINK_COUNT = Key(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+
+
+class _Direction:
+    """One direction of NVLink: the first family of counters that the links have."""
+
+    def __init__(self, *families: tuple[int, int]) -> None:
+        self._families = families
+        self._counters: dict[Key, Counter] = {}
+
+    def wanted(self, found: Found, links: int) -> Iterator[Key]:
+        for field, _ in self._families:
+            keys = [Key(field, link) for link in (*range(links), _ALL_LINKS)]
+            yield from keys
+            if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
+                return
+
+    def rates(self, found: Found, links: int, now: float) -> tuple[Any, Any]:
+        """In sum, and of each link: None for one that is down."""
+        field, scale = next(
+            (
+                family
+                for family in self._families
+                if any(isinstance(found.get(Key(family[0], n)), Value) for n in range(links))
+            ),
+            self._families[0],
+        )
+        keys = [Key(field, link) for link in range(links)]
+        each = [self._rate(key, scale, found, now) for key in keys]
+        total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        if all(isinstance(rate, Absence) for rate in each):
+            return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
+        reason = first_reason(each)
+        if reason is not Absence.NOT_SUPPORTED:  # a link that only this time says nothing
+            return total if not isinstance(total, Absence) else reason, reason
+        summed = sum(rate for rate in each if not isinstance(rate, Absence))
+        if isinstance(total, Absence):
+            total = summed
+        elif self._each_says_all(found, keys):
+            return total, Absence.NOT_SUPPORTED
+        return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
+
+    def _rate(self, key: Key, scale: int, found: Found, now: float) -> int | Absence:
+        if key not in self._counters:
+            self._counters[key] = Counter(scale, _NVLINK_FASTEST)
+        return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
+
+    def _each_says_all(self, found: Found, keys: list[Key]) -> bool:
+        """Whether the driver ignores which link is asked for, and a sum would count all n times."""
+        counted = [value.number for key in keys if isinstance(value := found[key], Value)]
+        total = found[Key(keys[0].field, _ALL_LINKS)]
+        return isinstance(total, Value) and sum(counted) > 1.5 * total.number
+
+
+class NvLink:
+    """NVLink traffic of the device, in sum and of each link."""
+
+    names = (
+        "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second"
+        " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
+    )
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._links = 0
+        # In KiB up to NVLink 4, in bytes since.
+        self._received = _Direction(
+            (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
+            (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 1),
+        )
+        self._sent = _Direction(
+            (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 1024),
+            (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
+        )
+
+    def wanted(self, found: Found) -> Iterator[Key]:
+        """How many links there are, until that is known, and the counters of each."""
+        if not self._links:
+            yield _LINK_COUNT
+            self._links = _links(found.get(_LINK_COUNT))
+        if self._links:
+            yield from self._received.wanted(found, self._links)
+            yield from self._sent.wanted(found, self._links)
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+        """Received and sent, in sum; received and sent, of each link."""
+        if not self._links:
+            count = found[_LINK_COUNT]
+            return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
+        now = self._clock()
+        received, received_each = self._received.rates(found, self._links, now)
+        sent, sent_each = self._sent.rates(found, self._links, now)
+        return received, sent, received_each, sent_each
+
+
+def _links(count: Value | Absence | None) -> int:
+    known = count.number if isinstance(count, Value) else 0
+    return known if 0 < known <= nvml.NVML_NVLINK_MAX_LINKS else 0
