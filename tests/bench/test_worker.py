@@ -474,8 +474,9 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     product_seconds: float, seconds: float, waiting: int
 ) -> None:
     run, _ = run_in_process(seconds)
+    product = made()  # before the device's clock starts: it may import torch
     device = Instant(product_seconds)
-    worker.measure(device, run, made(), worker.Pace(device, product_seconds, 0.0))
+    worker.measure(device, run, product, worker.Pace(device, product_seconds, 0.0))
     needed = math.ceil(seconds / product_seconds)
     assert needed <= sum(device.launched) <= needed - 1 + max(device.launched)
     assert device.most_waiting == waiting
