@@ -89,7 +89,9 @@ def main() -> None:
         ):
             loop, stress = (pick(column) for column in zip(*rows, strict=True))
             print(f"{size:<5} {dtype:<9} {name} {loop:>6.4f}  {stress:>6.4f}  {stress / loop:.3f}")
-        print("      ratios of rounds:", *(f"{ours / loop:.3f}" for loop, ours in means))
+        ratios = [ours / loop for loop, ours in means]
+        print(f"      median of the rounds' ratios: {statistics.median(ratios):.3f} of", end=" ")
+        print(*(f"{ratio:.3f}" for ratio in ratios))
 
 
 if __name__ == "__main__":
