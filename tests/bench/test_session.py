@@ -296,3 +296,18 @@ async def test_a_gpu_is_named_to_the_worker_by_its_uuid(tmp_path: Path) -> None:
     (last,) = await heard(Session(Request(target, "bfloat16", None, 1.0, path)))
     assert isinstance(last, Failed)
     assert last.problem.what == "['GPU-0a1b', 'PCI_BUS_ID', 'cuda', 8192]"
+
+
+async def test_a_line_that_came_while_this_process_was_suspended_is_read() -> None:
+    """The time is up at once when it is resumed, and the worker has said its last long ago."""
+    session = Session(request())
+    session._due = asyncio.get_running_loop().time() - 60
+    lines = asyncio.StreamReader()
+    reading, writing = os.pipe()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(reading, "rb")
+    )
+    os.write(writing, b'{"event": "done"}\n')
+    assert await session._line(lines) == b'{"event": "done"}\n'
+    os.close(writing)
+    pipe.close()
