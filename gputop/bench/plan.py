@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.snapshot import DeviceState, Problem, ProcessKind
 from gputop.text import size as sized
 
@@ -349,15 +350,7 @@ def unusable(sample: Sample | None, target: Target) -> Problem | None:
 
 
 def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == "model name" and value.strip():
-            return value.strip()
-    return os.uname().machine
+    return cpu_name() or os.uname().machine
 
 
 def _available_bytes() -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import psutil
 
@@ -74,19 +73,6 @@ def _cpu_temperature() -> float | None:
     for name in CPU_SENSORS:
         if sensors.get(name):
             return max(float(entry.current) for entry in sensors[name])
-    return None
-
-
-def cpu_name() -> str | None:
-    """The processor's marketing name, or None where /proc/cpuinfo has none."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Model"):
-            return " ".join(value.split())
     return None
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gputop import __version__
-from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader, Owners, cpu_name
+from gputop.telemetry.cpu import cpu_name
+from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader, Owners
 from gputop.telemetry.reading import (
     Driver,
     DriverError,

@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from gputop.telemetry import host as module
-from gputop.telemetry.host import HostReader, Owners, cpu_name
+from gputop.telemetry.cpu import cpu_name
+from gputop.telemetry.host import HostReader, Owners
 from gputop.telemetry.reading import Owner
 from gputop.telemetry.snapshot import Absence, Host
 
