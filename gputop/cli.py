@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from gputop import __version__
+from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 FINE, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 2, 3, 130
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,7 +70,7 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
-    top.set_defaults(interval=1.0, demo=False)
+    top.set_defaults(interval=1.0, demo=False, gpm=True)
     _add_source(top)
     top.add_argument(
         "--python",
@@ -89,6 +89,7 @@ def parser() -> Parser:
     )
     _add_source(stream)
     stream.add_argument("--count", type=count, metavar="N", help="stop after N samples")
+    stream.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
 
     bench = commands.add_parser(
         "bench", help="a stress test without the dashboard", allow_abbrev=False
@@ -104,6 +105,13 @@ def _add_source(command: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,  # or a command's default would overwrite what came before it
         metavar="S",
         help="seconds between samples (0.25 to 60, default 1)",
+    )
+    command.add_argument(
+        "--no-gpm",
+        action="store_false",
+        dest="gpm",
+        default=argparse.SUPPRESS,
+        help="leave the devices' profiling counters alone (SM, tensor and DRAM activity)",
     )
     _add_demo(command)
 
@@ -150,7 +158,13 @@ def run(arguments: argparse.Namespace) -> int:
         case "stream":
             from gputop.telemetry.stream import run as stream
 
-            return stream(interval=arguments.interval, count=arguments.count, demo=arguments.demo)
+            return stream(
+                interval=arguments.interval,
+                count=arguments.count,
+                demo=arguments.demo,
+                gpm=arguments.gpm,
+                control=arguments.control,
+            )
         case "bench":
             if arguments.demo:
                 fail("simulated devices do no work: leave --demo out to test a real one.", USAGE)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from gputop.telemetry.codec import DecodeError
+from gputop.telemetry.control import request
 from gputop.telemetry.snapshot import (
     DriverState,
     Inventory,
@@ -49,13 +51,18 @@ class StreamError(Exception):
         self.problem = problem
 
 
-def command(*, interval: float, count: int | None = None, demo: bool = False) -> list[str]:
+def command(
+    *, interval: float, count: int | None = None, demo: bool = False, control: bool = False
+) -> list[str]:
     """The command line of this gputop's own `stream`, whatever is on the PATH."""
     # -P: a file named psutil.py in the working directory is not the one that is meant.
     arguments = [sys.executable, "-P", "-m", "gputop", "stream", "--interval", f"{interval:g}"]
     if count is not None:
         arguments += ["--count", str(count)]
-    return [*arguments, "--demo"] if demo else arguments
+    if demo:
+        arguments.append("--demo")
+    # Who can ask for GPM will do so when it is shown.
+    return [*arguments, "--no-gpm", "--control"] if control else arguments
 
 
 class StreamChild:
@@ -63,9 +70,25 @@ class StreamChild:
 
     def __init__(self, arguments: Sequence[str], interval: float) -> None:
         self._arguments = list(arguments)
-        self._limit = silence_limit(interval) + 2.0
+        self._limit = _limit(interval)
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = _Tail()
+        self._wanted: dict[str, Any] = {}
+
+    def ask(self, **wanted: Any) -> None:
+        """Asks the child, which has `--control`, and those after it: `interval`, `gpm`."""
+        changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
+        self._wanted |= changed
+        if "interval" in changed:
+            self._limit = _limit(changed["interval"])
+        if changed:
+            self._send(changed)
+
+    def _send(self, wanted: dict[str, Any]) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            # One that does not listen is about to be ended, and the next one is told.
+            with contextlib.suppress(OSError):
+                os.write(self._process.stdin.fileno(), request(**wanted))
 
     def spawn(self) -> None:
         """Starts the child. Needs no event loop: it can start before the screen does."""
@@ -76,6 +99,10 @@ class StreamChild:
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
         )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        if self._wanted:
+            self._send(self._wanted)
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
         """What the child sends, for ever; an `Interruption` where it has to be started again."""
@@ -137,6 +164,11 @@ class StreamChild:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, STEP_SECONDS)
                 return
+
+
+def _limit(interval: float) -> float:
+    """How long a child may say nothing between two lines."""
+    return silence_limit(interval) + 2.0
 
 
 async def _line_within(reader: asyncio.StreamReader, seconds: float) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,11 +20,13 @@ from gputop.telemetry.nvml_question import AGAIN, Answers, Question, Source, abs
 from gputop.telemetry.nvml_readings import IDENTITY, readings
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
+    GPM_READINGS,
     READINGS,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
+    Event,
     Problem,
 )
 
@@ -94,6 +97,10 @@ class Driver:
             raise DriverError(_problem(error)) from None
         return tuple(Reader(index, self.driver_version) for index in range(count))
 
+    def events(self) -> tuple[Event, ...]:
+        threading.Event().wait(1.0)
+        return ()
+
     def close(self) -> None:
         """Shut NVML down; the driver may wait for calls that are under way."""
         with contextlib.suppress(nvml.NVMLError):  # there is nobody left who could act on it
@@ -136,7 +143,7 @@ class Reader:
         """What the driver does not have: never called again."""
         self._answers: dict[Question, tuple[float, Any]] = {}
 
-    def read(self) -> Reading:
+    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """Ask what is due, however long the driver takes; nothing that it says is raised.
 
         Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
@@ -156,6 +163,9 @@ class Reader:
             found.absent["processes"] = missing
         self._add_attributed(found, attributed(processes, missing))
         self._say_what_is_disabled(found)
+        found.absent |= dict.fromkeys(
+            GPM_READINGS, Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
+        )
         # One that needs a reset may still answer some questions.
         reset = nvml.NVML_ERROR_RESET_REQUIRED in (*answers, *lists)
         sample = DeviceSample(
@@ -165,7 +175,7 @@ class Reader:
             absent=found.absent,
             **found.values,
         )
-        return Reading(sample, processes)
+        return (Reading(self.device, sample, processes),)
 
     def _add_attributed(self, found: Answers, bytes_: int | Absence) -> None:
         """Of the memory in use, what listed processes hold and what not: others, or nobody."""
@@ -194,7 +204,7 @@ class Reader:
     def _nobody(self, absence: Absence) -> Device:
         return self._somebody({}, {name: absence for q in IDENTITY for name in q.names})
 
-    def _unreadable(self, code: int) -> Reading:
+    def _unreadable(self, code: int) -> tuple[Reading, ...]:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
         self._handle = None
         self._answers.clear()
@@ -208,7 +218,7 @@ class Reader:
             age_seconds=0.0,
             absent=dict.fromkeys((*READINGS, "processes"), absence),
         )
-        return Reading(sample, ())
+        return (Reading(self.device, sample),)
 
     def _answer(self, question: Question) -> Any:
         now = self._clock()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Absence, Device, DeviceSample, Problem, ProcessKind
+    from gputop.telemetry.snapshot import (
+        Absence,
+        Device,
+        DeviceSample,
+        Event,
+        Problem,
+        ProcessKind,
+    )
 
 
 class DriverError(Exception):
@@ -25,24 +33,41 @@ class GpuProcess:
     kind: ProcessKind
     memory_used_bytes: int | None
     absence: Absence | None = None
+    sm_utilization_percent: int | None = None
+    memory_utilization_percent: int | None = None
+    encoder_utilization_percent: int | None = None
+    decoder_utilization_percent: int | None = None
+    utilization_absence: Absence | None = None
+    """Why these four are None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One device at one moment."""
+    """One device at one moment: a GPU, or a MIG instance on it."""
 
+    device: Device
     sample: DeviceSample
     processes: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who a process is, as far as it can be seen; `absence` says why not."""
+    """Who a process is and what it takes of the host, as far as it can be seen.
+
+    `absence` says why nothing can; `absent` why one of the others is None, as in `Process`.
+    """
 
     user: str | None = None
     command: str | None = None
     start_time: float | None = None
+    cpu_percent: float | None = None
+    memory_resident_bytes: int | None = None
+    parent_pid: int | None = None
+    container: str | None = None
+    pod: str | None = None
+    slurm_job: str | None = None
     absence: Absence | None = None
+    absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
 class OwnersOf(Protocol):
@@ -58,12 +83,18 @@ class OwnersOf(Protocol):
 
 
 class Reader(Protocol):
-    """One device, read by one thread. `device` may change with a read: compare it."""
+    """One GPU, read by one thread."""
 
-    device: Device
+    @property
+    def device(self) -> Device:
+        """What stands for it until it was read for the first time."""
+        ...
 
-    def read(self) -> Reading:
-        """The device now. May block; never raises for what the driver says."""
+    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+        """The GPU now, and after it its MIG instances; with GPM's readings where `gpm`.
+
+        May block; never raises for what the driver says.
+        """
         ...
 
 
@@ -77,5 +108,9 @@ class Driver(Protocol):
     def cuda_version(self) -> str | None: ...
 
     def readers(self) -> tuple[Reader, ...]:
-        """One for each device, in the driver's order; touches no device."""
+        """One for each GPU, in the driver's order; touches no device."""
+        ...
+
+    def events(self) -> tuple[Event, ...]:
+        """What was reported since the last call; waits for it up to a second, from one thread."""
         ...

@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from gputop import __version__
 from gputop.telemetry.cpu import cpu_name
@@ -33,6 +35,7 @@ from gputop.telemetry.snapshot import (
     DeviceSample,
     DeviceState,
     DriverState,
+    Event,
     Inventory,
     Problem,
     Process,
@@ -50,10 +53,16 @@ FIRST_GRACE_SECONDS = 1.0
 """How long the first sample with devices waits for all of them."""
 
 
-def pause(seconds: float) -> None:
-    """Sleeps that long, if it is in the future."""
-    if seconds > 0:
-        threading.Event().wait(seconds)
+def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
+    """Sleeps that long, if it is in the future, or until the event; whether that came."""
+    return (cut_short or threading.Event()).wait(max(0.0, seconds))
+
+
+class _Owned(NamedTuple):
+    """A reading, and who the processes are that it lists."""
+
+    reading: Reading
+    owners: tuple[Owner, ...]
 
 
 @dataclass
@@ -66,9 +75,13 @@ class _Slot:
     answered: int = 0
     since: float = 0.0
     """Monotonic time of the last answer, or of the start."""
-    reading: Reading | None = None
-    owned: tuple[tuple[GpuProcess, Owner], ...] = ()
+    readings: tuple[_Owned, ...] = ()
     late: bool = False
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPU and its instances, as far as they are known."""
+        return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
 
 
 @dataclass(frozen=True)
@@ -95,14 +108,20 @@ class Sampler:
         interval: float,
         source: Source = Source.NVML,
         owners: Callable[[], OwnersOf] = Owners,
+        *,
+        gpm: bool = True,
     ) -> None:
         self._start = start
         self._interval = interval
+        self._gpm = gpm
         self._source = source
         self._host = HostReader()
         self._new_owners = owners
         self._changed = threading.Condition()
         self._opened = _Opened()
+        self._hurry = threading.Event()
+        """Set where the next tick should come at once."""
+        self._events: list[Event] = []
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
 
     @property
@@ -115,13 +134,22 @@ class Sampler:
         threading.Thread(target=self._open, name="driver", daemon=True).start()
         sent: Inventory | None = None
         for opened in self._ticks():
-            # Once for both records: a reader may learn more about its device between them.
-            devices = tuple(slot.reader.device for slot in opened.slots)
+            # Both from one look: a reader may learn more about its device between them.
+            devices, sample = self._look(opened.slots)
             inventory = self._inventory(opened, devices)
             if sent is None or dataclasses.replace(inventory, time=sent.time) != sent:
                 sent = inventory
                 yield inventory
-            yield self._sample(opened.slots, devices)
+            yield sample
+
+    def set_interval(self, seconds: float) -> None:
+        """Another interval, from now on."""
+        self._interval = seconds
+        self._hurry.set()
+
+    def set_gpm(self, *, wanted: bool) -> None:
+        """Whether GPM is sampled: it costs the devices more than the rest."""
+        self._gpm = wanted
 
     def _ticks(self) -> Iterator[_Opened]:
         """Once at each interval, and as soon as the driver has answered for the first time.
@@ -137,15 +165,18 @@ class Sampler:
             asked = opened
             self._read_all(opened.slots, tick, grace)
             yield opened
-            due += self._interval
+            interval = self._interval
+            due += interval
             if opened.state is DriverState.STARTING and self._settles_before(due):
                 # Nobody should wait a whole interval for the first values.
                 due = time.monotonic()
                 continue
             now = time.monotonic()
-            pause(due - now)
+            if pause(due - now, self._hurry):
+                self._hurry.clear()
+                due = time.monotonic()
             # The machine slept, or nobody read the stream: no burst to catch up.
-            due = max(due, now - self._interval)
+            due = max(due, now - interval)
 
     def _settles_before(self, due: float) -> bool:
         with self._changed:
@@ -175,20 +206,30 @@ class Sampler:
                 threading.Thread(
                     target=self._read_for_ever, args=(slot,), name="device", daemon=True
                 ).start()
+            threading.Thread(
+                target=self._listen, args=(driver,), name="events", daemon=True
+            ).start()
             return
+
+    def _listen(self, driver: Driver) -> None:
+        while True:
+            events = driver.events()
+            with self._changed:
+                self._events += events
 
     def _read_for_ever(self, slot: _Slot) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: slot.asked > slot.answered)
                 tick = slot.asked
-            reading = slot.reader.read()
-            # Here, and not by the emitter: /proc blocks for a process that hangs in the kernel.
-            owned = tuple((listed, slot.owners.of(listed.pid)) for listed in reading.processes)
-            slot.owners.keep({listed.pid for listed in reading.processes})
+            # Owners here, and not by the emitter: /proc blocks for one that hangs in the kernel.
+            readings = tuple(
+                _Owned(reading, tuple(slot.owners.of(p.pid) for p in reading.processes))
+                for reading in slot.reader.read(gpm=self._gpm)
+            )
+            slot.owners.keep({p.pid for reading, _ in readings for p in reading.processes})
             with self._changed:
-                slot.answered, slot.reading, slot.since = tick, reading, time.monotonic()
-                slot.owned = owned
+                slot.answered, slot.readings, slot.since = tick, readings, time.monotonic()
                 slot.late = False
                 self._changed.notify_all()
 
@@ -219,34 +260,43 @@ class Sampler:
             gputop_version=__version__,
         )
 
-    def _sample(self, slots: tuple[_Slot, ...], devices: tuple[Device, ...]) -> Sample:
-        pairs = tuple(zip(slots, devices, strict=True))
+    def _look(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
+        """The devices, and what is known of them, at one moment."""
         with self._changed:
             now = time.monotonic()
-            limit = silence_limit(self._interval)
-            samples = tuple(_current(slot, device.uuid, now, limit) for slot, device in pairs)
-            groups = [(device.uuid, slot.owned) for slot, device in pairs]
-        hung = {sample.uuid for sample in samples if sample.state is DeviceState.NOT_RESPONDING}
-        processes = tuple(
-            _process(uuid, listed, owner, hung=uuid in hung)
-            for uuid, owned in groups
-            for listed, owner in owned
+            looks = [(slot.devices, slot.readings, now - slot.since) for slot in slots]
+            events, self._events = tuple(self._events), []
+        limit = silence_limit(self._interval)
+        devices = tuple(device for found, _, _ in looks for device in found)
+        samples = tuple(
+            _current(device, reading, silent, limit)
+            for found, readings, silent in looks
+            for device, reading in zip_longest(found, readings)
         )
-        return Sample(time.time(), self._host.read(), samples, processes)
+        processes = tuple(
+            _process(reading.device.uuid, listed, owner, hung=silent > limit)
+            for _, readings, silent in looks
+            for reading, owners in readings
+            for listed, owner in zip(reading.processes, owners, strict=True)
+        )
+        return devices, Sample(time.time(), self._host.read(), samples, processes, events)
 
 
-def _current(slot: _Slot, uuid: str, now: float, limit: float) -> DeviceSample:
+def _current(device: Device, owned: _Owned | None, silent: float, limit: float) -> DeviceSample:
     """What is known of a device now: its last reading with its age, or why there is none."""
-    silent = now - slot.since
-    if slot.reading is not None and silent <= limit:
-        return dataclasses.replace(slot.reading.sample, uuid=uuid, age_seconds=silent)
+    if owned is not None and silent <= limit:
+        return dataclasses.replace(owned.reading.sample, age_seconds=silent)
     reason = Absence.NO_DATA_YET if silent <= limit else Absence.TIMED_OUT
     return DeviceSample(
-        uuid=uuid,
+        uuid=device.uuid,
         state=DeviceState.OK if silent <= limit else DeviceState.NOT_RESPONDING,
-        age_seconds=None if slot.reading is None and silent <= limit else silent,
+        age_seconds=None if owned is None and silent <= limit else silent,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
     )
+
+
+UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
+OWNED = tuple(f.name for f in dataclasses.fields(Owner) if not f.name.startswith("absen"))
 
 
 def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
@@ -254,19 +304,15 @@ def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Proc
 
     Of a device that does not respond its processes are still shown: they are who to ask.
     """
-    memory, reason = listed.memory_used_bytes, listed.absence
-    if hung:
-        memory, reason = None, Absence.TIMED_OUT
-    absent = {} if reason is None else {"memory_used_bytes": reason}
+    values: dict[str, Any] = {name: getattr(owner, name) for name in OWNED}
+    absent = dict(owner.absent)
     if owner.absence is not None:
-        absent |= dict.fromkeys(("user", "command", "start_time"), owner.absence)
-    return Process(
-        pid=listed.pid,
-        device_uuid=uuid,
-        kind=listed.kind,
-        memory_used_bytes=memory,
-        user=owner.user,
-        command=owner.command,
-        start_time=owner.start_time,
-        absent=absent,
-    )
+        absent |= dict.fromkeys(OWNED, owner.absence)
+    for names, reason in (
+        (("memory_used_bytes",), listed.absence),
+        (UTILIZATIONS, listed.utilization_absence),
+    ):
+        reason = Absence.TIMED_OUT if hung else reason  # noqa: PLW2901
+        values |= {name: None if hung else getattr(listed, name) for name in names}
+        absent |= dict.fromkeys(names, reason) if reason else {}
+    return Process(pid=listed.pid, device_uuid=uuid, kind=listed.kind, absent=absent, **values)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from gputop.telemetry.reading import GpuProcess, Owner, Reading
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
+    GPM_READINGS,
     Absence,
     Device,
     DeviceSample,
+    Event,
     ProcessKind,
     Source,
 )
@@ -80,7 +84,7 @@ class SimulatedReader:
             absent={"sm_count": Absence.NOT_SUPPORTED},
         )
 
-    def read(self) -> Reading:
+    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """The device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         busy = self._busy(now)
@@ -91,7 +95,7 @@ class SimulatedReader:
         self._warm(power, now, hot=hot)
         clock = 345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
         used = self._used_bytes()
-        processes = self._processes(used)
+        processes = self._processes(used, busy)
         attributed = sum(process.memory_used_bytes or 0 for process in processes)
         per_link = busy * 190_000_000 // 99
         sample = DeviceSample(
@@ -103,6 +107,7 @@ class SimulatedReader:
             decoder_utilization_percent=0,
             jpeg_utilization_percent=0,
             ofa_utilization_percent=0,
+            **(self._gpm(busy) if gpm else {}),
             memory_used_bytes=used,
             memory_total_bytes=TOTAL_BYTES,
             memory_free_bytes=TOTAL_BYTES - RESERVED_BYTES - used,
@@ -141,9 +146,19 @@ class SimulatedReader:
             remap_pending=False,
             remap_failed=False,
             recovery_action="none",
-            absent=ABSENT,
+            absent=ABSENT if gpm else ABSENT | dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         )
-        return Reading(sample, processes)
+        return (Reading(self.device, sample, processes),)
+
+    def _gpm(self, busy: int) -> dict[str, Any]:
+        """A run in bfloat16 that uses its SMs well and its tensor cores by half."""
+        shares = {"sm_active": 0.91, "sm_occupancy": 0.34, "tensor_active": 0.52}
+        shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
+        shares |= {"fp16_active": 0.02}
+        return {
+            f"{name}_percent": round(max(0.0, share * busy + self._noise.gauss(0, share)), 1)
+            for name, share in shares.items()
+        }
 
     def _clock_events(self, busy: int, *, hot: bool) -> tuple[str, ...]:
         if not busy:
@@ -171,21 +186,42 @@ class SimulatedReader:
             return 18_432 * MIB
         return (71_300 + 37 * self.index) * MIB
 
-    def _processes(self, used: int) -> tuple[GpuProcess, ...]:
-        return (GpuProcess(FIRST_PID + self.index, ProcessKind.COMPUTE, used - 530 * MIB),)
+    def _processes(self, used: int, busy: int) -> tuple[GpuProcess, ...]:
+        return (
+            GpuProcess(
+                FIRST_PID + self.index,
+                ProcessKind.COMPUTE,
+                used - 530 * MIB,
+                sm_utilization_percent=busy,
+                memory_utilization_percent=round(busy * 0.46),
+                encoder_utilization_percent=0,
+                decoder_utilization_percent=0,
+            ),
+        )
 
 
 class SimulatedOwners:
-    """Who runs the simulated processes."""
+    """Who runs the simulated processes: they began some hours ago."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
 
     def of(self, pid: int) -> Owner:
         """The trainer's rank, or the notebook."""
         rank = pid - FIRST_PID
         if rank == NOTEBOOK_DEVICE:
             command = "python -m ipykernel_launcher -f kernel-5c1f.json"
-            return Owner("bo", command, 1_763_600_000.0)
+            return Owner("bo", command, self._began - 40_000, 0.3, 1_240 * MIB, 2_210)
         command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
-        return Owner("ada", command, 1_763_630_000.0 + rank)
+        return Owner(
+            "ada",
+            command,
+            self._began - 7_200 + rank,
+            cpu_percent=100.0 + 7 * rank,
+            memory_resident_bytes=9_300 * MIB + rank * 41 * MIB,
+            parent_pid=FIRST_PID - 1,
+            slurm_job="71524",
+        )
 
     def keep(self, pids: set[int]) -> None:
         """There is nothing to forget."""
@@ -200,7 +236,12 @@ class SimulatedDriver:
     def readers(self) -> tuple[SimulatedReader, ...]:
         return tuple(SimulatedReader(index) for index in range(DEVICES))
 
+    def events(self) -> tuple[Event, ...]:
+        """Nothing ever happens."""
+        threading.Event().wait(1.0)
+        return ()
 
-def sampler(interval: float) -> Sampler:
+
+def sampler(interval: float, *, gpm: bool = True) -> Sampler:
     """The sampler of the simulation: marked as such in every inventory."""
-    return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners)
+    return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)

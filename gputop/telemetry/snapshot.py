@@ -79,11 +79,20 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What does not change about a device. `uuid` is its key; `index` is NVML's order."""
+    """What does not change about a device. `uuid` is its key; `index` is NVML's order.
+
+    A MIG instance is a device of its own, with the `index` of the GPU that it is a part of.
+    """
 
     index: int
     uuid: str
     name: str
+    parent_uuid: str | None = None
+    """Of a MIG instance: the GPU."""
+    mig_index: int | None = None
+    """Of a MIG instance: its number on that GPU."""
+    mig_gpu_instance: int | None = None
+    mig_compute_instance: int | None = None
     pci_bus_id: str | None = None
     pci_device_id: str | None = None
     """Four hexadecimal digits, such as `2330` for an H100 SXM."""
@@ -116,7 +125,16 @@ class Device:
     """`enabled` or `disabled`, as is `mig_mode`."""
     mig_mode: str | None = None
     ecc_enabled: bool | None = None
+    virtualization: str | None = None
+    """`none`, `passthrough`, `vgpu` in a guest; `host_vgpu`, `host_vsga` on its host."""
+    memory_is_shared: bool | None = None
+    """Whether it has no memory of its own: the host's is its memory (GB10, Jetson)."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """How it is called on screen: `3`, and `3:1` for the MIG instance 1 on it."""
+        return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +195,21 @@ class DeviceSample:
     jpeg_utilization_percent: int | None = None
     ofa_utilization_percent: int | None = None
     """Of the optical flow accelerator."""
+    sm_active_percent: float | None = None
+    """Share of the SMs' time in which one had a warp: this and the next ones are GPM's averages.
+
+    `disabled` where nobody asked for GPM.
+    """
+    sm_occupancy_percent: float | None = None
+    """Warps on the SMs, of the most that they can hold."""
+    tensor_active_percent: float | None = None
+    """Share of the time in which the tensor cores worked."""
+    dram_active_percent: float | None = None
+    """Bandwidth of the device memory, of the most that it can."""
+    fp64_active_percent: float | None = None
+    fp32_active_percent: float | None = None
+    fp16_active_percent: float | None = None
+    """Outside of the tensor cores, as are the other two."""
     memory_used_bytes: int | None = None
     """What processes and the driver's own contexts use, without the reserved part."""
     memory_total_bytes: int | None = None
@@ -253,6 +286,9 @@ READINGS: tuple[str, ...] = tuple(
     if f.name not in ("uuid", "state", "age_seconds", "absent")
 )
 """The names of what a device can be asked for at every tick."""
+GPM_READINGS: tuple[str, ...] = tuple(name for name in READINGS if name.endswith("_active_percent"))
+GPM_READINGS += ("sm_occupancy_percent",)
+"""Those that GPM has, which is asked only where somebody looks."""
 
 
 class ProcessKind(StrEnum):
@@ -261,6 +297,8 @@ class ProcessKind(StrEnum):
     COMPUTE = "compute"
     GRAPHICS = "graphics"
     BOTH = "compute+graphics"
+    MPS = "mps"
+    """Compute, through the Multi-Process Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +314,38 @@ class Process:
     """The command line, arguments joined by spaces, as the process gives it: not to be trusted."""
     start_time: float | None = None
     """With the pid, the identity of a process: pids are used again."""
+    sm_utilization_percent: int | None = None
+    """Share of the time in which its kernels ran, by the driver: the next three, too."""
+    memory_utilization_percent: int | None = None
+    encoder_utilization_percent: int | None = None
+    decoder_utilization_percent: int | None = None
+    cpu_percent: float | None = None
+    """Of one core: a process with many threads has more than 100."""
+    memory_resident_bytes: int | None = None
+    """What it holds of the host's memory."""
+    parent_pid: int | None = None
+    container: str | None = None
+    """The first twelve digits of the container's id, from the cgroup.
+
+    This, the pod and the job are None without a reason for a process that is in none.
+    """
+    pod: str | None = None
+    """The uid of the Kubernetes pod."""
+    slurm_job: str | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that the driver reported, such as an Xid."""
+
+    time: float
+    device_uuid: str | None
+    """None where the driver does not say which."""
+    kind: str
+    """`xid`; others may come."""
+    code: int | None = None
+    """The Xid's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +356,8 @@ class Sample:
     host: Host
     devices: tuple[DeviceSample, ...] = ()
     processes: tuple[Process, ...] = ()
+    events: tuple[Event, ...] = ()
+    """What came since the sample before."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""

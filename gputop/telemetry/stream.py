@@ -9,22 +9,43 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from gputop.telemetry.control import obey
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import DriverState, Inventory, encode
 
 
-def run(*, interval: float, count: int | None = None, demo: bool = False) -> int:
-    """Writes the stream until nobody reads it, or `count` samples of a settled driver are out."""
-    leave_with_parent()
+def run(
+    *,
+    interval: float,
+    count: int | None = None,
+    demo: bool = False,
+    gpm: bool = True,
+    control: bool = False,
+) -> int:
+    """Writes the stream until nobody reads it, or `count` samples of a settled driver are out.
+
+    With `control` its reader asks for changes on standard input.
+    """
+    sampler = make_sampler(interval, demo=demo, gpm=gpm)
+    if control:
+        threading.Thread(target=_obey, args=(sampler,), name="control", daemon=True).start()
+    else:
+        leave_with_parent()
     threading.excepthook = _fall
     try:
-        for line in lines(make_sampler(interval, demo=demo), count):
+        for line in lines(sampler, count):
             # Unbuffered, so that a record arrives when it is written.
             write_all(sys.stdout.fileno(), line.encode() + b"\n")
     except BrokenPipeError:
         pass  # the reader has what it wanted: `gputop stream | head -1`
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(0)
+
+
+def _obey(sampler: Sampler) -> None:
+    with open(0, "rb", closefd=False) as requests:
+        obey(sampler, requests)
+    os._exit(0)  # its end is the reader's
 
 
 _falling = threading.Lock()
@@ -37,15 +58,15 @@ def _fall(fault: threading.ExceptHookArgs) -> None:
     os._exit(1)
 
 
-def make_sampler(interval: float, *, demo: bool) -> Sampler:
+def make_sampler(interval: float, *, demo: bool, gpm: bool = True) -> Sampler:
     """The sampler of this machine, or of the simulation."""
     if demo:
         from gputop.telemetry import simulated
 
-        return simulated.sampler(interval)
+        return simulated.sampler(interval, gpm=gpm)
     from gputop.telemetry import nvml
 
-    return Sampler(nvml.start, interval)
+    return Sampler(nvml.start, interval, gpm=gpm)
 
 
 def lines(sampler: Sampler, count: int | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from gputop.telemetry.child import StreamChild, command
 
 def run(*, interval: float, demo: bool, python: str | None) -> int:
     """Runs the dashboard until it is left; returns the exit status."""
-    child = StreamChild(command(interval=interval, demo=demo), interval)
+    child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
     child.spawn()
 
     from gputop.ui import crop

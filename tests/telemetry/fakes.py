@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
     DriverState,
+    Event,
     Inventory,
     Problem,
     ProcessKind,
@@ -50,7 +52,8 @@ PROCESSES = (
 
 def answer(uuid: str, **changes: object) -> Reading:
     sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
-    return Reading(replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
+    device = Device(int(uuid.rpartition("-")[2]), uuid, "Fake")
+    return Reading(device, replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -59,15 +62,16 @@ class FakeReader:
 
     device: Device
     reading: Reading
-    becomes: Device | None = None
     gate: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
+    gpm: bool | None = None
+    instances: tuple[Reading, ...] = ()
 
-    def read(self) -> Reading:
+    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+        self.gpm = gpm
         self.asked.set()
         assert self.gate.wait(60)
-        self.device = self.becomes or self.device
-        return self.reading
+        return (self.reading, *self.instances)
 
 
 class FakeDriver:
@@ -76,9 +80,13 @@ class FakeDriver:
 
     def __init__(self, *readers: FakeReader) -> None:
         self._readers = readers
+        self.reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def readers(self) -> tuple[FakeReader, ...]:
         return self._readers
+
+    def events(self) -> tuple[Event, ...]:
+        return (self.reported.get(),)
 
 
 @dataclass
@@ -90,19 +98,20 @@ class Clock:
     retry: threading.Event = field(default_factory=threading.Event)
     """Lets the thread that opens the driver try again."""
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, cut_short: threading.Event | None = None) -> bool:
         if threading.current_thread().name == "driver":
             assert self.retry.wait(60)
         else:
             self.pauses.append(seconds)
             self.now += max(0.0, seconds)
+        return cut_short is not None and cut_short.is_set()
 
 
 class Stream:
     """The records of a sampler, each within the bound, and every one fit to be sent."""
 
     def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
+        self.sampler = sampler
         self._records = sampler.records()
         self._thread = ThreadPoolExecutor(1)
         self.inventory: Inventory | None = None
@@ -139,15 +148,19 @@ class Stream:
 
     def wait_for(self, *readers: FakeReader) -> None:
         """Returns when these have answered what they were asked."""
-        slots = [slot for slot in self._sampler._opened.slots if slot.reader in readers]
-        with self._sampler._changed:
-            assert self._sampler._changed.wait_for(
+        slots = [slot for slot in self.sampler._opened.slots if slot.reader in readers]
+        with self.sampler._changed:
+            assert self.sampler._changed.wait_for(
                 lambda: all(slot.answered == slot.asked for slot in slots), BOUND
             )
 
     def state(self) -> DriverState:
         assert self.inventory is not None
         return self.inventory.driver_state
+
+    def interval(self) -> float:
+        assert self.inventory is not None
+        return self.inventory.interval_seconds
 
     def problem(self) -> Problem | None:
         assert self.inventory is not None

@@ -161,7 +161,7 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
     assert (second.device.uuid, second.device.name) == ("unknown:1", "unknown device")
     assert set(second.device.absent.values()) == {Absence.NO_DATA_YET}
     for reader in (first, second):
-        assert reader.read().sample.uuid == reader.device.uuid
+        assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
         assert reader.device.absent == {"sm_count": Absence.NOT_SUPPORTED}
     device = first.device
     assert (device.index, device.name) == (0, "NVIDIA H100 80GB HBM3")
@@ -195,7 +195,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
     driver = start()
     assert driver.driver_version is driver.cuda_version is None
     (reader,) = driver.readers()
-    reader.read()
+    reader.read(gpm=False)[0]
     assert reader.device.name == "unknown device"
     assert reader.device.absent == {
         "name": Absence.NOT_SUPPORTED,
@@ -217,7 +217,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
 def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(name="Card \udcff\udcfe"))
     reader = only_reader()
-    reader.read()
+    reader.read(gpm=False)[0]
     assert reader.device.name == "Card ��"
 
 
@@ -234,10 +234,10 @@ def test_a_name_in_bytes_as_from_old_versions() -> None:
 def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
     reader = only_reader()
-    assert reader.read().sample.uuid == reader.device.uuid == "unknown:0"
+    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "unknown:0"
     assert reader.device.absent == {"uuid": Absence.ERROR, "sm_count": Absence.NOT_SUPPORTED}
     nvml.change(0, fail={})
-    assert reader.read().sample.uuid == reader.device.uuid
+    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
     assert reader.device.uuid.startswith("GPU-")
 
 
@@ -259,7 +259,7 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, code: int) -> No
     for function, names in FUNCTIONS.items():
         older = OLDER.get(function, function)
         nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: code, older: code}))
-        reading = only_reader().read()
+        reading = only_reader().read(gpm=False)[0]
         check(reading)
         assert reasons(reading.sample) == settled(dict.fromkeys(names, REASONS[code]))
         assert reading.sample.state is DeviceState.OK
@@ -290,7 +290,7 @@ def test_what_is_no_number_is_missing(
     nvml: FakeDriver, values: dict[str, Any], absent: dict[str, Absence]
 ) -> None:
     nvml.write(FakeDevice(**{"fan_percent": 38, "fans": 2, **values}))
-    reading = only_reader().read()
+    reading = only_reader().read(gpm=False)[0]
     check(reading)
     # These follow from the other numbers, and are odd where they are.
     found = {k: v for k, v in reasons(reading.sample).items() if k not in FOLLOWS}
@@ -299,13 +299,13 @@ def test_what_is_no_number_is_missing(
 
 def test_the_fan_may_run_above_a_hundred_percent(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(fan_percent=105))
-    assert only_reader().read().sample.fan_percent == 105
+    assert only_reader().read(gpm=False)[0].sample.fan_percent == 105
 
 
 def test_version_1_of_memory_where_there_is_no_other(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, fail={"nvmlDeviceGetMemoryInfo_v2": FUNCTION_NOT_FOUND})
     reader = only_reader()
-    sample = reader.read().sample
+    sample = reader.read(gpm=False)[0].sample
     assert reasons(sample) == {"memory_reserved_bytes": Absence.NOT_SUPPORTED}
     assert sample.memory_used_bytes == (24 << 30) + 633 * MIB
     assert sample.memory_total_bytes == reader.device.memory_total_bytes == 81_559 * MIB
@@ -313,21 +313,21 @@ def test_version_1_of_memory_where_there_is_no_other(nvml: FakeDriver) -> None:
 
 def test_another_function_is_asked_only_where_the_first_is_not_supported(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(fan_percent=1, fans=2, fail={"nvmlDeviceGetTemperatureV": NO_PERMISSION}))
-    sample = only_reader().read().sample
+    sample = only_reader().read(gpm=False)[0].sample
     assert reasons(sample) == {"temperature_celsius": Absence.NO_PERMISSION}
     assert "nvmlDeviceGetTemperature" not in nvml.calls(0)
 
 
 def test_a_power_limit_that_nothing_enforces(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(power_limit_enforced_milliwatts=None, power_limit_milliwatts=450_000))
-    assert only_reader().read().sample.power_limit_watts == 450.0
+    assert only_reader().read(gpm=False)[0].sample.power_limit_watts == 450.0
 
 
 def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, fail=dict.fromkeys(FUNCTIONS, FUNCTION_NOT_FOUND))
     reader = only_reader()
     for _ in range(3):
-        sample = reader.read().sample
+        sample = reader.read(gpm=False)[0].sample
     # Several sources call for clocks, fields, memory and BAR1 (these also for who the device is).
     calls = nvml.calls(0)
     assert {name: calls[name] for name in FUNCTIONS} == {
@@ -347,7 +347,7 @@ def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_p
     older = FakeDriver(tmp_path, build_driver(*gone))
     older.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(5),)))
     with loaded(older):
-        reading = only_reader().read()
+        reading = only_reader().read(gpm=False)[0]
         check(reading)
     assert reading.sample.temperature_celsius == 64
     assert reading.sample.power_limit_watts == 700.0
@@ -361,19 +361,19 @@ def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_p
 def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, DEVICE)
     reader, other = start().readers()
-    device = (reader.read(), reader.device)[1]
+    device = (reader.read(gpm=False)[0], reader.device)[1]
     nvml.change(0, code=GPU_IS_LOST)
     for _ in range(2):
-        reading = reader.read()
+        reading = reader.read(gpm=False)[0]
         check(reading)
         assert reading.sample.state is DeviceState.LOST
         assert reading.sample.uuid == device.uuid
         assert reading.sample.absent == dict.fromkeys((*READINGS, "processes"), Absence.LOST)
         assert reading.processes == ()
     assert reader.device is device
-    assert other.read().sample.state is DeviceState.OK
+    assert other.read(gpm=False)[0].sample.state is DeviceState.OK
     nvml.change(0, code=0, temperature_celsius=31, fan_percent=77)
-    sample = reader.read().sample
+    sample = reader.read(gpm=False)[0].sample
     assert (sample.state, sample.temperature_celsius) == (DeviceState.OK, 31)
     assert sample.fan_percent == 77  # nothing from before the loss, however seldom it is asked for
     assert reasons(sample) == {}
@@ -384,17 +384,17 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
 def test_another_device_may_come_back_at_the_index(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(uuid="GPU-first"))
     reader = only_reader()
-    assert reader.read().sample.uuid == "GPU-first"
+    assert reader.read(gpm=False)[0].sample.uuid == "GPU-first"
     nvml.change(0, code=GPU_IS_LOST)
-    assert reader.read().sample.uuid == "GPU-first"
+    assert reader.read(gpm=False)[0].sample.uuid == "GPU-first"
     nvml.change(0, code=0, uuid="GPU-second")
-    assert reader.read().sample.uuid == reader.device.uuid == "GPU-second"
+    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "GPU-second"
 
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, "nvmlDeviceGetComputeRunningProcesses_v3"])
 def test_one_call_is_enough_to_know_of_a_loss(nvml: FakeDriver, function: str) -> None:
     nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: GPU_IS_LOST}))
-    reading = only_reader().read()
+    reading = only_reader().read(gpm=False)[0]
     check(reading)
     assert reading.sample.state is DeviceState.LOST
     assert set(reading.sample.absent.values()) == {Absence.LOST}
@@ -403,7 +403,7 @@ def test_one_call_is_enough_to_know_of_a_loss(nvml: FakeDriver, function: str) -
 def test_a_device_lost_at_the_start_keeps_its_index(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(), FakeDevice(code=GPU_IS_LOST), FakeDevice(name="third"))
     readers = start().readers()
-    samples = [reader.read().sample for reader in readers]
+    samples = [reader.read(gpm=False)[0].sample for reader in readers]
     assert [reader.device.index for reader in readers] == [0, 1, 2]
     assert [sample.state for sample in samples] == [
         DeviceState.OK,
@@ -416,7 +416,7 @@ def test_a_device_lost_at_the_start_keeps_its_index(nvml: FakeDriver) -> None:
     assert samples[1].uuid == lost.uuid
     assert readers[2].device.name == "third"
     nvml.change(1, code=0)
-    sample = readers[1].read().sample
+    sample = readers[1].read(gpm=False)[0].sample
     assert readers[1].device.uuid == sample.uuid == "GPU-00000001-fa4e-4dcf-8a3b-000000000001"
     assert sample.state is DeviceState.OK
 
@@ -434,7 +434,7 @@ def test_a_device_that_cannot_be_attached(
 ) -> None:
     nvml.write(FakeDevice(fail={"nvmlDeviceGetHandleByIndex_v2": code}))
     reader = only_reader()
-    reading = reader.read()
+    reading = reader.read(gpm=False)[0]
     check(reading)
     assert reading.sample.state is state
     assert set(reading.sample.absent.values()) == {absence}
@@ -445,7 +445,7 @@ def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})
     )
-    reading = only_reader().read()
+    reading = only_reader().read(gpm=False)[0]
     check(reading)
     assert reading.sample.state is DeviceState.NEEDS_RESET
     assert reading.sample.temperature_celsius == 64
@@ -461,12 +461,12 @@ def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
     done = threading.Event()
 
     def read() -> None:
-        readings.append(sick.read())
+        readings.append(sick.read(gpm=False)[0])
         done.set()
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
-    assert well.read().sample.state is DeviceState.OK
+    assert well.read(gpm=False)[0].sample.state is DeviceState.OK
     assert not done.wait(0.1)
     nvml.change(0, hang=False)
     assert done.wait(10)
@@ -488,7 +488,7 @@ def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
             )
         )
     )
-    reading = only_reader().read()
+    reading = only_reader().read(gpm=False)[0]
     assert reading.processes == (
         GpuProcess(10, ProcessKind.COMPUTE, None, Absence.NOT_SUPPORTED),
         GpuProcess(20, ProcessKind.BOTH, 210 * MIB, None),
@@ -501,7 +501,9 @@ def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
 
 def test_many_processes(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, 301))))
-    assert [process.pid for process in only_reader().read().processes] == list(range(1, 301))
+    assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == list(
+        range(1, 301)
+    )
 
 
 LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
@@ -530,7 +532,7 @@ def test_process_lists_that_fail(
             fail={f"{name}_{v}": code for name, code in codes.items() for v in ("v2", "v3")},
         )
     )
-    reading = only_reader().read()
+    reading = only_reader().read(gpm=False)[0]
     names = ("processes", "memory_attributed_bytes", "memory_unattributed_bytes")
     assert reasons(reading.sample) == (dict.fromkeys(names, absence) if absence else {})
     assert [process.pid for process in reading.processes] == pids
@@ -544,7 +546,7 @@ def test_drivers_with_a_wider_process_struct_are_asked_for_version_2(
     nvml: FakeDriver, version: str | None, list_version: str
 ) -> None:
     nvml.write(FakeDevice(processes=(FakeProcess(7),)), driver_version=version)
-    assert [process.pid for process in only_reader().read().processes] == [7]
+    assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == [7]
     asked = {name for name in nvml.calls(0) if "RunningProcesses" in name}
     assert asked == {f"{name}_{list_version}" for name in LISTS}
 
@@ -554,12 +556,12 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     clock = Clock()
     start()
     reader = Reader(0, clock=clock)
-    reader.read()
+    reader.read(gpm=False)[0]
     nvml.forget_calls()
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
     for _ in range(20):  # 10 s, twice a second
         clock.seconds += 0.5
-        reading = reader.read()
+        reading = reader.read(gpm=False)[0]
         if clock.seconds < 101:
             assert reading.processes[0].pid == 1
         if clock.seconds < 104.9:
@@ -609,17 +611,17 @@ def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDri
     clock = Clock()
     start()
     reader = Reader(0, clock=clock)
-    reader.read()
+    reader.read(gpm=False)[0]
     nvml.change(0, encoder_utilization_percent=5, values={"field.82": 58})
     nvml.forget_calls()
     for _ in range(11):
         clock.seconds += 5
-        reader.read()
+        reader.read(gpm=False)[0]
     calls = nvml.calls(0)
     assert not {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetMemoryInfo_v2"} & set(calls)
     assert calls["nvmlDeviceGetFieldValues"] == 0
     clock.seconds += 5
-    sample = reader.read().sample
+    sample = reader.read(gpm=False)[0].sample
     assert sample.encoder_utilization_percent == 5
     assert sample.memory_temperature_celsius == 58
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
@@ -630,9 +632,9 @@ def test_a_tick_that_comes_a_moment_early_does_not_skip_the_processes(nvml: Fake
     clock = Clock()
     start()
     reader = Reader(0, clock=clock)
-    reader.read()
+    reader.read(gpm=False)[0]
     clock.seconds += 0.98
-    reader.read()
+    reader.read(gpm=False)[0]
     assert nvml.calls(0)["nvmlDeviceGetComputeRunningProcesses_v3"] == 2
 
 
@@ -666,7 +668,7 @@ def test_init_that_fails_is_explained(nvml: FakeDriver, code: int) -> None:
     check_problem(caught.value.problem)
     assert str(caught.value.problem).startswith(PROBLEMS[code])
     nvml.write(FakeDevice(), init_code=0)
-    assert only_reader().read().sample.state is DeviceState.OK  # and can be tried again
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK  # and can be tried again
 
 
 def test_a_mismatch_that_is_no_nvml_error_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -755,7 +757,7 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
     for fail in codes:
         device = FakeDevice(fail=fail, **dict(zip(names, numbers, strict=True)))  # type: ignore[arg-type]
         nvml.write(device)
-        reading = reader.read()
+        reading = reader.read(gpm=False)[0]
         check(reading)
         assert reading.sample.uuid == reader.device.uuid
         for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):

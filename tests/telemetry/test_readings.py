@@ -254,10 +254,10 @@ def later(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[dict[st
     start()
     clock = Clock()
     reader = Reader(0, "580.95.05", clock)
-    reader.read()
+    reader.read(gpm=False)[0]
     nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
     clock.seconds += 1.0
-    return to_json(reader.read().sample), reader
+    return to_json(reader.read(gpm=False)[0].sample), reader
 
 
 def test_the_table_has_every_reading() -> None:
@@ -343,7 +343,7 @@ def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     nvml.write(device(ecc_mode_pending=0, fail=codes))
     nvml.change(0, ecc_mode=0)
     start()
-    absent = to_json(Reader(0).read().sample)["absent"]
+    absent = to_json(Reader(0).read(gpm=False)[0].sample)["absent"]
     assert absent["ecc_corrected"] == absent["ecc_uncorrected"] == "disabled"
     assert absent["ecc_corrected_lifetime"] == "disabled"
     assert absent["ecc_uncorrected_lifetime"] == "no_permission"
@@ -352,7 +352,7 @@ def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
 def test_energy_where_only_the_newer_field_has_it(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(values={"field.191": 5_000}))
     start()
-    assert Reader(0).read().sample.energy_joules == 5.0
+    assert Reader(0).read(gpm=False)[0].sample.energy_joules == 5.0
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_fields_that_were_renumbered_are_asked_of_later_drivers(
 ) -> None:
     nvml.write(device())
     start()
-    seconds = Reader(0, version).read().sample.clock_event_seconds
+    seconds = Reader(0, version).read(gpm=False)[0].sample.clock_event_seconds
     assert seconds is not None
     assert ("hw_power_brake" in seconds) == asked
     assert seconds["sw_power_cap"] == 5.0
@@ -382,7 +382,7 @@ def test_causes_that_a_device_does_not_count_are_left_out(nvml: FakeDriver) -> N
 def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words: list[str]) -> None:
     nvml.write(FakeDevice(clock_event_reasons=mask))
     start()
-    sample = to_json(Reader(0).read().sample)
+    sample = to_json(Reader(0).read(gpm=False)[0].sample)
     assert sample["clock_event_reasons"] == words
 
 
@@ -391,7 +391,7 @@ def test_words_of_a_later_driver_keep_their_number(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(architecture=21, compute_mode=9, values=values))
     start()
     reader = Reader(0)
-    assert reader.read().sample.recovery_action == "unknown_12"
+    assert reader.read(gpm=False)[0].sample.recovery_action == "unknown_12"
     assert (reader.device.architecture, reader.device.compute_mode) == ("unknown_21", "unknown_9")
 
 
@@ -407,7 +407,7 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
     )
     start()
     reader = Reader(0)
-    absent = to_json(reader.read().sample)["absent"]
+    absent = to_json(reader.read(gpm=False)[0].sample)["absent"]
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
     assert {absent[name] for name in names} == {"not_supported"}
     assert reader.device.absent["architecture"] == "not_supported"
@@ -433,7 +433,7 @@ def test_memory_that_no_listed_process_explains(
     processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
     nvml.write(FakeDevice(memory_used_bytes=used, processes=processes))
     start()
-    sample = to_json(Reader(0).read().sample)
+    sample = to_json(Reader(0).read(gpm=False)[0].sample)
     assert sample["memory_attributed_bytes"] == attributed
     assert sample["memory_unattributed_bytes"] == unattributed
     assert sample["absent"].get("memory_attributed_bytes") == reason

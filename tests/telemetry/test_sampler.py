@@ -23,6 +23,7 @@ from gputop.telemetry.snapshot import (
     DeviceSample,
     DeviceState,
     DriverState,
+    Event,
     Inventory,
     ProcessKind,
     Source,
@@ -89,7 +90,8 @@ def test_the_inventory_is_sent_again_when_it_changes_only(
     for _ in range(5):
         stream.sample()
     assert stream.inventories == sent
-    readers[1].becomes = replace(readers[1].device, uuid="GPU-other", name="Known now")
+    other = answer("GPU-9")
+    readers[1].reading = replace(other, device=replace(other.device, name="Known now"))
     stream.until(lambda _: stream.inventories > sent)
     assert stream.inventories == sent + 1
     assert stream.inventory is not None
@@ -97,6 +99,46 @@ def test_the_inventory_is_sent_again_when_it_changes_only(
     for _ in range(5):
         stream.sample()
     assert stream.inventories == sent + 1
+
+
+def test_the_gpu_comes_before_its_instances(opened: Open, readers: list[FakeReader]) -> None:
+    stream = started(opened, readers)
+    instance = answer("GPU-7", gpu_utilization_percent=None)
+    part = replace(instance.device, uuid="MIG-1", parent_uuid="GPU-1", index=1, mig_index=0)
+    sample = replace(instance.sample, uuid="MIG-1", absent={})
+    reader = readers[1]
+    reader.instances = (Reading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),)
+    appeared = stream.until(lambda sample: len(sample.devices) > 3)
+    assert [device.uuid for device in appeared.devices] == ["GPU-0", "GPU-1", "MIG-1", "GPU-2"]
+    assert stream.inventory is not None
+    assert [device.label for device in stream.inventory.devices] == ["0", "1", "1:0", "2"]
+    reader.instances = ()
+    assert len(stream.until(lambda sample: len(sample.devices) == 3).devices) == 3
+
+
+def test_events_come_once(opened: Open, readers: list[FakeReader]) -> None:
+    driver = FakeDriver(*readers)
+    stream = opened(lambda: driver)
+    stream.until(lambda sample: bool(sample.devices))
+    event = Event(5.0, "GPU-1", "xid", 79)
+    driver.reported.put(event)
+    assert stream.until(lambda sample: bool(sample.events)).events == (event,)
+    assert stream.sample().events == ()
+
+
+def test_another_interval_is_in_the_inventory(opened: Open, readers: list[FakeReader]) -> None:
+    stream = started(opened, readers)
+    stream.sampler.set_interval(2.0)
+    stream.until(lambda _: stream.interval() == 2.0)
+    times = [stream.sample().time for _ in range(3)]
+    assert steps(times) == pytest.approx([2.0] * 2)
+
+
+def test_readers_are_told_whether_gpm_is_wanted(opened: Open, readers: list[FakeReader]) -> None:
+    stream = started(opened, readers)
+    assert [reader.gpm for reader in readers] == [True] * 3
+    stream.sampler.set_gpm(wanted=False)
+    stream.until(lambda _: not any(reader.gpm for reader in readers))
 
 
 def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
@@ -343,7 +385,7 @@ def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> 
         "GPU-0", DeviceState.LOST, absent=dict.fromkeys((*READINGS, "processes"), Absence.LOST)
     )
     stream = started(opened, readers)
-    readers[0].reading = Reading(lost)
+    readers[0].reading = replace(readers[0].reading, sample=lost, processes=())
     sample = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
     assert sample.devices[0] == replace(lost, age_seconds=0.0)
     assert [device.state for device in sample.devices[1:]] == [DeviceState.OK] * 2
@@ -357,11 +399,8 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     assert seen.memory_used_bytes == 1 << 30
     assert seen.absent == {}
     assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == {
-        "memory_used_bytes": Absence.NOT_SUPPORTED,
-        "user": Absence.LOST,
-        "command": Absence.LOST,
-        "start_time": Absence.LOST,
+    assert unseen.absent == dict.fromkeys(module.OWNED, Absence.LOST) | {
+        "memory_used_bytes": Absence.NOT_SUPPORTED
     }
 
 
@@ -375,7 +414,7 @@ def test_owners_are_kept_as_long_as_their_processes(
     stream.until(lambda sample: bool(sample.processes))
     assert kept[-1] == {11, 12}
     for reader in readers:
-        reader.reading = Reading(reader.reading.sample)
+        reader.reading = replace(reader.reading, processes=())
     stream.until(lambda sample: not sample.processes)
     assert kept[-1] == set()
     stream.close()

@@ -54,7 +54,7 @@ def run(clock: Clock, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
     clock.now = 1000.0
     readers = [SimulatedReader(index, began=1000.0) for index in range(DEVICES)]
     for _ in range(seconds):
-        yield tuple(reader.read().sample for reader in readers)
+        yield tuple(reader.read(gpm=False)[0].sample for reader in readers)
         clock.now += 1.0
 
 
@@ -111,7 +111,7 @@ def test_the_devices_train_in_step_and_one_does_nothing(clock: Clock) -> None:
 def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
     pids = set()
     for reader in SimulatedDriver().readers():
-        reading = reader.read()
+        reading = reader.read(gpm=False)[0]
         (process,) = reading.processes
         assert process.memory_used_bytes is not None
         assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)

@@ -79,7 +79,7 @@ class Machine:
     def read(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
         self.nvml.change(0, values=values)
         self.clock.seconds += seconds
-        return self.reader.read().sample
+        return self.reader.read(gpm=False)[0].sample
 
 
 def pcie(sample: DeviceSample) -> tuple[int | Absence | None, ...]:
@@ -140,7 +140,7 @@ def test_what_was_counted_before_a_loss_is_forgotten(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     machine.read(fields(f198=10, f197=10))
     nvml.change(0, code=GPU_IS_LOST)
-    assert machine.reader.read().sample.state is DeviceState.LOST
+    assert machine.reader.read(gpm=False)[0].sample.state is DeviceState.LOST
     nvml.change(0, code=0)
     # It may be another device.
     assert pcie(machine.read(fields(f198=1000, f197=1000))) == (NO_DATA_YET, NO_DATA_YET)
