@@ -9,15 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gputop.telemetry.sampler import Sampler
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
 """Seconds between samples."""
+
+
+class Steered(Protocol):
+    """A sampler, as far as it can be steered."""
+
+    def set_interval(self, seconds: float) -> None: ...
+
+    def set_gpm(self, *, wanted: bool) -> None: ...
 
 
 def request(**wanted: Any) -> bytes:
@@ -25,7 +29,7 @@ def request(**wanted: Any) -> bytes:
     return json.dumps(wanted).encode() + b"\n"
 
 
-def obey(sampler: Sampler, lines: Iterable[bytes]) -> None:
+def obey(sampler: Steered, lines: Iterable[bytes]) -> None:
     """Does what the lines ask for, up to their end."""
     for line in lines:
         wanted: Any = None
@@ -34,7 +38,7 @@ def obey(sampler: Sampler, lines: Iterable[bytes]) -> None:
         if not isinstance(wanted, dict):
             continue
         interval, gpm = wanted.get("interval"), wanted.get("gpm")
-        if isinstance(interval, (int, float)) and math.isfinite(interval):
+        if isinstance(interval, (int, float)) and 0 < interval < math.inf:
             sampler.set_interval(min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval)))
         if isinstance(gpm, bool):
             sampler.set_gpm(wanted=gpm)

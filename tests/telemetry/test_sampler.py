@@ -224,16 +224,16 @@ def test_a_device_that_learns_its_name_between_two_records(
 ) -> None:
     """A sample has the devices of the inventory before it; `Stream` sees to that."""
     stream = started(opened, readers)
-    usual = Sampler._inventory
+    usual, other = Sampler._inventory, answer("GPU-9")
 
     def inventory(self: Sampler, *arguments: object) -> Inventory:
         result = usual(self, *arguments)  # type: ignore[arg-type]
-        readers[0].device = replace(readers[0].device, uuid=f"{readers[0].device.uuid}'")
+        readers[0].reading = other
         return result
 
     monkeypatch.setattr(Sampler, "_inventory", inventory)
     assert stream.sample().devices[0].uuid == "GPU-0"
-    assert stream.sample().devices[0].uuid == "GPU-0'"
+    assert stream.sample().devices[0].uuid == "GPU-9"
 
 
 def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
@@ -464,4 +464,4 @@ def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
     for seconds in (0.5, 0.0, -1.0):
         module.pause(seconds)
-    assert waited == [0.5]
+    assert waited == [0.5, 0.0, 0.0]

@@ -327,7 +327,11 @@ WITHOUT_A_UNIT = {
     "ecc_uncorrected_lifetime",
     "index",
     "load_average",  # processes
+    "mig_compute_instance",
+    "mig_gpu_instance",
+    "mig_index",
     "minor_number",
+    "parent_pid",
     "pcie_generation",
     "pcie_generation_max",
     "pcie_replays",

@@ -233,7 +233,7 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     """Or the driver would be starting, or the device silent, for ever and nobody knew why."""
     program = f"""if True:
         from gputop.telemetry import simulated, stream
-        def fail(*_): raise RuntimeError("a fault")
+        def fail(*_, **__): raise RuntimeError("a fault")
         driver, reader = simulated.SimulatedDriver, simulated.SimulatedReader
         setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
         stream.run(interval=0.25, demo=True)
