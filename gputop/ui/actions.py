@@ -7,7 +7,11 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Tab = Literal["monitor", "benchmark"]
+Tab = Literal["monitor", "benchmark", "processes", "device"]
+"""What is shown between header and keys; the device's page opens from the others."""
+LISTS: tuple[Tab, ...] = ("monitor", "processes")
+"""Where there are processes to act on."""
+LIVE: tuple[Tab, ...] = ("monitor", "processes", "device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +25,73 @@ class Action:
     help: str
     label: str = ""
     """For the footer; actions without one are only in the help."""
-    tab: Tab | None = None
-    """The only tab on which it does something; None is everywhere."""
+    tabs: tuple[Tab, ...] = ()
+    """The tabs on which it does something; none is everywhere."""
     everywhere: tuple[str, ...] = ()
     """Those of its keys that no field and no other screen can take."""
+
+    @property
+    def name(self) -> str:
+        """Of the method behind it."""
+        return self.action.partition("(")[0]
+
+    def works_on(self, tab: str) -> bool:
+        """Whether it does something on that tab."""
+        return not self.tabs or tab in self.tabs
 
 
 ACTIONS = (
     Action("tab.monitor", "1", "tab('monitor')", "Monitor: devices and their processes"),
     Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
+    Action("tab.processes", "3", "tab('processes')", "Processes: all of them, with all columns"),
+    Action("details", "enter", "details", "All that the selected device says", "Details", LISTS),
+    Action(
+        "switch",
+        "tab",
+        "switch",
+        "Between devices and processes",
+        "Processes",
+        ("monitor",),
+        ("tab",),
+    ),
+    Action("next", "down,j", "move(1)", "Next device, process or line", "", LIVE),
+    Action("previous", "up,k", "move(-1)", "Previous device, process or line", "", LIVE),
+    Action("page.next", "pagedown", "page(1)", "A page down", "", LIVE),
+    Action("page.previous", "pageup", "page(-1)", "A page up", "", LIVE),
+    Action("right", "right", "side(1)", "Next device; on its page, later in time", "", LIVE),
+    Action("left", "left", "side(-1)", "Previous device; on its page, earlier", "", LIVE),
+    Action("first", "home", "move(-9999)", "To the first", "", LIVE),
+    Action("last", "end", "move(9999)", "To the last", "", LIVE),
+    Action("device.next", "n", "device(1)", "The next device's page", "Next GPU", ("device",)),
+    Action("device.previous", "p", "device(-1)", "The previous device's page", "", ("device",)),
+    Action(
+        "device.reset", "0", "reset", "Minimum, mean and maximum from now on", "Reset", ("device",)
+    ),
     Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
     Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
-    Action("density", "c", "density", "Density: one row, three, full", "Density", "monitor"),
-    Action("device.next", "down,j,right", "move(1)", "Select the next device", "", "monitor"),
-    Action("device.previous", "up,k,left", "move(-1)", "Select the previous device", "", "monitor"),
-    Action("device.first", "home", "move(-9999)", "Select the first device", "", "monitor"),
-    Action("device.last", "end", "move(9999)", "Select the last device", "", "monitor"),
-    Action("form", "tab", "field(1)", "Go through the form", "Form", "benchmark", ("tab",)),
+    Action("filter", "slash", "filter", "Filter processes by what one types", "Filter", LISTS),
+    Action("sort", "full_stop,f6", "sort(1)", "Sort processes by the next column", "Sort", LISTS),
+    Action("sort.previous", "comma", "sort(-1)", "... by the previous column", "", LISTS),
+    Action("sort.reverse", "I", "sort_reverse", "Reverse the order of processes", "", LISTS),
+    Action("tree", "t,f5", "tree", "Processes as a tree", "Tree", LISTS),
+    Action("signal", "f9", "signal", "Send a signal to the selected process", "Signal", LISTS),
+    Action("environment", "e", "environment", "Environment of the selected process", "", LISTS),
+    Action("density", "c", "density", "Density: one row, three, full", "Density", ("monitor",)),
+    Action("pause", "space", "pause", "Freeze the picture; what comes is kept", "Pause", LIVE),
+    Action("interval.longer", "plus,equals_sign", "interval(1)", "Sample less often", "", LIVE),
+    Action("interval.shorter", "minus", "interval(-1)", "Sample more often", "", LIVE),
+    Action("form", "tab", "field(1)", "Go through the form", "Form", ("benchmark",), ("tab",)),
     Action(
         "form.back",
         "shift+tab",
         "field(-1)",
         "Go back through the form",
         "",
-        "benchmark",
+        ("benchmark",),
         ("shift+tab",),
     ),
+    Action("theme", "T", "next_theme", "The next theme of colours"),
+    Action("settings", "S", "keep_settings", "Keep theme, density, sorting, … for the next time"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
     Action(
         "commands",
@@ -66,7 +111,12 @@ ACTIONS = (
         everywhere=("f10", "ctrl+c"),
     ),
 )
-KEYS = {key: action for action in ACTIONS for key in action.keys.split(",")}
+
+
+def action_for(key: str, tab: str) -> Action | None:
+    """What a key does on that tab."""
+    return next((a for a in ACTIONS if key in a.keys.split(",") and a.works_on(tab)), None)
+
 
 SHOWN = {
     "question_mark": "?",
@@ -79,7 +129,9 @@ SHOWN = {
     "shift+tab": "Shift+Tab",
 }
 SHOWN |= {"down": "↓", "up": "↑", "left": "←", "right": "→", "tab": "Tab"}
-SHOWN |= {"home": "Home", "end": "End"}
+SHOWN |= {"home": "Home", "end": "End", "pagedown": "PgDn", "pageup": "PgUp"}
+SHOWN |= {"enter": "Enter", "space": "Space", "slash": "/", "comma": ",", "full_stop": "."}
+SHOWN |= {"plus": "+", "equals_sign": "=", "minus": "-", "f5": "F5", "f6": "F6", "f9": "F9"}
 
 
 def key_names(action: Action) -> list[str]:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import termios
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
 from textual.app import App
@@ -17,7 +17,7 @@ from textual.worker import Worker, WorkerState
 
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
-from gputop.ui.actions import ACTIONS, KEYS, Action, bindings
+from gputop.ui.actions import ACTIONS, Action, action_for, bindings
 from gputop.ui.model import Telemetry
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
@@ -50,13 +50,21 @@ class Stream(Protocol):
         """The records, for ever."""
         ...
 
+    def ask(self, **wanted: Any) -> None:
+        """Asks its sampler for another `interval`, or for `gpm`."""
+        ...
+
     async def close(self) -> None:
         """Leaves nothing running."""
         ...
 
 
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds between samples that keys go through."""
+
+
 class GputopApp(App[None]):
-    """Two tabs over one stream."""
+    """Tabs over one stream."""
 
     CSS_PATH = "gputop.tcss"
     TITLE = "gputop"
@@ -65,24 +73,37 @@ class GputopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
-    def __init__(self, stream: Stream, python: str | None = None) -> None:
+    def __init__(
+        self, stream: Stream, python: str | None = None, settings: Settings = Settings()
+    ) -> None:
         super().__init__()
         self.theme = "ansi-dark"
         self._stream = stream
         self.telemetry = Telemetry()
         self._python = python
         self._watchdog = Watchdog()
+        self._settings = settings
+        self._interval = settings.interval
+        self._rung: set[tuple[str, str]] = set()
+        self._came_from = "monitor"
         self.fault: str | None = None
         """What ended the dashboard that should not have."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
-        self._monitor = MonitorTab(self.telemetry)
+        table = ProcessTable()
+        self._monitor = MonitorTab(self.telemetry, table)
         self._benchmark = BenchmarkTab(self.telemetry, self._python)
+        self._device = DevicePage(self.telemetry)
+        self._live: dict[str, LiveTab] = {
+            "monitor": self._monitor,
+            "processes": ProcessesTab(self.telemetry, table),
+            "device": self._device,
+        }
         self._keys = KeysView()
         yield self._header
         with ContentSwitcher(initial="monitor"):
-            yield self._monitor
+            yield from self._live.values()
             yield self._benchmark
         yield self._keys
 
@@ -110,9 +131,18 @@ class GputopApp(App[None]):
         self.telemetry.take(record)
         if isinstance(record, Inventory):
             self._benchmark.show_targets()
-        else:
-            self._benchmark.mind_limits()
+            return
+        self._benchmark.mind_limits()
+        self._ring()
+        if not self.telemetry.paused:
             self._show()
+
+    def _ring(self) -> None:
+        """Once for each alert that was not there before."""
+        known = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
+        if self._settings.bell and known - self._rung:
+            self.bell()
+        self._rung = known
 
     async def on_event(self, event: Event) -> None:
         """Does at once what a key does where nothing has the focus.
@@ -120,7 +150,7 @@ class GputopApp(App[None]):
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
         if isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
-            action = KEYS.get(event.key)
+            action = action_for(event.key, self._header.tab)
             if action is not None and await self.run_action(action.action):
                 return
         await super().on_event(event)
@@ -131,10 +161,17 @@ class GputopApp(App[None]):
 
     def _show(self) -> None:
         self._header.redraw()
-        if self._header.tab == "monitor":
-            self._monitor.show_telemetry()
-        else:
+        tab = self._tab
+        if tab is None:
             self._benchmark.show_telemetry()
+        else:
+            tab.show_telemetry()
+        self._stream.ask(gpm=self._settings.gpm and tab is not None and tab.wants_gpm)
+
+    @property
+    def _tab(self) -> LiveTab | None:
+        """The tab that is shown; None is the benchmark."""
+        return self._live.get(self._header.tab)
 
     def _tick(self) -> None:
         if not self.is_headless and not _terminal_is_there():
@@ -146,6 +183,8 @@ class GputopApp(App[None]):
         """Shows a tab."""
         self.set_focus(None)
         self.query_one(ContentSwitcher).current = name
+        if name == "device":
+            self._came_from = self._header.tab
         self._header.tab = self._keys.tab = name
         self._keys.redraw()
         self._show()
@@ -158,7 +197,7 @@ class GputopApp(App[None]):
         if self._header.tab == "benchmark":
             self._benchmark.start()
             return
-        device = self._monitor.selected
+        device = self._tab.selected if self._tab else None
         self.action_tab("benchmark")
         if self.telemetry.simulated:
             device = None
@@ -174,13 +213,133 @@ class GputopApp(App[None]):
         self._monitor.next_density()
 
     def action_move(self, step: int) -> None:
-        """Selects another device."""
-        self._monitor.move(step)
+        """Down by that many devices, processes, or lines."""
+        if self._tab:
+            self._tab.move(step)
+
+    def action_page(self, step: int) -> None:
+        """Down by that many pages."""
+        if self._tab:
+            self._tab.page(step)
+
+    def action_side(self, step: int) -> None:
+        """To the right: a device, or later in time."""
+        if self._tab:
+            self._tab.side(step)
+
+    def action_switch(self) -> None:
+        """Between devices and processes."""
+        self._monitor.switch()
+
+    def action_details(self) -> None:
+        """The page of the selected device."""
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify("No device is selected")
+            return
+        self._device.show(device.uuid)
+        self.action_tab("device")
+
+    def action_device(self, step: int) -> None:
+        """The page of another device."""
+        self._device.next_device(step)
+
+    def action_reset(self) -> None:
+        """Minimum, mean and maximum of the device from now on."""
+        self._device.reset()
+
+    def action_pause(self) -> None:
+        """Freezes the picture, or lets it go on."""
+        self.telemetry.pause()
+        self._show()
+
+    def action_interval(self, step: int) -> None:
+        """Samples less or more often."""
+        now = self._interval
+        others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
+        if others:
+            self._interval = others[0] if step > 0 else others[-1]
+            self._stream.ask(interval=self._interval)
+        self.notify(f"A sample every {self._interval:g} s")
+
+    def action_filter(self) -> None:
+        """What one types is looked for in the processes."""
+        if view := self._list:
+            view.start_filter()
+
+    def action_sort(self, step: int) -> None:
+        """Sorts processes by another column."""
+        if view := self._list:
+            view.sort_by_next(step)
+
+    def action_sort_reverse(self) -> None:
+        """Reverses the order of the processes."""
+        if view := self._list:
+            view.reverse()
+
+    def action_tree(self) -> None:
+        """Processes as a tree, or as a list."""
+        if view := self._list:
+            view.toggle_tree()
+
+    @property
+    def _list(self) -> ProcessesView | None:
+        """The processes that are shown."""
+        return self._tab.processes if self._tab else None
+
+    def action_signal(self) -> None:
+        """Asks which signal to send to the selected process, and sends it."""
+        process = self._chosen()
+        if process is None or process.start_time is None:
+            return
+        pid, start_time = process.pid, process.start_time
+
+        def send(number: int | None) -> None:
+            if number is not None:
+                problem = send_signal(pid, start_time, number)
+                name = signal.Signals(number).name
+                self._report(problem, "Not sent", f"{name} was sent to {pid}")
+
+        held = [p for p in self.telemetry.processes() if p.pid == pid]
+        self.push_screen(SignalScreen(self.telemetry, held), send)
+
+    def action_environment(self) -> None:
+        """Shows the environment of the selected process."""
+        process = self._chosen()
+        if process is None or process.start_time is None:
+            return
+        try:
+            variables = environment(process.pid, process.start_time)
+        except ProcError as error:
+            self._report(error.problem, "Not shown", "")
+            return
+        self.push_screen(EnvironmentScreen(process, variables))
+
+    def _chosen(self) -> Process | None:
+        """The selected process, if it is one of this machine that can be seen; else says why."""
+        process = self._list.selected if self._list else None
+        if process is None:
+            self.notify("No process is selected: Tab goes to the processes")
+        elif self.telemetry.simulated:
+            self.notify("A simulated process: there is nothing behind it")
+        elif process.start_time is None:
+            self.notify(f"{process.pid} cannot be seen: {unseen(process)}", severity="warning")
+        else:
+            return process
+        return None
+
+    def _report(self, problem: Problem | None, failed: str, done: str) -> None:
+        if problem is None:
+            self.notify(done)
+        else:
+            self.notify(str(problem), title=failed, severity="error")
 
     def action_leave(self) -> None:
         """Out of a field, then back to the monitor."""
         if self.focused is not None:
             self.set_focus(None)
+        elif self._header.tab == "device":
+            self.action_tab(self._came_from)
         else:
             self.action_tab("monitor")
 
@@ -189,11 +348,17 @@ class GputopApp(App[None]):
         self.push_screen(Help())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Actions of one tab do nothing on the other, and these two not behind another screen."""
-        tabs = {a.tab for a in ACTIONS if a.action.partition("(")[0] == action}
-        if action in ("field", "commands") and self.screen.is_modal:
+        """Actions of one tab do nothing on others, and these not behind another screen."""
+        if action in ("field", "switch", "commands") and self.screen.is_modal:
             return False
-        return not tabs or None in tabs or self._header.tab in tabs
+        known = [a for a in ACTIONS if a.name == action]
+        return not known or any(self._offers(a) for a in known)
+
+    def _offers(self, action: Action) -> bool:
+        """Whether it does something here."""
+        if action.id == "signal" and self._settings.readonly:
+            return False
+        return action.works_on(self._header.tab)
 
     def action_field(self, step: int) -> None:
         """To another field of the form, before the keys that come behind this one."""
@@ -204,10 +369,10 @@ class GputopApp(App[None]):
         here = [
             a
             for a in ACTIONS
-            if a.tab in (None, self._header.tab)
+            if self._offers(a)
             and a.action not in ("commands", f"tab('{self._header.tab}')")
             and (a.id != "bench.stop" or self._benchmark.running)
-            and (a.id != "back" or self._header.tab == "benchmark")
+            and (a.id != "back" or self._header.tab != "monitor")
         ]
 
         async def run(action: Action | None) -> None:

@@ -8,6 +8,8 @@ from gputop.ui.widgets.panel import Density
 
 NARROWEST_PANEL = 52
 WIDEST_PANEL = 100
+NARROWEST_ROW = 68
+"""Of one row a device: two columns of them where there is room, before they have to be scrolled."""
 GAP = 1
 TALLEST_FULL = 12
 """Rows of a full panel beyond which its history says no more."""
@@ -41,17 +43,18 @@ def layout(
 
 
 def _of(density: Density, devices: int, width: int, room: int) -> Layout:
-    if density is Density.ROW:
-        return Layout(density, 1, width, 1, devices + 1)
+    heading = density is Density.ROW
+    narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
     best = None
-    most = max(1, min(devices, (width + GAP) // (NARROWEST_PANEL + GAP)))
+    most = max(1, min(devices, (width + GAP) // (narrowest + GAP)))
     for columns in range(1, most + 1):
         lines = -(-devices // columns)
         panel_width = (width - (columns - 1) * GAP) // columns
         tallest = TALLEST_FULL if density is Density.FULL else density
         panel_height = max(density, min(tallest, room // lines))
-        best = Layout(density, columns, panel_width, panel_height, lines * panel_height)
-        if best.rows <= room and panel_width <= WIDEST_PANEL:
+        rows = lines * panel_height + heading
+        best = Layout(density, columns, panel_width, panel_height, rows)
+        if best.rows <= room and (heading or panel_width <= WIDEST_PANEL):
             return best
     assert best is not None
     return best

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
+from gputop.telemetry.alerts import Alert, alerts
 from gputop.telemetry.child import Interruption
-from gputop.telemetry.history import History
+from gputop.telemetry.history import CAPACITY, History
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
     DriverState,
+    Event,
     Host,
     Inventory,
     Problem,
@@ -26,12 +29,24 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Record
 
 
+MOST_EVENTS = 1000
+MOST_HELD = CAPACITY
+"""Records that a pause keeps back."""
+
+
 class Telemetry:
     """The stream as far as it has come."""
 
     def __init__(self) -> None:
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
+        self.latest: Sample | None = None
+        """The newest one; while it is paused, another than the one that is shown."""
+        self.paused_at: float | None = None
+        """Unix seconds."""
+        self.reported: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.alerts: list[Alert] = []
+        self._held: deque[Record] = deque()
         self.history = History()
         self.host: Host | None = None
         self.interruption: Problem | None = None
@@ -40,10 +55,34 @@ class Telemetry:
         self.began_at = self.received_at = time.monotonic()
 
     def take(self, record: Record | Interruption) -> None:
-        """Takes in what came."""
+        """Takes in what came; while it is paused, what is shown stays as it is."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
             return
+        if isinstance(record, Sample):
+            self.latest = record
+            self.interruption = None
+            self.received_at = time.monotonic()
+        if self.paused and len(self._held) < MOST_HELD:
+            self._held.append(record)
+            return
+        if self.paused:  # more than a chart can show: the oldest goes in, so that nothing is lost
+            self._held.append(record)
+            record = self._held.popleft()
+        self._show(record)
+
+    def pause(self) -> None:
+        """Stops the picture, or lets it catch up."""
+        self.paused_at = None if self.paused else time.time()
+        while not self.paused and self._held:
+            self._show(self._held.popleft())
+
+    @property
+    def paused(self) -> bool:
+        """Whether what is shown stays as it is."""
+        return self.paused_at is not None
+
+    def _show(self, record: Record) -> None:
         if isinstance(record, Inventory):
             # A sampler that was started again knows nothing yet: what was known is still shown.
             self.restarting = record.driver_state is DriverState.STARTING and bool(self.devices)
@@ -53,9 +92,10 @@ class Telemetry:
             self.host = record.host
         else:
             self.sample, self.host = record, record.host
-            self.interruption = None
-            self.received_at = time.monotonic()
             self.history.add(record)
+            self.reported.extend(record.events)
+            readings = {sample.uuid: sample for sample in record.devices}
+            self.alerts = alerts(self.devices, readings, self.reported, record.time)
 
     @property
     def devices(self) -> tuple[Device, ...]:

@@ -95,7 +95,7 @@ class BenchmarkTab(Vertical):
         if telemetry.inventory is None or telemetry.simulated:
             self._form.offer((plan.cpu_target(),))
         else:
-            self._form.offer(plan.targets(telemetry.inventory, telemetry.sample))
+            self._form.offer(plan.targets(telemetry.inventory, telemetry.latest))
 
     def show_telemetry(self) -> None:
         """Draws what the device under test says."""
@@ -106,7 +106,7 @@ class BenchmarkTab(Vertical):
         run, telemetry = self._run_now, self._telemetry
         if run is None or self._session is None or run.limit is not None:
             return
-        run.limit = limits.reached(run.request.target, telemetry.inventory, telemetry.sample)
+        run.limit = limits.reached(run.request.target, telemetry.inventory, telemetry.latest)
         if run.limit is not None:
             self.notify(run.limit, title="Too hot: the stress test ends", severity="warning")
             self._end(self._session, by="limit")
@@ -125,11 +125,11 @@ class BenchmarkTab(Vertical):
             self.notify(str(error), title="Not started", severity="error", markup=False)
             return
         telemetry = self._telemetry
-        problem = plan.unusable(telemetry.sample, request.target)
+        problem = plan.unusable(telemetry.latest, request.target)
         if problem is not None:
             self.notify(str(problem), title="Not started", severity="error", markup=False)
             return
-        others = plan.holders(telemetry.sample, request.target)
+        others = plan.holders(telemetry.latest, request.target)
         if others == []:
             self._begin(request)
             return

@@ -41,7 +41,7 @@ class Help(ModalScreen[None]):
         text = Text()
         text.append("Keys\n", style="bold")
         for action in ACTIONS:
-            where = f"  ({action.tab} tab)" if action.tab else ""
+            where = f"  ({', '.join(action.tabs)})" if action.tabs else ""
             text.append(f"  {' '.join(key_names(action)):<13}", style="bold color(75)")
             text.append(f"{action.help}{where}\n")
         text.append("\nNumbers\n", style="bold")

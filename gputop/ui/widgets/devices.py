@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-
 from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
 from gputop.ui.palette import DIM
 from gputop.ui.widgets import panel
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.panel import Density, Panel
+from gputop.ui.widgets.panel import Density, Panel, Widths
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -33,6 +31,8 @@ class DevicesView(LiveView):
         super().__init__(id="devices")
         self._telemetry = telemetry
         self._selected: str | None = None
+        self.active = True
+        """Whether keys go here."""
         self._first_line = 0
         """The first line of panels shown, where they do not all fit."""
         self.chosen: Density | None = None
@@ -45,6 +45,14 @@ class DevicesView(LiveView):
         """The selected device, by UUID: an index may come to mean another one."""
         devices = self._telemetry.devices
         return find_device(devices, self._selected) or (devices[0] if devices else None)
+
+    @property
+    def shows_gpm(self) -> bool:
+        """Whether there is room for what GPM says."""
+        now = self.layout_now
+        if now is None or now.density is not Density.ROW:
+            return now is not None and now.density is Density.FULL
+        return panel.shows_gpm(now.panel_width, self._widths())
 
     def plan(self, width: int, height: int) -> Layout:
         """The layout for the space of devices and processes together."""
@@ -75,6 +83,12 @@ class DevicesView(LiveView):
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
             self._select(devices.index(selected) + step)
+
+    def page(self, step: int) -> None:
+        """Selects the device a screen further on."""
+        now = self.layout_now
+        if now is not None:
+            self.move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
 
     def _select(self, number: int) -> None:
         devices = self._telemetry.devices
@@ -114,7 +128,10 @@ class DevicesView(LiveView):
             )
             for device in devices[first : first + room * now.columns]
         ]
-        rows: list[Row] = [panel.heading(width, self._longest_name())] if _heading_rows(now) else []
+        rows: list[Row] = []
+        if _heading_rows(now):
+            heading = [panel.heading(now.panel_width, self._widths())]
+            rows += beside([heading] * now.columns, now.panel_width, GAP)
         for start in range(0, len(drawn), now.columns):
             rows += beside(drawn[start : start + now.columns], now.panel_width, GAP)
         if not all_fit:
@@ -122,8 +139,8 @@ class DevicesView(LiveView):
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
         return [fit(row, width) for row in rows]
 
-    def _longest_name(self) -> int:
-        return max((cell_len(panel.name_of(d)) for d in self._telemetry.devices), default=0)
+    def _widths(self) -> Widths:
+        return panel.widths_of(self._telemetry.devices)
 
     def _panel(self, device: Device, selected: bool) -> Panel:
         telemetry = self._telemetry
@@ -132,8 +149,9 @@ class DevicesView(LiveView):
             telemetry.readings(device.uuid),
             telemetry.history.series(device.uuid, "gpu_utilization_percent"),
             telemetry.history.count,
-            self._longest_name(),
+            self._widths(),
             selected,
+            telemetry.host,
         )
 
 

@@ -1,14 +1,15 @@
-"""The two lines on top: where this is, and the whole machine in one line."""
+"""The lines on top: where this is, the whole machine in one line, and what is wrong with it."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
+from gputop.telemetry.alerts import Severity
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import duration, number, quantity, size, visible
-from gputop.ui.draw import Row, Span, clip, spread, width_of
-from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, TEXT, WARN
+from gputop.text import duration, number, quantity, size, used_of, visible
+from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
+from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -16,31 +17,46 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
+    from gputop.telemetry.alerts import Alert
     from gputop.telemetry.snapshot import DeviceSample
     from gputop.ui.model import Telemetry
 
-TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "))
+TABS = (
+    ("monitor", " 1 Monitor "),
+    ("benchmark", " 2 Benchmark "),
+    ("processes", " 3 Processes "),
+)
 TITLE = " gputop "
+ROOMY = 80
 
 
 class Header(LiveView):
-    """Title, tabs, host and driver; under it the sums over all devices, or what is wrong."""
+    """Title, tabs, host and driver; sums over all devices; and, if there are any, alerts."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="header")
         self._telemetry = telemetry
         self.tab = TABS[0][0]
 
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always two rows
-        """Two rows."""
-        return [self._top(width), self._summary(width)]
+    def redraw(self) -> None:
+        """As high as it has something to say."""
+        rows = 3 if self._telemetry.alerts else 2
+        if self.styles.height is None or self.styles.height.value != rows:
+            self.styles.height = rows
+        super().redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
+        """Two rows, and one of alerts."""
+        rows = [self._top(width), self._summary(width)]
+        return [*rows, _alerts(self._telemetry.alerts, width)] if self._telemetry.alerts else rows
 
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
         left += [Span(label, TAB if name == self.tab else DIM) for name, label in TABS]
-        if self._telemetry.simulated:
+        telemetry = self._telemetry
+        if telemetry.simulated:
             left += [Span(" "), Span(" SIMULATED ", BADGE)]
-        inventory = self._telemetry.inventory
+        inventory = telemetry.inventory
         clock = time.strftime("%H:%M:%S", time.localtime(self._shown_time()))
         parts = [clock]
         if inventory is not None:
@@ -49,6 +65,11 @@ class Header(LiveView):
                 cuda = f" · CUDA {inventory.cuda_version}" if inventory.cuda_version else ""
                 parts.insert(0, version + cuda)
             parts.insert(0, clip(visible(inventory.hostname), 24))
+            if inventory.interval_seconds != 1:
+                parts[-1] += f" every {inventory.interval_seconds:g} s"
+        if telemetry.paused_at is not None:
+            since = time.strftime(" %H:%M:%S", time.localtime(telemetry.paused_at))
+            left += [Span(" "), Span(f" PAUSED{since if width >= ROOMY else ''} ", BADGE)]
         room = width - sum(len(span.text) for span in left) - 2
         while len(parts) > 1 and len(" · ".join(parts)) > room:
             parts.pop(-2)
@@ -76,9 +97,11 @@ class Header(LiveView):
         if not telemetry.devices:
             return [Span(" The driver has no devices: this is the host alone", WARN)]
         devices, host = self._devices(), self._host()
-        while host and width_of(devices) + sum(width_of(part) for part in host) > width:
-            host.pop()
-        return spread(devices, [span for part in host for span in part], width)
+        while host and _width(devices) + _width(host) > width:
+            # What the devices say beyond their sums gives way first.
+            (devices if len(devices) > SUMS else host).pop()
+        left, right = ([span for part in parts for span in part] for parts in (devices, host))
+        return spread(left, right, width)
 
     def _host(self) -> list[Row]:
         """The host in parts, the most telling first."""
@@ -93,26 +116,41 @@ class Header(LiveView):
             [Span(" host mem ", DIM), Span(memory)],
         ]
 
-    def _devices(self) -> Row:
-        readings = [self._telemetry.readings(d.uuid) for d in self._telemetry.devices]
+    def _devices(self) -> list[Row]:
+        """The devices in parts: the sums, then those that stand out."""
+        gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
+        pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
+        readings = [r for _, r in pairs]
         lost = sum(r.state is not DeviceState.OK for r in readings)
-        count = len(readings)
-        row = [Span(f" {count} GPU{'s' if count > 1 else ''}", STRONG)]
+        first = [Span(f" {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}", STRONG)]
         if lost:
-            row.append(Span(f"  {lost} not answering", FAULT))
+            first.append(Span(f"  {lost} not answering", FAULT))
+        parts = [first]
         busy = _values(readings, "gpu_utilization_percent")
         if busy:
-            row += [Span("  busy ", DIM), Span(f"{sum(busy) / len(busy):.0f} %".rjust(5))]
+            mean = f"{sum(busy) / len(busy):.0f} %".rjust(5)
+            parts.append([Span("  busy ", DIM), Span(mean)])
         used, total = (
             _values(readings, "memory_used_bytes"),
             _values(readings, "memory_total_bytes"),
         )
         if used and total:
-            row += [Span("  mem ", DIM), Span(f"{size(sum(used))} of {size(sum(total))}")]
+            parts.append([Span("  mem ", DIM), Span(used_of(sum(used), sum(total)))])
         watts = _values(readings, "power_watts")
         if watts:
-            row += [Span("  power ", DIM), Span(f"{sum(watts):.0f} W")]
-        return [Span(span.text, span.style or TEXT) for span in row]
+            parts.append([Span("  power ", DIM), Span(f"{sum(watts):.0f} W")])
+        parts += [[]] * (SUMS - len(parts))
+        for label, name, unit in (
+            ("hottest", "temperature_celsius", "°C"),
+            ("busiest", "gpu_utilization_percent", " %"),
+        ):
+            known = [(value, gpu) for gpu, r in pairs if (value := getattr(r, name)) is not None]
+            if len(gpus) > 1 and known:
+                value, gpu = max(known, key=lambda each: each[0])
+                parts.append(
+                    [Span(f"  {label} ", DIM), Span(f"{gpu.label}"), Span(f" {value}{unit}")]
+                )
+        return parts
 
     def on_click(self, event: Click) -> None:
         """Opens the tab under the mouse."""
@@ -121,6 +159,27 @@ class Header(LiveView):
             if event.y == 0 and x <= event.x < x + len(label):
                 self.app.call_later(self.app.run_action, f"tab('{name}')")
             x += len(label)
+
+
+SUMS = 4
+"""Parts of the summary that are not about one device."""
+
+
+def _width(parts: Sequence[Row]) -> int:
+    return sum(width_of(part) for part in parts)
+
+
+def _alerts(alerts: Sequence[Alert], width: int) -> Row:
+    """As many as fit, the others counted."""
+    row = [Span(" ")]
+    for n, alert in enumerate(alerts):
+        style = FAULT if alert.severity is Severity.FAULT else WARN
+        more = f" +{len(alerts) - n - 1} more" if n + 1 < len(alerts) else ""
+        text = Span(f"{'  ' if n else ''}▲ {alert}", style)
+        if n and width_of([*row, text]) + len(more) > width:
+            return fit([*row, Span(f" +{len(alerts) - n} more", DIM)], width)
+        row.append(text)
+    return fit(row, width)
 
 
 def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:

@@ -42,7 +42,7 @@ class KeysView(LiveView):
         for action in ACTIONS:
             hidden = action.id == "bench.stop" and not self.running
             label = "Leave the field" if action.id == "back" and self.in_field else action.label
-            if label and action.tab in (None, self.tab) and not hidden:
+            if label and action.works_on(self.tab) and not hidden:
                 yield Entry(action, f" {key_names(action)[0]}", f" {label} ")
 
     def _shown(self, width: int) -> list[Entry]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
 
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import (
@@ -31,14 +34,14 @@ from gputop.ui.draw import (
     spread,
     width_of,
 )
-from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, POWER, STRONG, TEXT, TRACK
+from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, POWER, STRONG, TEXT, TRACK, WARN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
 
-    from gputop.telemetry.snapshot import Device, DeviceSample
+    from gputop.telemetry.snapshot import Device, DeviceSample, Host
 
 
 class Density(IntEnum):
@@ -55,6 +58,21 @@ class Density(IntEnum):
         return order[(order.index(self) + 1) % len(order)]
 
 
+class Widths(NamedTuple):
+    """Cells of the longest label and of the longest name among all devices."""
+
+    label: int
+    name: int
+
+
+def widths_of(devices: Sequence[Device]) -> Widths:
+    """Of these devices."""
+    return Widths(
+        max((len(device.label) for device in devices), default=1),
+        max((cell_len(name_of(device)) for device in devices), default=0),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """What there is to draw of a device."""
@@ -65,14 +83,26 @@ class Panel:
     """History of utilization, in percent, oldest first."""
     count: int
     """Samples ever, to place the history."""
-    longest_name: int
-    """Cells of the longest name among all devices, for columns that agree."""
+    widths: Widths
+    """For columns that agree."""
     selected: bool = False
+    host: Host | None = None
+    """Its memory is that of a device that has none of its own."""
+
+    @property
+    def memory(self) -> tuple[int | None, int | None]:
+        """What is in use, and of how much."""
+        r = self.readings
+        if r.memory_used_bytes is None and self.device.memory_is_shared and self.host is not None:
+            return self.host.memory_used_bytes, self.host.memory_total_bytes
+        return r.memory_used_bytes, r.memory_total_bytes
 
 
 def name_of(device: Device) -> str:
-    """The device's name as it is shown."""
-    return short_name(visible(device.name))
+    """The device's name as it is shown; of a MIG instance, its profile."""
+    name = short_name(visible(device.name))
+    profile = name.rpartition(" MIG ")[2]
+    return f"└ MIG {profile}" if device.parent_uuid is not None else name
 
 
 def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
@@ -87,12 +117,13 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     elif density is Density.COMPACT:
         body = [_busy_bar(panel, inner), _memory_bar(panel, inner)]
     else:
+        lines = _details(panel, inner, height - 6)
         body = [
             _busy_bar(panel, inner),
             _memory_bar(panel, inner),
             _power_bar(panel, inner),
-            _details(panel, inner),
-            *history(panel.busy, panel.count, inner, height - 5, 100.0, BUSY),
+            *lines,
+            *history(panel.busy, panel.count, inner, height - 4 - len(lines), 100.0, BUSY),
         ]
     rows += [[_mark(panel), Span("  "), *row] for row in body]
     rows += [[_mark(panel)] for _ in range(height - len(rows))]
@@ -107,7 +138,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     r = panel.readings
     left = [
         _mark(panel),
-        Span(f"{panel.device.index} ", ACCENT if panel.selected else STRONG),
+        Span(f"{panel.device.label} ", ACCENT if panel.selected else STRONG),
         Span(f"{name_of(panel.device)} ", STRONG),
     ]
     right = [
@@ -117,12 +148,38 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     ]
     if r.performance_state is not None:
         right += [Span(f"  P{r.performance_state}")]
+    limit, style = limited_by(r)
+    if limit:
+        right = [Span(f"  {limit}", style), *right]
     if r.state is not DeviceState.OK:
         right = [Span("")]
     if rule:
         right = [*right, Span(" ", TRACK)]
         return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
     return spread(left, [*right, Span(" ")], width)
+
+
+LIMITS = {
+    "hw_thermal": ("HW heat", WARN),
+    "sw_thermal": ("heat", WARN),
+    "hw_power_brake": ("power brake", WARN),
+    "hw_slowdown": ("HW slowdown", WARN),
+    "sw_power_cap": ("power cap", DIM),
+    "reliability": ("voltage", DIM),
+    "board_limit": ("board limit", DIM),
+    "sync_boost": ("sync boost", DIM),
+    "application_clocks": ("set clocks", DIM),
+    "display_clocks": ("display", DIM),
+}
+"""Clock event reasons in a word or two, the most telling first; idle goes without saying."""
+
+
+def limited_by(readings: DeviceSample) -> tuple[str, Style]:
+    """What keeps the clocks down, most of all; empty where nothing does."""
+    reasons = readings.clock_event_reasons or ()
+    known = next((LIMITS[name] for name in LIMITS if name in reasons), None)
+    others = [name for name in reasons if name not in LIMITS and name != "idle"]
+    return known or (others[0] if others else "", DIM)
 
 
 def _fault(panel: Panel) -> list[tuple[str, Style]]:
@@ -166,16 +223,14 @@ def _busy_bar(panel: Panel, width: int) -> Row:
 
 
 def _memory_bar(panel: Panel, width: int) -> Row:
-    r = panel.readings
-    share = share_of(r.memory_used_bytes, r.memory_total_bytes)
-    return _labelled_bar("mem", share, MEMORY, _of_total(r), width)
-
-
-def _of_total(r: DeviceSample) -> Row:
-    if r.memory_used_bytes is None:
-        return [Span(ABSENT.rjust(5), DIM)]
-    used = in_unit_of(r.memory_used_bytes, r.memory_total_bytes)
-    return [Span(used.rjust(5), STRONG), Span(f" of {size(r.memory_total_bytes)}", DIM)]
+    used, total = panel.memory
+    if used is None:
+        value = [Span(ABSENT.rjust(5), DIM)]
+    else:
+        number = Span(in_unit_of(used, total).rjust(5), STRONG)
+        value = [number, Span(f" of {size(total)}", DIM)]
+    label = "host" if panel.device.memory_is_shared else "mem"
+    return _labelled_bar(label, share_of(used, total), MEMORY, value, width)
 
 
 def _power_bar(panel: Panel, width: int) -> Row:
@@ -197,17 +252,44 @@ def _clock(panel: Panel) -> Row:
     return [reading(quantity(panel.readings.sm_clock_mhz, " MHz"))]
 
 
-def _details(panel: Panel, width: int) -> Row:
-    """The rest in one line, the most telling first; what does not fit is left out whole."""
+def _details(panel: Panel, width: int, most: int) -> list[Row]:
+    """The rest in up to `most` lines, the most telling first; the history needs the others."""
     r, device = panel.readings, panel.device
-    fan = quantity(r.fan_percent, " %")
-    parts: list[tuple[str, str]] = [
+    clocks = [
         ("SM", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz)),
         ("mem", _with_maximum(r.memory_clock_mhz, device.memory_clock_max_mhz)),
         ("bus", quantity(r.memory_utilization_percent, " %")),
-        ("fan", fan),
+        ("fan", quantity(r.fan_percent, " %")),
         ("reserved", size(r.memory_reserved_bytes)),
     ]
+    # Here unlike elsewhere what is missing is left out: the device's page says why.
+    activity = [
+        ("SM active", quantity(r.sm_active_percent, " %")),
+        ("tensor", quantity(r.tensor_active_percent, " %")),
+        ("DRAM", quantity(r.dram_active_percent, " %")),
+        ("occupancy", quantity(r.sm_occupancy_percent, " %")),
+    ]
+    links = [
+        ("PCIe ↓", _rate(r.pcie_rx_bytes_per_second)),
+        ("↑", _rate(r.pcie_tx_bytes_per_second)),
+        ("NVLink ↓", _rate(r.nvlink_rx_bytes_per_second)),
+        ("↑", _rate(r.nvlink_tx_bytes_per_second)),
+    ]
+    media = [
+        ("enc", quantity(r.encoder_utilization_percent, " %")),
+        ("dec", quantity(r.decoder_utilization_percent, " %")),
+    ]
+    lines = [clocks, [part for part in activity if part[1] != ABSENT]]
+    lines.append([part for part in links + media if part[1] not in (ABSENT, "0 %")])
+    return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+
+
+def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
+    """Labels and values; what does not fit is left out whole."""
     row: Row = []
     left = width
     for label, value in parts:
@@ -227,89 +309,116 @@ def _with_maximum(value: int | None, maximum: int | None) -> str:
     return f"{value} MHz" if maximum is None else f"{value}/{maximum} MHz"
 
 
+class Column(NamedTuple):
+    """A column of the one-row density, to the right of the bars."""
+
+    heading: str
+    width: int
+    room: int
+    """Cells that must be left for the name and the bars."""
+    text: Callable[[DeviceSample], str]
+    style: Callable[[DeviceSample], Style] | None = None
+
+
+TENSOR = Column("TENSOR", 8, 56, lambda r: quantity(r.tensor_active_percent, "%"))
+COLUMNS = (
+    Column("TEMP", 6, 0, lambda r: quantity(r.temperature_celsius, "°C")),
+    Column("POWER W", 10, 30, lambda r: watts_of(r.power_watts, r.power_limit_watts)),
+    Column("SM MHZ", 8, 34, lambda r: quantity(r.sm_clock_mhz, "")),
+    Column("LIMIT", 13, 38, lambda r: limited_by(r)[0], lambda r: limited_by(r)[1]),
+    Column("FAN", 6, 44, lambda r: quantity(r.fan_percent, "%")),
+    Column("P", 4, 44, lambda r: _state(r.performance_state)),
+    TENSOR,
+    Column("BUS", 6, 56, lambda r: quantity(r.memory_utilization_percent, "%")),
+    Column("PCIE RX", 12, 60, lambda r: _rate(r.pcie_rx_bytes_per_second)),
+    Column("PCIE TX", 12, 60, lambda r: _rate(r.pcie_tx_bytes_per_second)),
+    Column("NVLINK RX", 12, 70, lambda r: _rate(r.nvlink_rx_bytes_per_second)),
+    Column("NVLINK TX", 12, 70, lambda r: _rate(r.nvlink_tx_bytes_per_second)),
+)
+"""The most telling first: those that do not fit are left out from the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Widths of the columns of the one-row density; 0 leaves a column out."""
+    """What a row of that density has: widths of its label, name and bars, and its other columns."""
 
+    label: int
     name: int
     bar: int
-    power: int
-    clock: int
-    fan: int
-    state: int
+    others: tuple[Column, ...]
 
 
-MARK, INDEX, BUSY_VALUE, MEMORY_VALUE, TEMPERATURE = 1, 3, 5, 14, 6
-LONGEST_BAR, LONGEST_NAME = 40, 30
+MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
+SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
-def columns(width: int, longest_name: int) -> Columns:
+def columns(width: int, widths: Widths) -> Columns:
     """The columns that fit: the least telling ones give way first."""
-    left = width - MARK - INDEX - BUSY_VALUE - MEMORY_VALUE - TEMPERATURE
-    extra: dict[str, int] = {}
-    for column, cells, keep in (
-        ("power", 10, 34),
-        ("clock", 9, 36),
-        ("fan", 6, 50),
-        ("state", 4, 50),
-    ):
-        extra[column] = cells if left - cells >= keep else 0
-        left -= extra[column]
-    name = max(8, min(longest_name, LONGEST_NAME, 2 * left // 5))
+    label = max(2, widths.label) + 1
+    left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
+    others: list[Column] = []
+    for column in COLUMNS:
+        if left - column.width < column.room:
+            break
+        others.append(column)
+        left -= column.width
+    name = max(8, min(widths.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
-    return Columns(name, bars, **extra)
+    return Columns(label, name, bars, tuple(others))
 
 
-def heading(width: int, longest_name: int) -> Row:
+def _state(state: int | None) -> str:
+    return ABSENT if state is None else f"P{state}"
+
+
+def shows_gpm(width: int, widths: Widths) -> bool:
+    """Whether a row of that width has a reading of GPM."""
+    return TENSOR in columns(width, widths).others
+
+
+def heading(width: int, widths: Widths) -> Row:
     """The names over the columns of the one-row density."""
-    c = columns(width, longest_name)
+    c = columns(width, widths)
     parts = [
         cell("", MARK),
-        cell("GPU", INDEX + c.name + 1),
+        cell("GPU", c.label + c.name + 1),
         cell("BUSY", c.bar + BUSY_VALUE + 1),
         cell("MEMORY", c.bar + MEMORY_VALUE + 1),
-        cell("TEMP", TEMPERATURE, right=True),
-        cell("POWER W", c.power, right=True),
-        cell("SM MHZ", c.clock, right=True),
-        cell("FAN", c.fan, right=True),
-        cell("P", c.state, right=True),
+        *(cell(column.heading, column.width, right=True) for column in c.others),
     ]
     return fit([Span(part.text, DIM) for part in parts], width)
 
 
 def draw_row(panel: Panel, width: int) -> Row:
     """The device in one row, like a line of gpustat."""
-    c, r = columns(width, panel.longest_name), panel.readings
+    c, r = columns(width, panel.widths), panel.readings
     row: Row = [
         _mark(panel),
-        cell(f"{panel.device.index}", INDEX - 1, ACCENT if panel.selected else STRONG, right=True),
-        Span(" "),
+        cell(panel.device.label.rjust(2), c.label, ACCENT if panel.selected else STRONG),
         cell(name_of(panel.device), c.name, STRONG if panel.selected else TEXT),
         Span(" "),
     ]
     fault = _fault(panel)
     if fault:
         return fit([*row, Span(fault[0][0], fault[0][1])], width)
-    busy, used = r.gpu_utilization_percent, r.memory_used_bytes
-    state = ABSENT if r.performance_state is None else f"P{r.performance_state}"
+    busy, (used, total) = r.gpu_utilization_percent, panel.memory
     return fit(
         [
             *row,
             *bar(share_of(busy, 100), c.bar, BUSY),
             _value(quantity(busy, "%"), BUSY_VALUE),
             Span(" "),
-            *bar(share_of(used, r.memory_total_bytes), c.bar, MEMORY),
-            _value(used_of(used, r.memory_total_bytes), MEMORY_VALUE),
+            *bar(share_of(used, total), c.bar, MEMORY),
+            _value(used_of(used, total), MEMORY_VALUE),
             Span(" "),
-            _value(quantity(r.temperature_celsius, "°C"), TEMPERATURE),
-            _value(watts_of(r.power_watts, r.power_limit_watts), c.power),
-            _value(quantity(r.sm_clock_mhz, ""), c.clock),
-            _value(quantity(r.fan_percent, "%"), c.fan),
-            _value(state, c.state),
+            *(
+                _value(column.text(r), column.width, column.style(r) if column.style else TEXT)
+                for column in c.others
+            ),
         ],
         width,
     )
 
 
-def _value(text: str, width: int) -> Span:
-    return cell(text, width, DIM if text == ABSENT else TEXT, right=True)
+def _value(text: str, width: int, style: Style = TEXT) -> Span:
+    return cell(text, width, DIM if text == ABSENT else style, right=True)

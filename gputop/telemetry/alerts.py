@@ -1,0 +1,107 @@
+"""What is wrong with the devices right now, in a few words each; the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gputop.telemetry.snapshot import Device, DeviceSample, DeviceState, Event
+
+ALMOST_FULL = 0.98
+"""Share of the memory that can be had which is in use. Allocators that take 90 % ahead are none."""
+RECENT_SECONDS = 3600.0
+"""How long an Xid is an alert."""
+
+
+class Severity(IntEnum):
+    """How bad it is."""
+
+    WARNING = 1
+    FAULT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One thing that is wrong. `kind` with the device says whether it is the same as before."""
+
+    severity: Severity
+    device_uuid: str
+    label: str
+    """The device's, as on screen."""
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"GPU {self.label} {self.text}"
+
+
+_STATES = {
+    DeviceState.LOST: "is LOST",
+    DeviceState.NEEDS_RESET: "NEEDS RESET",
+    DeviceState.NOT_RESPONDING: "is NOT RESPONDING",
+}
+_SLOWDOWNS = {
+    "hw_thermal": "is throttled by heat (hardware)",
+    "sw_thermal": "is throttled by heat",
+    "hw_power_brake": "is braked by its power supply",
+    "hw_slowdown": "is slowed down by hardware",
+}
+"""The gravest first: of those that hold at the same time the others follow from it."""
+
+
+def alerts(
+    devices: Iterable[Device],
+    samples: Mapping[str, DeviceSample],
+    events: Iterable[Event] = (),
+    now: float = 0.0,
+) -> list[Alert]:
+    """What is wrong, given the readings by UUID and what was reported, at the Unix time `now`."""
+    devices = tuple(devices)
+    found = [alert for device in devices for alert in _of_device(device, samples.get(device.uuid))]
+    found += _xids({device.uuid: device for device in devices}, events, now)
+    return sorted(found, key=lambda alert: -alert.severity)  # stable: by device
+
+
+def _of_device(device: Device, sample: DeviceSample | None) -> Iterator[Alert]:
+    if sample is None:
+        return
+
+    def alert(severity: Severity, kind: str, text: str) -> Alert:
+        return Alert(severity, device.uuid, device.label, kind, text)
+
+    # An instance is lost with its GPU, which says so.
+    if sample.state in _STATES and device.parent_uuid is None:
+        yield alert(Severity.FAULT, sample.state, _STATES[sample.state])
+    if sample.ecc_uncorrected:
+        many = "error" if sample.ecc_uncorrected == 1 else "errors"
+        yield alert(Severity.FAULT, "ecc", f"has {sample.ecc_uncorrected} uncorrected ECC {many}")
+    if sample.remap_failed:
+        yield alert(Severity.FAULT, "remap_failed", "has no spare memory rows left")
+    elif sample.remap_pending:
+        yield alert(Severity.WARNING, "remap_pending", "remaps a memory row at its next reset")
+    action = sample.recovery_action
+    if action not in (None, "none") and sample.state is DeviceState.OK:
+        yield alert(Severity.FAULT, "recovery", f"wants: {action.replace('_', ' ')}")
+    reasons = sample.clock_event_reasons or ()
+    slowdown = next((name for name in _SLOWDOWNS if name in reasons), None)
+    if slowdown:
+        yield alert(Severity.WARNING, "slowdown", _SLOWDOWNS[slowdown])
+    used, free = sample.memory_used_bytes, sample.memory_free_bytes
+    if used and free is not None and used >= ALMOST_FULL * (used + free):
+        yield alert(Severity.WARNING, "memory", "is almost out of memory")
+
+
+def _xids(devices: Mapping[str, Device], events: Iterable[Event], now: float) -> Iterator[Alert]:
+    """The last Xid of each device, while it is recent."""
+    last = {
+        event.device_uuid: event
+        for event in events
+        if event.kind == "xid" and now - event.time < RECENT_SECONDS
+    }
+    for uuid, event in last.items():
+        device = devices.get(uuid or "")
+        if device is not None:
+            code = "unknown" if event.code is None else event.code
+            kind = f"xid at {event.time}"  # each is news
+            yield Alert(Severity.FAULT, device.uuid, device.label, kind, f"had Xid {code}")

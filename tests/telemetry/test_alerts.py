@@ -1,0 +1,123 @@
+"""What counts as wrong, and how it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.telemetry.alerts import RECENT_SECONDS, Severity, alerts
+from gputop.telemetry.snapshot import DeviceSample, DeviceState, Event
+from tests.streams import GIB, NOW, device, lost, readings
+
+UUID = device(0).uuid
+
+
+def said(sample: DeviceSample, *events: Event, **changes: Any) -> list[str]:
+    return [str(a) for a in alerts([device(0, **changes)], {UUID: sample}, events, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        ({"clock_event_reasons": ("idle",)}, []),
+        ({"clock_event_reasons": ("sw_power_cap",)}, []),  # normal at full load
+        ({"clock_event_reasons": ("sw_thermal",)}, ["GPU 0 is throttled by heat"]),
+        (
+            {"clock_event_reasons": ("sw_power_cap", "hw_slowdown", "hw_thermal")},
+            ["GPU 0 is throttled by heat (hardware)"],
+        ),
+        ({"clock_event_reasons": ("hw_slowdown",)}, ["GPU 0 is slowed down by hardware"]),
+        (
+            {"clock_event_reasons": ("hw_slowdown", "hw_power_brake")},
+            ["GPU 0 is braked by its power supply"],
+        ),
+        ({"ecc_uncorrected": 0, "ecc_corrected": 9}, []),
+        ({"ecc_uncorrected": 1}, ["GPU 0 has 1 uncorrected ECC error"]),
+        ({"ecc_uncorrected": 3}, ["GPU 0 has 3 uncorrected ECC errors"]),
+        ({"remap_pending": True}, ["GPU 0 remaps a memory row at its next reset"]),
+        (
+            {"remap_pending": True, "remap_failed": True},
+            ["GPU 0 has no spare memory rows left"],
+        ),
+        ({"recovery_action": "none"}, []),
+        ({"recovery_action": "drain_and_reset"}, ["GPU 0 wants: drain and reset"]),
+        ({"memory_used_bytes": 97 * GIB, "memory_free_bytes": 3 * GIB}, []),
+        (
+            {"memory_used_bytes": 98 * GIB, "memory_free_bytes": 2 * GIB},
+            ["GPU 0 is almost out of memory"],
+        ),
+        ({"memory_used_bytes": 0, "memory_free_bytes": 0}, []),
+        ({"memory_used_bytes": 98 * GIB, "memory_free_bytes": None}, []),
+    ],
+)
+def test_what_a_device_says(changes: dict[str, Any], words: list[str]) -> None:
+    assert said(readings(0, **changes)) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (DeviceState.LOST, "GPU 0 is LOST"),
+        (DeviceState.NEEDS_RESET, "GPU 0 NEEDS RESET"),
+        (DeviceState.NOT_RESPONDING, "GPU 0 is NOT RESPONDING"),
+    ],
+)
+def test_a_device_that_does_not_answer(state: DeviceState, words: str) -> None:
+    assert said(lost(0, state)) == [words]
+    # Of an instance its GPU says so.
+    assert said(lost(0, state), parent_uuid="GPU-1", mig_index=2) == []
+
+
+def test_an_instance_is_called_by_its_label() -> None:
+    full = readings(0, memory_used_bytes=99, memory_free_bytes=1)
+    assert said(full, parent_uuid="GPU-1", mig_index=2) == ["GPU 0:2 is almost out of memory"]
+
+
+def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
+    def xid(age: float, code: int | None = 79, uuid: str | None = UUID) -> Event:
+        return Event(NOW - age, uuid, "xid", code)
+
+    assert said(readings(0), xid(5), xid(4, 31)) == ["GPU 0 had Xid 31"]
+    assert said(readings(0), xid(5, None)) == ["GPU 0 had Xid unknown"]
+    assert said(readings(0), xid(RECENT_SECONDS)) == []
+    assert said(readings(0), xid(5, uuid=None), xid(5, uuid="GPU-gone")) == []
+    assert said(readings(0), Event(NOW, UUID, "something", 1)) == []
+    kinds = [alerts([device(0)], {UUID: readings(0)}, [xid(age)], NOW)[0].kind for age in (5, 5, 3)]
+    assert kinds[0] == kinds[1] != kinds[2]
+
+
+def test_faults_come_before_warnings_and_then_by_device() -> None:
+    devices = [device(n) for n in range(4)]
+    samples = [
+        readings(0, clock_event_reasons=("sw_thermal",)),
+        readings(1, ecc_uncorrected=1),
+        readings(2, remap_pending=True),
+        lost(3),
+    ]
+    found = alerts(devices, {s.uuid: s for s in samples})
+    assert [a.label for a in found] == ["1", "3", "0", "2"]
+    assert [a.severity for a in found] == [Severity.FAULT] * 2 + [Severity.WARNING] * 2
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "clock_event_reasons": st.none() | st.lists(st.text()).map(tuple),
+            "recovery_action": st.none() | st.text(),
+            "ecc_uncorrected": st.none() | st.integers(0),
+            "remap_failed": st.none() | st.booleans(),
+            "memory_used_bytes": st.none() | st.integers(0),
+            "memory_free_bytes": st.none() | st.integers(0),
+            "state": st.sampled_from(DeviceState),
+        }
+    )
+)
+def test_whatever_is_absent_nothing_is_raised(values: dict[str, Any]) -> None:
+    sample = dataclasses.replace(DeviceSample(UUID), **values)
+    assert all(isinstance(text, str) for text in said(sample))
+    assert alerts([device(0)], {}) == []
