@@ -1,4 +1,4 @@
-"""/proc → CPU, memory, load, and who a process is."""
+"""The machine around the devices: its CPU, its memory and its load."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 
 import psutil
 
-from gputop.telemetry.reading import Owner
 from gputop.telemetry.snapshot import Absence, Host
 
 SLOW_SECONDS = 2.0
@@ -74,40 +73,3 @@ def _cpu_temperature() -> float | None:
         if sensors.get(name):
             return max(float(entry.current) for entry in sensors[name])
     return None
-
-
-class Owners:
-    """Who processes are, asked of /proc once for each (pid, start time)."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Owner] = {}
-
-    def of(self, pid: int) -> Owner:
-        """The owner of `pid` now; a pid that is used again is looked up again."""
-        try:
-            process = psutil.Process(pid)
-            start_time = process.create_time()
-            known = self._known.get(pid)
-            if known is None or known.start_time != start_time:
-                known = self._known[pid] = _owner(process, start_time)
-        except psutil.NoSuchProcess:
-            # Gone, or in a pid namespace that this one does not see into.
-            self._known.pop(pid, None)
-            return Owner(absence=Absence.LOST)
-        except (psutil.AccessDenied, PermissionError):
-            return Owner(absence=Absence.NO_PERMISSION)
-        return known
-
-    def keep(self, pids: set[int]) -> None:
-        """Forgets all others."""
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
-
-
-def _owner(process: psutil.Process, start_time: float) -> Owner:
-    with process.oneshot():
-        try:
-            command = " ".join(process.cmdline()) or process.name()
-        except (psutil.AccessDenied, psutil.ZombieProcess):
-            command = process.name()
-        return Owner(process.username(), command, start_time)
