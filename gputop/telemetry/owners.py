@@ -134,8 +134,10 @@ class Owners:
         except PermissionError:
             place = Place()
             absent |= dict.fromkeys(PLACE, Absence.NO_PERMISSION)
-        user = self._user(pid)
-        if user is None:
+        try:
+            user = self._user(pid)
+        except PermissionError:
+            user = None
             absent["user"] = Absence.NO_PERMISSION
         return _Who(self._command(pid) or stat.name, user, place, absent)
 
@@ -148,16 +150,20 @@ class Owners:
         # A title of its own is shorter than the arguments were, and the rest is zeros.
         return procfs.text(data.rstrip(b"\0").replace(b"\0", b" "))
 
-    def _user(self, pid: int) -> str | None:
-        """None where it is not permitted."""
+    def _user(self, pid: int) -> str:
+        """Raises OSError where it is not told, ValueError for nonsense."""
         try:
             status = procfs.read(f"{self._proc}/{pid}/status")
         except PermissionError:
             # The owner of the directory is the user, but for a process that protects itself: root.
             owner = Path(f"{self._proc}/{pid}").stat().st_uid
-            return user_name(owner) if owner else None
+            if not owner:
+                raise
+            return user_name(owner)
         match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
-        return user_name(int(match[1])) if match else None
+        if match is None:
+            raise ValueError("not the content of /proc/PID/status")
+        return user_name(int(match[1]))
 
     def _unseen(self, pid: int, error: OSError | ValueError) -> Owner:
         """What is known of a process whose numbers cannot be read."""
@@ -165,9 +171,7 @@ class Owners:
             # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
             try:
                 user = self._user(pid)
-            except OSError:
-                user = None
-            if user is None:
+            except (OSError, ValueError):
                 return Owner(absence=Absence.NO_PERMISSION)
             hidden = (name for name in ALL if name != "user")
             return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
