@@ -6,6 +6,7 @@ alone: the dashboard, which acts on processes, loads this; `owners` reads throug
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -113,7 +114,7 @@ def boot_time(proc: str = PROC) -> float:
     except OSError:
         match = None
     if match is None:
-        return round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
+        return math.floor(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
     return int(match[1])
 
 

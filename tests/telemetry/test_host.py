@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,6 +160,23 @@ def test_a_clock_that_psutil_fails_to_read(
     host = HostReader().read()
     assert host.absent["cpu_clock_mhz"] is Absence.NOT_SUPPORTED
     assert host.memory_total_bytes
+
+
+def test_a_proc_that_shows_processes_only(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a sandbox hides of the machine is absent; nothing fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    for owner, name in ((psutil, "cpu_percent"), (psutil, "virtual_memory"), (os, "getloadavg")):
+        monkeypatch.setattr(owner, name, fail)
+    reader = HostReader()
+    clock.now += 1.0
+    host = reader.read()
+    assert (host.cpu_percent, host.cpu_core_percent, host.load_average) == (None, (), ())
+    assert host.memory_used_bytes is host.memory_total_bytes is host.memory_available_bytes is None
+    hidden = ("cpu_percent", "cpu_core_percent", *module.MEMORY, "load_average")
+    assert {host.absent[name] for name in hidden} == {Absence.NOT_SUPPORTED}
 
 
 @pytest.mark.parametrize(
