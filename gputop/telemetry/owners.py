@@ -84,7 +84,6 @@ class Owners:
             stat = procfs.read_stat(pid, self._proc)
             known = self._known[pid] = self._look(pid, stat)
         except (OSError, ValueError) as error:
-            self._known.pop(pid, None)
             return self._unseen(pid, error)
         absent = dict(known.who.absent)
         if known.cpu.percent is None:

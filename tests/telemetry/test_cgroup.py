@@ -94,6 +94,10 @@ TABLE: dict[str, tuple[str, Place]] = {
         ),
         Place(SHORT, UID),
     ),
+    "kubernetes in kubernetes": (
+        f"0::/kubepods/pod{STATIC}/{OTHER}/kubelet/kubepods/besteffort/pod{UID}/{ID}\n",
+        Place(SHORT, UID),
+    ),
     "slurm": (
         "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n",
         Place(slurm_job="4711"),

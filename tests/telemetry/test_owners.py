@@ -20,7 +20,7 @@ from gputop.telemetry.owners import ALL, PLACE, WHO_SECONDS, WINDOW_SECONDS, Own
 from gputop.telemetry.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
 from gputop.telemetry.reading import Owner
 from gputop.telemetry.snapshot import Absence
-from tests.telemetry.fake_proc import FakeProc
+from tests.telemetry.fake_proc import FakeProc, stat_line
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
@@ -263,9 +263,10 @@ def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owne
     clock.now += WHO_SECONDS / 2
     assert owners.of(7).command == "python train.py"
     clock.now += WHO_SECONDS / 2
+    proc.write("7/stat", stat_line(user_ticks=5 * TICKS_PER_SECOND))
     owner = owners.of(7)
     assert (owner.command, owner.container) == ("python serve.py", ID[:12])
-    assert owner.cpu_percent == 0.0
+    assert owner.cpu_percent == pytest.approx(100 * 5 / (WHO_SECONDS / 2))
 
 
 def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
