@@ -61,17 +61,23 @@ def owners(proc: FakeProc) -> Owners:
 
 
 def start(script: str, *arguments: str | bytes) -> subprocess.Popen[bytes]:
-    """A Python without its site packages, which starts fast."""
+    """A Python without its site packages, which starts fast; it has printed its first line.
+
+    Before it runs it has no command line, even when exec has closed its files.
+    """
     command = [sys.executable, "-S", "-c", script, *arguments]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    return process
 
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process with a command line that is not harmless, until its input ends."""
-    with start("input()", "a b", "\x1b[31m", b"\xff", "") as process:
+    with start("print(flush=True); input()", "a b", "\x1b[31m", b"\xff", "") as process:
         yield process
 
 
@@ -80,7 +86,7 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     owner = Owners().of(child.pid)
     assert owner == Owner(
         user=psutil.Process().username(),
-        command=f"{sys.executable} -S -c input() a b \x1b[31m \udcff",
+        command=f"{sys.executable} -S -c print(flush=True); input() a b \x1b[31m \udcff",
         start_time=psutil.Process(child.pid).create_time(),
         memory_resident_bytes=owner.memory_resident_bytes,
         parent_pid=os.getpid(),
@@ -114,7 +120,12 @@ def test_a_pid_that_cannot_be(pid: int) -> None:
 
 
 def test_another_program_in_the_same_process(clock: Clock) -> None:
-    script = "import os, sys; input(); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    script = """
+import os, sys
+print(flush=True)
+input()
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
     owners = Owners()
     with start(script, "-S", "-c", "print(flush=True); input()") as process:
         assert process.stdin is not None
@@ -135,6 +146,7 @@ def test_a_title_of_its_own(clock: Clock) -> None:
     """What setproctitle does: it writes over the arguments."""
     script = """
 import ctypes
+print(flush=True)
 input()
 fields = open("/proc/self/stat", "rb").read().rpartition(b")")[2].split()
 start, end = int(fields[45]), int(fields[46])

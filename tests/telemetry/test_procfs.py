@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,9 +58,20 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         b"RAW": b"\xff",
         b"\xc3\xa4": b"2",
     }
-    with subprocess.Popen([CAT], stdin=subprocess.PIPE, env=variables) as process:
+    with cat(variables) as process:
         yield process
         process.kill()
+
+
+def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
+    """One that runs: until then its environment is empty, even when exec has closed its files."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([CAT], stdin=pipe, stdout=pipe, env=variables, bufsize=0)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"\n")
+    assert process.stdout.read(1)
+    return process
 
 
 def start_of(process: subprocess.Popen[bytes]) -> float:
@@ -317,7 +328,7 @@ def test_an_environment_is_data(child: subprocess.Popen[bytes]) -> None:
 
 def test_a_large_environment() -> None:
     variables = {f"V{n}": f"{n}" * 60_000 for n in range(4)}
-    with subprocess.Popen([CAT], stdin=subprocess.PIPE, env=variables) as process:
+    with cat({name.encode(): value.encode() for name, value in variables.items()}) as process:
         assert dict(environment(process.pid, start_of(process))) == variables
 
 
