@@ -1,4 +1,4 @@
-"""/proc → CPU, memory, load, and who a process is."""
+"""The machine around the devices: its CPU, its memory and its load."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 
 import psutil
 
-from gputop.telemetry.reading import Owner
 from gputop.telemetry.snapshot import Absence, Host
 
 SLOW_SECONDS = 2.0
 """Clocks and temperatures cost a file for each core: they are read this often."""
 FIRST_WINDOW_SECONDS = 0.1
 """A CPU percentage over less than this would be noise."""
+MEMORY = ("memory_used_bytes", "memory_total_bytes", "memory_available_bytes")
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
@@ -25,19 +25,20 @@ class HostReader:
         self._slow_at = -SLOW_SECONDS
         self._clock: float | None = None
         self._temperature: float | None = None
-        self._cores: tuple[float, ...] = ()
-        psutil.cpu_percent(percpu=True)
+        self._cores: tuple[float, ...] | None = ()
+        _core_percent()
 
     def read(self) -> Host:
         """The machine now."""
         absent: dict[str, Absence] = {}
         now = time.monotonic()
         if now - self._read_at >= FIRST_WINDOW_SECONDS:
-            self._cores = tuple(psutil.cpu_percent(percpu=True))
+            self._cores = _core_percent()
             self._read_at = now
-        cores = self._cores
+        cores = self._cores or ()
         if not cores:
-            absent["cpu_percent"] = absent["cpu_core_percent"] = Absence.NO_DATA_YET
+            reason = Absence.NO_DATA_YET if self._cores is not None else Absence.NOT_SUPPORTED
+            absent["cpu_percent"] = absent["cpu_core_percent"] = reason
         if now - self._slow_at >= SLOW_SECONDS:
             self._slow_at = now
             self._clock, self._temperature = _cpu_clock(), _cpu_temperature()
@@ -45,19 +46,50 @@ class HostReader:
             absent["cpu_clock_mhz"] = Absence.NOT_SUPPORTED
         if self._temperature is None:
             absent["cpu_temperature_celsius"] = Absence.NOT_SUPPORTED
-        memory = psutil.virtual_memory()
+        memory = _memory()
+        if memory is None:
+            absent |= dict.fromkeys(MEMORY, Absence.NOT_SUPPORTED)
+        load = _load_average()
+        if not load:
+            absent["load_average"] = Absence.NOT_SUPPORTED
         return Host(
             cpu_percent=sum(cores) / len(cores) if cores else None,
             cpu_core_percent=cores,
             # Not to be had without swapping: psutil leaves shared memory out of `used`.
-            memory_used_bytes=memory.total - memory.available,
-            memory_total_bytes=memory.total,
-            memory_available_bytes=memory.available,
-            load_average=os.getloadavg(),
+            memory_used_bytes=memory[0] - memory[1] if memory else None,
+            memory_total_bytes=memory[0] if memory else None,
+            memory_available_bytes=memory[1] if memory else None,
+            load_average=load,
             cpu_clock_mhz=self._clock,
             cpu_temperature_celsius=self._temperature,
             absent=absent,
         )
+
+
+# A sandbox may show of /proc the processes only (`subset=pid`): what is not there is absent.
+
+
+def _core_percent() -> tuple[float, ...] | None:
+    try:
+        return tuple(psutil.cpu_percent(percpu=True))
+    except OSError:
+        return None
+
+
+def _memory() -> tuple[int, int] | None:
+    """In bytes, all of it and what is available."""
+    try:
+        memory = psutil.virtual_memory()
+    except OSError:
+        return None
+    return memory.total, memory.available
+
+
+def _load_average() -> tuple[float, ...]:
+    try:
+        return os.getloadavg()
+    except OSError:
+        return ()
 
 
 def _cpu_clock() -> float | None:
@@ -74,40 +106,3 @@ def _cpu_temperature() -> float | None:
         if sensors.get(name):
             return max(float(entry.current) for entry in sensors[name])
     return None
-
-
-class Owners:
-    """Who processes are, asked of /proc once for each (pid, start time)."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Owner] = {}
-
-    def of(self, pid: int) -> Owner:
-        """The owner of `pid` now; a pid that is used again is looked up again."""
-        try:
-            process = psutil.Process(pid)
-            start_time = process.create_time()
-            known = self._known.get(pid)
-            if known is None or known.start_time != start_time:
-                known = self._known[pid] = _owner(process, start_time)
-        except psutil.NoSuchProcess:
-            # Gone, or in a pid namespace that this one does not see into.
-            self._known.pop(pid, None)
-            return Owner(absence=Absence.LOST)
-        except (psutil.AccessDenied, PermissionError):
-            return Owner(absence=Absence.NO_PERMISSION)
-        return known
-
-    def keep(self, pids: set[int]) -> None:
-        """Forgets all others."""
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
-
-
-def _owner(process: psutil.Process, start_time: float) -> Owner:
-    with process.oneshot():
-        try:
-            command = " ".join(process.cmdline()) or process.name()
-        except (psutil.AccessDenied, psutil.ZombieProcess):
-            command = process.name()
-        return Owner(process.username(), command, start_time)

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from gputop import __version__
 from gputop.telemetry.cpu import cpu_name
-from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader, Owners
+from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader
+from gputop.telemetry.owners import Owners
 from gputop.telemetry.reading import (
     Driver,
     DriverError,

@@ -1,13 +1,9 @@
-"""The machine, against /proc and psutil; and who a process is."""
+"""The machine, against /proc and psutil."""
 
 from __future__ import annotations
 
 import os
 import statistics
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,8 +12,7 @@ import pytest
 
 from gputop.telemetry import host as module
 from gputop.telemetry.cpu import cpu_name
-from gputop.telemetry.host import HostReader, Owners
-from gputop.telemetry.reading import Owner
+from gputop.telemetry.host import HostReader
 from gputop.telemetry.snapshot import Absence, Host
 
 
@@ -167,6 +162,23 @@ def test_a_clock_that_psutil_fails_to_read(
     assert host.memory_total_bytes
 
 
+def test_a_proc_that_shows_processes_only(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a sandbox hides of the machine is absent; nothing fails."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    for owner, name in ((psutil, "cpu_percent"), (psutil, "virtual_memory"), (os, "getloadavg")):
+        monkeypatch.setattr(owner, name, fail)
+    reader = HostReader()
+    clock.now += 1.0
+    host = reader.read()
+    assert (host.cpu_percent, host.cpu_core_percent, host.load_average) == (None, (), ())
+    assert host.memory_used_bytes is host.memory_total_bytes is host.memory_available_bytes is None
+    hidden = ("cpu_percent", "cpu_core_percent", *module.MEMORY, "load_average")
+    assert {host.absent[name] for name in hidden} == {Absence.NOT_SUPPORTED}
+
+
 @pytest.mark.parametrize(
     ("cpuinfo", "name"),
     [
@@ -187,135 +199,3 @@ def test_no_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "read_text", fail)
     assert cpu_name() is None
-
-
-@pytest.fixture
-def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a command line that is not harmless, until its input ends."""
-    arguments: list[str | bytes] = [sys.executable, "-c", "input()", "a b", "\x1b[31m", b"\xff", ""]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        yield process
-
-
-def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
-    """Its command line comes as it is: making it harmless is for who shows it."""
-    assert Owners().of(child.pid) == Owner(
-        user=psutil.Process().username(),
-        command=f"{sys.executable} -c input() a b \x1b[31m \udcff ",
-        start_time=psutil.Process(child.pid).create_time(),
-    )
-
-
-def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
-    owners = Owners()
-    assert owners.of(child.pid).absence is None
-    child.communicate(timeout=60)
-    assert owners.of(child.pid) == Owner(absence=Absence.LOST)
-
-
-def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    owner = Owners().of(child.pid)
-    assert owner.absence is Absence.LOST or owner.command
-
-
-@pytest.mark.parametrize("pid", [0, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40])
-def test_a_pid_that_cannot_be(pid: int) -> None:
-    assert Owners().of(pid) == Owner(absence=Absence.LOST)
-
-
-class FakeProcess:
-    """psutil's view of a process, as the test wants it; `failing` has what raises what."""
-
-    def __init__(self, pid: int = 7) -> None:
-        self.pid = pid
-        self.start_time = 100.0
-        self.words = ["python", "train.py"]
-        self.lookups = 0
-        self.failing: dict[str, Exception] = {}
-
-    def _may(self, what: str) -> None:
-        if what in self.failing:
-            raise self.failing[what]
-
-    def create_time(self) -> float:
-        self._may("create_time")
-        return self.start_time
-
-    def oneshot(self) -> nullcontext[None]:
-        return nullcontext()
-
-    def cmdline(self) -> list[str]:
-        self.lookups += 1
-        self._may("cmdline")
-        return self.words
-
-    def name(self) -> str:
-        self._may("name")
-        return "name"
-
-    def username(self) -> str:
-        self._may("username")
-        return "ada"
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeProcess:
-    process = FakeProcess()
-    monkeypatch.setattr(psutil, "Process", lambda _: process)
-    return process
-
-
-def test_a_process_is_looked_up_once(fake: FakeProcess) -> None:
-    owners = Owners()
-    assert [owners.of(7) for _ in range(3)] == [Owner("ada", "python train.py", 100.0)] * 3
-    assert fake.lookups == 1
-
-
-def test_a_pid_that_is_used_again_is_looked_up_again(fake: FakeProcess) -> None:
-    owners = Owners()
-    owners.of(7)
-    fake.start_time, fake.words = 200.0, ["vim"]
-    assert owners.of(7) == Owner("ada", "vim", 200.0)
-    assert fake.lookups == 2
-
-
-def test_a_process_is_forgotten_when_it_leaves_the_devices(fake: FakeProcess) -> None:
-    owners = Owners()
-    owners.of(7)
-    owners.keep({7})
-    owners.of(7)
-    assert fake.lookups == 1
-    owners.keep({8})
-    owners.of(7)
-    assert fake.lookups == 2
-
-
-def test_a_kernel_thread_has_a_name_only(fake: FakeProcess) -> None:
-    fake.words = []
-    assert Owners().of(7).command == "name"
-
-
-@pytest.mark.parametrize("error", [psutil.AccessDenied(7), psutil.ZombieProcess(7)])
-def test_a_command_line_that_is_hidden(fake: FakeProcess, error: psutil.Error) -> None:
-    fake.failing = {"cmdline": error}
-    assert Owners().of(7) == Owner("ada", "name", 100.0)
-
-
-@pytest.mark.parametrize("error", [psutil.AccessDenied(7), PermissionError(13, "hidepid")])
-@pytest.mark.parametrize("where", ["create_time", "username"])
-def test_a_process_that_may_not_be_seen(
-    fake: FakeProcess, where: str, error: psutil.Error | PermissionError
-) -> None:
-    fake.failing = {where: error}
-    assert Owners().of(7) == Owner(absence=Absence.NO_PERMISSION)
-
-
-@pytest.mark.parametrize("where", ["create_time", "cmdline", "username"])
-def test_a_process_that_goes_while_it_is_looked_at(fake: FakeProcess, where: str) -> None:
-    owners = Owners()
-    fake.failing = {where: psutil.NoSuchProcess(7)}
-    assert owners.of(7) == Owner(absence=Absence.LOST)
-    fake.failing = {}
-    assert owners.of(7).command == "python train.py"

@@ -14,7 +14,7 @@ import pytest
 
 from gputop import __version__
 from gputop.telemetry import sampler as module
-from gputop.telemetry.host import Owners
+from gputop.telemetry.owners import Owners
 from gputop.telemetry.reading import DriverError, Owner, Reading
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (

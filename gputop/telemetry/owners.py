@@ -1,0 +1,201 @@
+"""Who processes are, and what they take of the host: one file read for each at each look."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pwd
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from gputop.telemetry import procfs
+from gputop.telemetry.cgroup import Place, place_of
+from gputop.telemetry.procfs import PROC, Stat
+from gputop.telemetry.reading import Owner
+from gputop.telemetry.snapshot import Absence
+
+WHO_SECONDS = 10.0
+"""How often it is looked up again who a process is: it may execute another program, retitle itself,
+change its user or be moved into a container, all with the pid and the start time that it has."""
+WINDOW_SECONDS = 0.1
+"""A CPU percentage over less than this would be noise: a tick is a hundredth of a second."""
+COMMAND_BYTES = 4096
+"""More of a command line is left out: it is sent with each sample, and nobody reads it."""
+CGROUP_BYTES = 1 << 16
+
+GONE = (FileNotFoundError, ProcessLookupError)
+PLACE = tuple(f.name for f in dataclasses.fields(Place))
+ALL = tuple(f.name for f in dataclasses.fields(Owner) if not f.name.startswith("absen"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Who:
+    """What seldom changes about a process."""
+
+    command: str
+    user: str | None
+    place: Place
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cpu:
+    """What a process had taken of the CPU at a moment, and the share that came of it."""
+
+    at: float
+    ticks: int
+    percent: float | None = None
+
+    def then(self, at: float, ticks: int) -> _Cpu:
+        seconds = at - self.at
+        if seconds < WINDOW_SECONDS:
+            return self
+        taken = max(0, ticks - self.ticks) / procfs.TICKS_PER_SECOND
+        return _Cpu(at, ticks, 100 * taken / seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A process as it was at the last look."""
+
+    start_ticks: int
+    who: _Who
+    who_at: float
+    cpu: _Cpu
+
+
+class Owners:
+    """Who processes are, asked of /proc; used by one thread.
+
+    A process whose time is over, or whose pid another one has now, is found out at each look.
+    """
+
+    def __init__(self, proc: str = PROC) -> None:
+        self._proc = proc
+        self._known: dict[int, _Known] = {}
+
+    def of(self, pid: int) -> Owner:
+        """The owner of `pid` now; CPU since the look before. Never raises, but may block."""
+        try:
+            stat = procfs.read_stat(pid, self._proc)
+            known = self._known[pid] = self._look(pid, stat)
+        except (OSError, ValueError) as error:
+            return self._unseen(pid, error)
+        absent = dict(known.who.absent)
+        if known.cpu.percent is None:
+            absent["cpu_percent"] = Absence.NO_DATA_YET
+        if not stat.parent_pid:
+            # Outside of the container that this is in.
+            absent["parent_pid"] = Absence.LOST
+        return Owner(
+            user=known.who.user,
+            command=known.who.command,
+            start_time=stat.start_time,
+            cpu_percent=known.cpu.percent,
+            memory_resident_bytes=stat.resident_bytes,
+            parent_pid=stat.parent_pid or None,
+            container=known.who.place.container,
+            pod=known.who.place.pod,
+            slurm_job=known.who.place.slurm_job,
+            absent=absent,
+        )
+
+    def keep(self, pids: set[int]) -> None:
+        """Forgets all others."""
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
+
+    def _look(self, pid: int, stat: Stat) -> _Known:
+        now = time.monotonic()
+        known = self._known.get(pid)
+        if known is None or known.start_ticks != stat.start_ticks:
+            who = self._who(pid, stat)
+            return _Known(stat.start_ticks, who, now, _Cpu(now, stat.cpu_ticks))
+        cpu = known.cpu.then(now, stat.cpu_ticks)
+        if now - known.who_at < WHO_SECONDS:
+            return dataclasses.replace(known, cpu=cpu)
+        return _Known(stat.start_ticks, self._who(pid, stat), now, cpu)
+
+    def _who(self, pid: int, stat: Stat) -> _Who:
+        """Raises OSError where the process is gone meanwhile; what is refused is absent."""
+        absent: dict[str, Absence] = {}
+        try:
+            text = procfs.text(procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES))
+            place = place_of(text)
+        except FileNotFoundError:
+            # A kernel without control groups; or the process is gone, as the next read tells.
+            place = Place()
+            absent |= dict.fromkeys(PLACE, Absence.NOT_SUPPORTED)
+        except PermissionError:
+            place = Place()
+            absent |= dict.fromkeys(PLACE, Absence.NO_PERMISSION)
+        try:
+            user = self._user(pid)
+        except PermissionError:
+            user = None
+            absent["user"] = Absence.NO_PERMISSION
+        return _Who(self._command(pid) or stat.name, user, place, absent)
+
+    def _command(self, pid: int) -> str:
+        """Empty for a kernel thread, a zombie, and where it is not permitted."""
+        try:
+            data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
+        except PermissionError:
+            return ""
+        # A title of its own is shorter than the arguments were, and the rest is zeros.
+        return procfs.text(data.rstrip(b"\0").replace(b"\0", b" "))
+
+    def _user(self, pid: int) -> str:
+        """Raises OSError where it is not told, ValueError for nonsense."""
+        try:
+            status = procfs.read(f"{self._proc}/{pid}/status")
+        except PermissionError:
+            # The owner of the directory is the user, but for a process that protects itself: root.
+            owner = Path(f"{self._proc}/{pid}").stat().st_uid
+            if not owner:
+                raise
+            return user_name(owner)
+        match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
+        if match is None:
+            raise ValueError("not the content of /proc/PID/status")
+        return user_name(int(match[1]))
+
+    def _unseen(self, pid: int, error: OSError | ValueError) -> Owner:
+        """What is known of a process whose numbers cannot be read."""
+        if isinstance(error, PermissionError):
+            # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
+            try:
+                user = self._user(pid)
+            except (OSError, ValueError):
+                return Owner(absence=Absence.NO_PERMISSION)
+            hidden = (name for name in ALL if name != "user")
+            return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
+        if not isinstance(error, GONE):
+            return Owner(absence=Absence.ERROR)
+        # hidepid=2 hides the directory, too; else it is gone, or in a pid namespace of its own.
+        return Owner(absence=Absence.NO_PERMISSION if _exists(pid) else Absence.LOST)
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is a process of another user with that pid."""
+    try:
+        if pid > 0:
+            os.kill(pid, 0)  # signal 0 is sent to nobody: only the right to send it is checked
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+@lru_cache(maxsize=1024)
+def user_name(uid: int) -> str:
+    """Its name; the number where it has none here. May block: a directory service may be asked."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)

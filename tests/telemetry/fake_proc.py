@@ -1,0 +1,77 @@
+"""A directory like /proc, with processes as a test wants them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def stat_line(
+    pid: int = 7,
+    name: bytes = b"python",
+    *,
+    parent: int = 1,
+    user_ticks: int = 0,
+    system_ticks: int = 0,
+    start: int = 500,
+    pages: int = 3,
+) -> bytes:
+    """The content of /proc/PID/stat: 52 fields."""
+    fields: list[object] = ["S", parent, pid, pid, 0, -1, 4194304, 11, 22, 33, 44]
+    fields += [user_ticks, system_ticks, 55, 66, 20, 0, 4, 0, start, 99999, pages]
+    fields += [0] * (50 - len(fields))
+    return b"%d (%s) %s\n" % (pid, name, " ".join(map(str, fields)).encode())
+
+
+class FakeProc:
+    """The directory; what `forbidden` names in it cannot be opened."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.path = str(root)
+        self.forbidden: set[str] = set()
+        self.broken: dict[str, OSError] = {}
+        self.opened: list[str] = []
+        really_open = os.open
+
+        def opened(path: Any, *rest: Any, **named: Any) -> int:
+            below = os.fsdecode(path)
+            if below.startswith(f"{self.path}/"):
+                below = below.removeprefix(f"{self.path}/")
+                self.opened.append(below)
+                if below in self.forbidden:
+                    raise PermissionError(13, "Permission denied")
+                if below in self.broken:
+                    raise self.broken[below]
+            return really_open(path, *rest, **named)
+
+        monkeypatch.setattr(os, "open", opened)
+        self.write("stat", b"cpu  1 2 3\nintr 0\nbtime 1700000000\nprocesses 5\n")
+
+    def write(self, path: str, content: bytes) -> None:
+        (self.root / path).parent.mkdir(exist_ok=True)
+        (self.root / path).write_bytes(content)
+
+    def add(
+        self,
+        pid: int = 7,
+        *,
+        command: bytes = b"python\0train.py\0",
+        cgroup: bytes = b"0::/user.slice\n",
+        uid: int = 0,
+        **stat: Any,
+    ) -> None:
+        """A process, or another one with the pid of one that was added."""
+        self.write(f"{pid}/stat", stat_line(pid, **stat))
+        self.write(f"{pid}/cmdline", command)
+        self.write(f"{pid}/cgroup", cgroup)
+        self.write(f"{pid}/status", b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid)
+
+    def take_away(self, pid: int = 7) -> None:
+        for file in (self.root / str(pid)).iterdir():
+            file.unlink()
+        (self.root / str(pid)).rmdir()
