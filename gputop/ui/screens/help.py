@@ -1,7 +1,8 @@
-"""Help, written from the registry of actions, with a legend of what is on screen."""
+"""Help: what keys do, from the registry of actions, and what every number and sign means."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -10,23 +11,44 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gputop.ui.actions import ACTIONS, key_names
+from gputop.output.readings import LEGEND
+from gputop.ui.actions import ACTIONS, Action, key_names
+from gputop.ui.palette import ACCENT, STRONG
+from gputop.ui.process_columns import COLUMNS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from textual.app import ComposeResult
 
-LEGEND = (
-    ("busy", "time in which any kernel ran; 100 % may be one SM of 132"),
-    ("mem", "memory in use; reserved, beside it, is the driver's"),
-    ("power", "draw against the enforced limit"),
-    ("SM, mem MHz", "clocks now / at most"),
-    ("bus", "time in which memory was read or written"),
-    ("P0 … P15", "performance state, P0 is the fastest"),
-    ("–", "no reading; `gputop status --json` says why"),
-    ("TFLOP/s", "2·N³ operations a product, normal data, wall time"),
-    ("peak", "the best window of 0.2 s; mean is of the whole run"),
-    ("droop", "how far its second half is below the peak"),
-)
+WIDEST, FRAME = 90, 8
+"""Cells of the text at most, and of the frame around it."""
+NAME = 17
+PLACES = {"monitor": "monitor", "processes": "processes", "device": "device's page"}
+PLACES |= {"benchmark": "benchmark"}
+
+PANELS = {
+    "mem": "device memory in use, of what there is; `host` where it shares the host's",
+    "power": "draw, of the enforced limit",
+    "bus": "share of time in which device memory was read or written",
+    "PCIe, NVLink ↓ ↑": "what the device receives and sends",
+    "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power cap is "
+    "normal at full load, set clocks were asked for by somebody",
+}
+SIGNS = {
+    "–": "no reading: the device's page says why, and what to do",
+    "▌": "the selected device or process",
+    "━━─": "a bar: how much of the whole",
+    "┄┄┄": "a bar whose value is missing",
+    "⣀⣤⣶": "history: fills up from the left, then moves by a quarter at once",
+    "▲": "something is wrong; in the heading of a column: sorted, smallest first (▼ largest)",
+    "3:1": "the MIG instance 1 of GPU 3",
+}
+BENCHMARK = {
+    "TFLOP/s": "2·N³ operations a product, normal data, wall time",
+    "peak": "the best window of 0.2 s; mean is of the whole run",
+    "droop": "how far its second half is below the peak",
+}
 
 
 class Help(ModalScreen[None]):
@@ -37,19 +59,46 @@ class Help(ModalScreen[None]):
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
     ]
 
+    def __init__(self, offered: Callable[[Action], bool] = lambda _: True) -> None:
+        """`offered` says which actions there are at all."""
+        super().__init__()
+        self._actions = [action for action in ACTIONS if offered(action)]
+
     def compose(self) -> ComposeResult:
-        text = Text()
-        text.append("Keys\n", style="bold")
-        for action in ACTIONS:
-            where = f"  ({', '.join(action.tabs)})" if action.tabs else ""
-            text.append(f"  {' '.join(key_names(action)):<13}", style="bold color(75)")
-            text.append(f"{action.help}{where}\n")
-        text.append("\nNumbers\n", style="bold")
-        for name, meaning in LEGEND:
-            text.append(f"  {name:<13}", style="bold")
-            text.append(f"{meaning}\n")
-        text.rstrip()
         with VerticalScroll(classes="box") as box:
             box.border_title = "Help"
             box.border_subtitle = "↑ ↓ scroll · Esc closes"
-            yield Static(text)
+            yield Static(self._text(min(WIDEST, self.app.size.width - FRAME)))
+
+    def _text(self, width: int) -> Text:
+        text = Text()
+        columns = {column.title: column.about for column in COLUMNS}
+        for title, entries in (
+            ("Keys", [(" ".join(key_names(a)), _help(a)) for a in self._actions]),
+            ("Signs", SIGNS.items()),
+            ("Panels and rows", PANELS.items()),
+            ("Readings", LEGEND.items()),
+            ("Processes", columns.items()),
+            ("Stress test", BENCHMARK.items()),
+        ):
+            _add(text, title, entries, width)
+        text.rstrip()
+        return text
+
+
+def _help(action: Action) -> str:
+    where = ", ".join(PLACES[tab] for tab in action.tabs)
+    return f"{action.help} ({where})" if where else action.help
+
+
+def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:
+    """A group; lines are broken here, so that what is long stays in its column."""
+    if text:
+        text.append("\n")
+    text.append(f"{title}\n", style=ACCENT)
+    for name, meaning in entries:
+        first, *rest = textwrap.wrap(meaning, max(20, width - NAME - 2)) or [""]
+        text.append(f"  {name:<{NAME - 1}} ", style=STRONG)
+        text.append(f"{first}\n")
+        for line in rest:
+            text.append(f"  {'':<{NAME}}{line}\n")
