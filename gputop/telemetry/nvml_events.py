@@ -62,7 +62,7 @@ class Events:
         May block. Raises `NVMLError` where the device is lost.
         """
         current, address = self._set, _address(handle)
-        if current is None or address in self._refused:
+        if current is None or current.outdated or address in self._refused:
             return
         asked = address in current.uuids
         current.uuids[address] = uuid  # in any case: another device can come to a handle

@@ -103,15 +103,15 @@ def merge(
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
     unknown = None if not isinstance(usage, int) or usage in _NONE else absence_of(usage)
     percentages = usage if isinstance(usage, Mapping) else {}
+    nothing = (None,) * 4 if unknown else (0,) * 4  # the driver leaves out who used none
     processes = (
         GpuProcess(
             pid,
             kind,
             memory.get(pid),
             None if pid in memory else Absence.NOT_SUPPORTED,
-            # The driver leaves out who used nothing.
-            *((None,) * 4 if unknown else percentages.get(pid, (0,) * 4)),
-            unknown,
+            *percentages.get(pid, nothing),
+            utilization_absence=unknown,
         )
         for pid, kind in sorted(kinds.items())
     )

@@ -24,6 +24,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
@@ -178,7 +179,7 @@ class FakeDevice:
     usage: tuple[FakeUsage, ...] = ()
     """Rows of process utilization as they are, besides those of the processes."""
     gpm_supported: int | None = 1
-    gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
+    gpm: Mapping[int | str, float] = field(default_factory=lambda: {**GPM})
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""
     event_types: int | None = 0x1E9F
     """What it can report: 0x8 are Xids."""

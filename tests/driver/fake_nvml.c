@@ -761,7 +761,7 @@ int nvmlGpmQueryDeviceSupport(device_t device, struct gpm_support *out)
     return leave(SUCCESS);
 }
 
-enum { MOST_METRICS = 512, WHOLE_DEVICE = -1 };
+enum { MOST_METRICS = 64, WHOLE_DEVICE = -1 };
 
 /* What the device does at that moment; `taken` counts all samples, and is 0 for an empty one. */
 typedef struct sample { int index, instance; u64 taken; double now[MOST_METRICS]; } *sample_t;
@@ -841,8 +841,12 @@ int nvmlGpmMetricsGet(struct gpm_metrics *request)
 
 /* ---- Events --------------------------------------------------------------------------------- */
 
-/* `seen` is the number of the last event that it was asked about; `types` those of each device. */
-typedef struct event_set { long seen[MOST_DEVICES], seen_last; u64 types[MOST_DEVICES]; } *event_set_t;
+/* The last event that it has seen, and of each device the types and the last one before them. */
+typedef struct event_set {
+    long last;
+    u64 types[MOST_DEVICES];
+    long before[MOST_DEVICES];
+} *event_set_t;
 struct event { device_t device; u64 type, data; unsigned gpu_instance, compute_instance; };
 
 NUMBER(nvmlDeviceGetSupportedEventTypes, u64, "event_types")
@@ -861,7 +865,7 @@ int nvmlEventSetCreate(event_set_t *out)
     if (entered)
         return entered;
     *out = calloc(1, sizeof **out);
-    (*out)->seen_last = last_event();
+    (*out)->last = last_event();
     return leave(SUCCESS);
 }
 
@@ -883,7 +887,7 @@ int nvmlDeviceRegisterEvents(device_t device, u64 types, event_set_t set)
     if (set->types[index])
         return leave(INVALID_ARGUMENT); /* no test's program does this twice */
     set->types[index] = types;
-    set->seen[index] = last_event(); /* what came before is not reported */
+    set->before[index] = last_event(); /* those are not reported */
     return leave(SUCCESS);
 }
 
@@ -891,11 +895,11 @@ int nvmlDeviceRegisterEvents(device_t device, u64 types, event_set_t set)
 static int next_event(event_set_t set, struct event *out)
 {
     const char *value;
-    while ((value = find(NO_DEVICE, "event.%ld", set->seen_last + 1))) {
-        long event = ++set->seen_last, index = -1;
+    while ((value = find(NO_DEVICE, "event.%ld", set->last + 1))) {
+        long event = ++set->last, index = -1;
         *out = (struct event){.gpu_instance = ~0u, .compute_instance = ~0u};
         sscanf(value, "%ld %lli %llu", &index, (long long *)&out->type, &out->data);
-        if (index >= 0 && index < MOST_DEVICES && event > set->seen[index]
+        if (index >= 0 && index < MOST_DEVICES && event > set->before[index]
             && set->types[index] & out->type) {
             out->device = &handles[index];
             return 1;
