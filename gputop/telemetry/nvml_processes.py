@@ -15,15 +15,12 @@ from gputop.telemetry.snapshot import Absence, ProcessKind
 _LISTS = ("Compute", "Graphics", "MPSCompute")
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
 """Codes for an empty answer: nvidia-ml-py raises the first one, too."""
-
-
 _LONGEST_PERIOD = 1.25
-"""Seconds within which a process that is at work has a row: the driver makes one every second or
-more often. What is older was once."""
+"""Seconds within which a process at work has a row: the driver makes one a second, or more."""
 _AHEAD = 1.0
 """Seconds that a row may be newer than this moment; those further on are garbage."""
 
-Percentages = tuple[int, int, int, int]
+Percentages = tuple[int | None, int | None, int | None, int | None]
 """Of SMs, memory, encoder and decoder."""
 
 
@@ -39,10 +36,12 @@ def process_questions(driver_version: tuple[int, ...]) -> list[Question]:
 
 
 def _usage(call: Callable[[Any, int], Any]) -> Source:
-    """The newest percentages by pid; who is missing used nothing.
+    """The newest percentages by pid; the driver leaves out who used nothing.
 
-    The driver has a ring of rows for all processes, and at times hands out ones that were never
-    filled in.
+    It has a ring of rows for all processes, and at times hands out ones that were never filled in.
+    Asked for what came since the call before, it would have none for a process at work whenever
+    that was less than a period ago, and a stale one where it was long ago: so it is always the time
+    up to now.
     """
 
     def source(handle: Any) -> Mapping[int, Percentages]:
@@ -102,8 +101,8 @@ def merge(
                 # Each list has all that the process holds: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
     unknown = None if not isinstance(usage, int) or usage in _NONE else absence_of(usage)
-    percentages = usage if isinstance(usage, Mapping) else {}
-    nothing = (None,) * 4 if unknown else (0,) * 4  # the driver leaves out who used none
+    percentages: Mapping[int, Percentages] = usage if isinstance(usage, Mapping) else {}
+    nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
     processes = (
         GpuProcess(
             pid,
@@ -111,7 +110,7 @@ def merge(
             memory.get(pid),
             None if pid in memory else Absence.NOT_SUPPORTED,
             *percentages.get(pid, nothing),
-            utilization_absence=unknown,
+            unknown,
         )
         for pid, kind in sorted(kinds.items())
     )

@@ -60,7 +60,7 @@ LINK_FIELDS = {
     for field in (138, 139)
     for link in (*range(LINKS), ALL_LINKS)
 }
-GPM = {2: 91.5, 3: 37.25, 5: 68.75, 10: 54.5, 11: 0.0, 12: 12.25, 13: 3.5}
+GPM: dict[int | str, float] = {2: 91.5, 3: 37.25, 5: 68.75, 10: 54.5, 11: 0.0, 12: 12.25, 13: 3.5}
 """The metrics of GPM that gputop knows."""
 XID = 0x8
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
@@ -179,7 +179,7 @@ class FakeDevice:
     usage: tuple[FakeUsage, ...] = ()
     """Rows of process utilization as they are, besides those of the processes."""
     gpm_supported: int | None = 1
-    gpm: Mapping[int | str, float] = field(default_factory=lambda: {**GPM})
+    gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""
     event_types: int | None = 0x1E9F
     """What it can report: 0x8 are Xids."""

@@ -82,7 +82,7 @@ def machine(nvml: FakeDriver) -> Machine:
     return Machine(nvml, FakeDevice())
 
 
-def busy(percent: float) -> dict[int, float]:
+def busy(percent: float) -> dict[int | str, float]:
     """All metrics at that value."""
     return dict.fromkeys(GPM, percent)
 
