@@ -142,7 +142,7 @@ class Reader:
         self._version = _numbers(driver_version)
         self._events = events
         self._gpm: Gpm | None = None
-        self._lists = process_questions(self._version)
+        self._lists = process_questions(self._version, clock)
         self._questions = readings(self._version, clock)
         self._handle: Any = None
         self._missing: set[Source] = set()

@@ -47,7 +47,8 @@ class Events:
 
     Each device is registered by the thread of its own reader; one thread waits for all. A set with
     a lost device reports nothing but the loss, so there is a new one after it, to which each reader
-    brings its device at its next `register`: what happens to it before that is not reported.
+    brings its device at its next `register`: what happens to it before that is not reported. Where
+    several Xids come between two calls of `wait`, NVML may have the number of the last for all.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
@@ -12,72 +12,99 @@ from gputop.telemetry.nvml_question import SECOND, Question, Source, absence_of,
 from gputop.telemetry.reading import GpuProcess
 from gputop.telemetry.snapshot import Absence, ProcessKind
 
+if TYPE_CHECKING:
+    from gputop.telemetry.nvml_fields import Clock
+
 _LISTS = ("Compute", "Graphics", "MPSCompute")
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
 """Codes for an empty answer: nvidia-ml-py raises the first one, too."""
 _LONGEST_PERIOD = 1.25
-"""Seconds within which a process at work has a row: the driver makes one a second, or more."""
+"""Seconds within which the driver has a new row for a process at work: mostly it has several."""
 _AHEAD = 1.0
-"""Seconds that a row may be newer than this moment; those further on are garbage."""
+"""Seconds that a row may be newer than this moment; what is from further on is garbage."""
 
 Percentages = tuple[int | None, int | None, int | None, int | None]
 """Of SMs, memory, encoder and decoder."""
 
 
-def process_questions(driver_version: tuple[int, ...]) -> list[Question]:
-    """What `merge` takes the answers to: three lists, and who uses how much."""
+def process_questions(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
+    """What `merge` takes the answers to: three lists, and who uses how much, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
     lists = [
         [getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
         for word in _LISTS
     ]
-    return [Question("", *calls, seconds=SECOND) for calls in (*lists, _USAGE)]
+    usage = _Usage(clock)
+    return [Question("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
 
 
-def _usage(call: Callable[[Any, int], Any]) -> Source:
-    """The newest percentages by pid; the driver leaves out who used nothing.
+class _Usage:
+    """What each process used since the call before: both of the calls that say so, as `sources`.
 
-    It has a ring of rows for all processes, and at times hands out ones that were never filled in.
-    Asked for what came since the call before, it would have none for a process at work whenever
-    that was less than a period ago, and a stale one where it was long ago: so it is always the time
-    up to now.
+    The driver has a ring of samples for all processes of a device. What clock their times are of it
+    does not say (on some it is that since boot), so they are compared with each other only.
     """
 
-    def source(handle: Any) -> Mapping[int, Percentages]:
-        now = time.time()
-        since, until = int((now - _LONGEST_PERIOD) * 1e6), int((now + _AHEAD) * 1e6)
+    def __init__(self, clock: Clock) -> None:
+        self.sources: tuple[Source, ...] = (
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
+        )
+        self._clock = clock
+        self._begun = False
+        self._seen = 0
+        """The time of the newest row so far."""
+        self._recent: dict[int, tuple[float, Percentages]] = {}
+        """By pid, with when it came."""
+
+    def _since(
+        self, call: Callable[[Any, int], Any], handle: Any
+    ) -> Mapping[int, Percentages] | Absence:
+        """By pid; the driver leaves out who used nothing."""
+        latest = int((time.time() + _AHEAD) * 1e6)  # by either clock
+        begun = self._begun and self._seen <= latest  # or it was set back
+        seen = self._seen if begun else 0
         newest: dict[int, tuple[int, Percentages]] = {}
-        for row in _rows(call, handle, since):
+        for row in _rows(call, handle, seen):
             percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
-            sound = since < row.timeStamp <= until and max(percentages) <= 100
+            # The driver at times hands out rows that were never filled in.
+            sound = seen < row.timeStamp <= latest and max(percentages) <= 100
             if sound and row.timeStamp >= newest.get(row.pid, (0,))[0]:
                 newest[row.pid] = row.timeStamp, percentages
-        return {pid: percentages for pid, (_, percentages) in newest.items()}
+        self._begun, self._seen = True, max((when for when, _ in newest.values()), default=seen)
+        if newest and not begun:
+            # They are of all the time that the ring goes back, and of who was at work in it.
+            return Absence.NO_DATA_YET
+        # Nothing new since a moment ago is not yet idle.
+        now = self._clock()
+        self._recent = {
+            pid: (came, percentages)
+            for pid, (came, percentages) in self._recent.items()
+            if now - came < _LONGEST_PERIOD
+        } | {pid: (now, percentages) for pid, (_, percentages) in newest.items()}
+        return {pid: percentages for pid, (_, percentages) in self._recent.items()}
 
-    return source
 
-
-def _rows(call: Callable[[Any, int], Any], handle: Any, since: int) -> Any:
+def _rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     try:
-        return call(handle, since)
+        return call(handle, seen)
     except nvml.NVMLError as error:
+        if error.value in _NONE:
+            return ()
         if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
             raise
-    # nvidia-ml-py asks how many there are and makes just that room: another came in between.
-    return call(handle, since)
-
-
-_USAGE = [
-    _usage(nvml.nvmlDeviceGetProcessesUtilizationInfo),
-    _usage(nvml.nvmlDeviceGetProcessUtilization),
-]
+    # nvidia-ml-py makes room for as many rows as there were: another came in between.
+    return call(handle, seen)
 
 
 def merge(
     compute: Any, graphics: Any, mps: Any, usage: Any
 ) -> tuple[tuple[GpuProcess, ...], Absence | None]:
-    """The processes by pid, from rows or return codes, and why the list may lack some."""
+    """The processes by pid, from rows or return codes, and why the list may lack some.
+
+    `usage` are percentages by pid, a return code, or an `Absence`.
+    """
     kinds: dict[int, ProcessKind] = {}
     memory: dict[int, int] = {}
     missing = None
@@ -100,8 +127,10 @@ def merge(
             if not isinstance(used, Absence):
                 # Each list has all that the process holds: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
-    unknown = None if not isinstance(usage, int) or usage in _NONE else absence_of(usage)
-    percentages: Mapping[int, Percentages] = usage if isinstance(usage, Mapping) else {}
+    unknown = absence_of(usage) if isinstance(usage, int) else None
+    if isinstance(usage, Absence):
+        unknown = usage
+    percentages: Mapping[int, Percentages] = {} if unknown else usage
     nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
     processes = (
         GpuProcess(
