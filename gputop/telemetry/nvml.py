@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pynvml as nvml
 
-from gputop.telemetry.nvml_processes import attributed, merge, process_lists
+from gputop.telemetry.nvml_events import Events
+from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
+from gputop.telemetry.nvml_processes import attributed, merge, process_questions
 from gputop.telemetry.nvml_question import AGAIN, Answers, Question, Source, absence_of, sort
 from gputop.telemetry.nvml_readings import IDENTITY, readings
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
-    GPM_READINGS,
     READINGS,
     Absence,
     Device,
@@ -88,6 +88,7 @@ class Driver:
         self.driver_version: str | None = _system(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
+        self._events = Events()
 
     def readers(self) -> tuple[Reader, ...]:
         """One for each of NVML's indices, without touching a device; raises `DriverError`."""
@@ -95,11 +96,13 @@ class Driver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             raise DriverError(_problem(error)) from None
-        return tuple(Reader(index, self.driver_version) for index in range(count))
+        return tuple(
+            Reader(index, self.driver_version, events=self._events) for index in range(count)
+        )
 
     def events(self) -> tuple[Event, ...]:
-        threading.Event().wait(1.0)
-        return ()
+        """What the driver reported since the last call; waits for it up to a second."""
+        return self._events.wait()
 
     def close(self) -> None:
         """Shut NVML down; the driver may wait for calls that are under way."""
@@ -131,12 +134,15 @@ class Reader:
         index: int,
         driver_version: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        events: Events | None = None,
     ) -> None:
         self.index = index
         self.device = self._nobody(Absence.NO_DATA_YET)
         self._clock = clock
         self._version = _numbers(driver_version)
-        self._lists = process_lists(self._version)
+        self._events = events
+        self._gpm: Gpm | None = None
+        self._lists = process_questions(self._version, clock)
         self._questions = readings(self._version, clock)
         self._handle: Any = None
         self._missing: set[Source] = set()
@@ -155,6 +161,9 @@ class Reader:
                 self._attach()
             answers = [self._answer(question) for question in self._questions]
             lists = [self._answer(question) for question in self._lists]
+            percentages = self._ask_gpm(wanted=gpm)
+            if self._events:
+                self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
             return self._unreadable(error.value)
         found = sort(self._questions, answers)
@@ -163,9 +172,8 @@ class Reader:
             found.absent["processes"] = missing
         self._add_attributed(found, attributed(processes, missing))
         self._say_what_is_disabled(found)
-        found.absent |= dict.fromkeys(
-            GPM_READINGS, Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
-        )
+        for name, value in percentages.items():
+            found.add(name, value)
         # One that needs a reset may still answer some questions.
         reset = nvml.NVML_ERROR_RESET_REQUIRED in (*answers, *lists)
         sample = DeviceSample(
@@ -192,10 +200,26 @@ class Reader:
                 if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
                     found.absent[name] = Absence.DISABLED
 
+    def _ask_gpm(self, *, wanted: bool) -> Percentages:
+        self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
+        if wanted:
+            return self._gpm.read()
+        self._gpm.close()
+        return all_missing(Absence.DISABLED)
+
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         found = sort(IDENTITY, [self._ask(question) for question in IDENTITY])
         self.device = self._somebody(found.values, found.absent)
+
+    def _detach(self) -> None:
+        """What belongs to the handle goes with it."""
+        if self._gpm is not None:
+            self._gpm.close()
+            self._gpm = None
+        if self._events and self._handle is not None:
+            self._events.forget(self._handle)
+        self._handle = None
 
     def _somebody(self, values: Mapping[str, Any], absent: Mapping[str, Absence]) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
@@ -206,7 +230,7 @@ class Reader:
 
     def _unreadable(self, code: int) -> tuple[Reading, ...]:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
-        self._handle = None
+        self._detach()
         self._answers.clear()
         self._questions = readings(self._version, self._clock)
         absence = absence_of(code)
