@@ -11,6 +11,7 @@ import itertools
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -52,6 +53,9 @@ GRACE_SECONDS = 0.1
 """How long a tick waits for readers that answered the last one."""
 FIRST_GRACE_SECONDS = 1.0
 """How long the first sample with devices waits for all of them."""
+
+MOST_EVENTS = 1000
+"""Between two samples: a device that fails can report thousands a second."""
 
 
 def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
@@ -122,7 +126,7 @@ class Sampler:
         self._opened = _Opened()
         self._hurry = threading.Event()
         """Set where the next tick should come at once."""
-        self._events: list[Event] = []
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
 
     @property
@@ -266,7 +270,8 @@ class Sampler:
         with self._changed:
             now = time.monotonic()
             looks = [(slot.devices, slot.readings, now - slot.since) for slot in slots]
-            events, self._events = tuple(self._events), []
+            events = tuple(self._events)
+            self._events.clear()
         limit = silence_limit(self._interval)
         devices = tuple(device for found, _, _ in looks for device in found)
         samples = tuple(
