@@ -54,9 +54,9 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
     if name in GPM_READINGS:
         return "needs GPM: Hopper or later, GeForce from the 50 series"
     if name in ("fan_percent", "fans_percent"):
-        return "it has no fan of its own, or the driver hides it"
+        return "no fan that the driver knows of"
     if name.startswith("nvlink_"):
-        return "it has no NVLink, or no link is up"
+        return "no NVLink, or no link that is up"
     if name.startswith("pcie_") and device.virtualization == "vgpu":
         return "not passed on to virtual GPUs: the host has it"
     return "not supported by this device or its driver"

@@ -150,7 +150,7 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
         _with_maximum("video clock", "video_clock_mhz", "video_clock_max_mhz"),
         ("P-state", "performance_state"),
         ("held back by", "clock_event_reasons"),
-        ("time held back", "clock_event_seconds"),
+        ("held back for", "clock_event_seconds"),
     ),
     "Links": _rows(
         Row(
@@ -199,7 +199,7 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
         ("compute mode", "compute_mode"),
         ("persistence", "persistence_mode"),
         ("MIG mode", "mig_mode"),
-        ("virtualization", "virtualization"),
+        ("virtualized", "virtualization"),
     ),
 }
 """The rows in the order in which somebody in a hurry reads them."""

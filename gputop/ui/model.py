@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import Interruption
@@ -11,6 +12,7 @@ from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
     DriverState,
+    Event,
     Host,
     Inventory,
     Problem,
@@ -21,9 +23,13 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gputop.telemetry.snapshot import Record
+
+
+EVENTS_KEPT = 100
+"""The last ones of each device."""
 
 
 class Telemetry:
@@ -33,6 +39,9 @@ class Telemetry:
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.history = History()
+        self._events: dict[str | None, deque[Event]] = defaultdict(
+            lambda: deque(maxlen=EVENTS_KEPT)
+        )
         self.host: Host | None = None
         self.interruption: Problem | None = None
         self.restarting = False
@@ -52,10 +61,24 @@ class Telemetry:
         elif self.restarting:
             self.host = record.host
         else:
+            for event in (*record.events, *self._changes_of_state(record)):
+                self._events[event.device_uuid].append(event)
             self.sample, self.host = record, record.host
             self.interruption = None
             self.received_at = time.monotonic()
             self.history.add(record)
+
+    def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
+        """Devices that are lost, or answer again: the kind is the state."""
+        for device in sample.devices:
+            state = self.readings(device.uuid).state
+            if device.state is not state:
+                yield Event(sample.time, device.uuid, device.state.value)
+
+    def events(self, uuid: str) -> list[Event]:
+        """What happened to the device, and what may have; the newest first."""
+        found = [event for key in (uuid, None) for event in self._events.get(key, ())]
+        return sorted(found, key=lambda event: -event.time)
 
     @property
     def devices(self) -> tuple[Device, ...]:
