@@ -31,10 +31,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
         case Absence.NO_DATA_YET:
             if name in _RATES:
                 return "no data yet: a rate needs two readings"
-            again = name in READINGS
-            return (
-                f"no data yet: {'comes with the next reading' if again else 'asked at its start'}"
-            )
+            return "no data yet: comes with the next reading"
         case Absence.ERROR:
             return "the driver failed: `nvidia-smi -q` may say more"
 
@@ -64,7 +61,7 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 def _disabled(name: str) -> str:
     if name in GPM_READINGS:
-        return "GPM is off: it is sampled while this page is open"
+        return "GPM is off: sampled while this page is open"
     if name.startswith("ecc_"):
         return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
     return "switched off: `nvidia-smi -q` shows what is"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.output.absences import absence_text
 from gputop.output.values import CAUSES, span_text, value_text
-from gputop.telemetry.snapshot import Absence, Device, DeviceSample
+from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample
 from gputop.text import ABSENT
 
 if TYPE_CHECKING:
@@ -60,12 +60,19 @@ class Row:
             value = value_of(name, device, sample)
             if isinstance(value, Absence):
                 reasons.setdefault(absence_text(name, value, device, host), []).append(term)
-        if len(reasons) == 1 and sum(map(len, reasons.values())) == len(self.names):
+        if len(reasons) == 1 and self.is_missing(device, sample):
             return next(iter(reasons))
         return "; ".join(f"{', '.join(terms)}: {text}" for text, terms in reasons.items())
 
+    def is_missing(self, device: Device, sample: DeviceSample) -> bool:
+        """Whether what the label stands for has no value; its maximum may still have."""
+        return isinstance(value_of(self.names[0], device, sample), Absence)
 
-_FIELDS = {cls: {f.name for f in dataclasses.fields(cls)} for cls in (Device, DeviceSample)}
+
+_FIELDS = {
+    DeviceSample: {*READINGS},
+    Device: {f.name for f in dataclasses.fields(Device)} - {"absent"},
+}
 
 
 def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
@@ -184,7 +191,7 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
         Row(
             "MIG instance",
             ("mig_index", "mig_gpu_instance", "mig_compute_instance"),
-            "{}: GPU instance {}, compute instance {}",
+            "{}, GPU instance {}, compute {}",
             ("index", "GPU instance", "compute instance"),
             optional=True,
         ),

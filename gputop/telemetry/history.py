@@ -83,7 +83,8 @@ class _Figures:
     __slots__ = ("_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
 
     def __init__(self, value: float) -> None:
-        self.minimum = self.mean = self.maximum = self.last = value
+        self.minimum = self.maximum = self.last = value
+        self.mean = float(value)
         self._seconds = 0.0
         self.increase = 0.0
         self.count = 1
@@ -105,7 +106,7 @@ class _Figures:
     def frozen(self) -> Statistics:
         """As they are now."""
         # Rounding may leave the mean of equal numbers a bit beside them.
-        mean = min(self.maximum, max(self.minimum, self.mean))
+        mean = min(float(self.maximum), max(float(self.minimum), self.mean))
         return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
 
 

@@ -17,7 +17,8 @@ from gputop.ui.widgets.live import LiveView
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.output import readings
+    from rich.style import Style
+
     from gputop.telemetry.snapshot import Device
     from gputop.ui.model import Telemetry
 
@@ -76,12 +77,14 @@ class DetailsView(LiveView):
             for row in rows:
                 if not row.applies(device, sample):
                     continue
-                text, reason = row.text(device, sample), row.reason(device, sample, host)
-                if text == ABSENT and self.only_present:
+                missing = row.is_missing(device, sample)
+                if missing and self.only_present:
                     continue
                 figures = since_start(row.names[0], of)
                 any_figures = any_figures or len(figures) > 1
-                block += _lines(row, text, reason, figures, width)
+                text, reason = row.text(device, sample), row.reason(device, sample, host)
+                style = DIM if missing else STRONG
+                block += _lines(row.label, text, style, reason, figures, width)
             block += self._beside_the_schema(title, device, width)
             if block:
                 blocks.append([_heading(title, width, figures=any_figures), *block])
@@ -114,22 +117,21 @@ def _line(label: str, value: Row, width: int) -> Row:
 
 
 def _lines(
-    row: readings.Row, text: str, reason: str, figures: Sequence[str], width: int
+    label: str, text: str, style: Style, reason: str, figures: Sequence[str], width: int
 ) -> list[Row]:
     """A row of the catalogue: one line, and more where values are too long for it."""
-    if text == ABSENT:
-        room = width - LABEL - len(ABSENT) - 1
-        return [_line(row.label, [Span(f"{ABSENT} {clip(reason, room)}", DIM)], width)]
     room = width - LABEL
+    if reason:
+        text += " " if text == ABSENT else "  "
+        note = clip(reason, room - cell_len(text))
+        return [_line(label, [Span(text, style), Span(note, DIM)], width)]
     right = _figures(figures)
-    if right and cell_len(text) < room - cell_len(right) and not reason:
-        value = cell(text, room - cell_len(right), STRONG)
-        return [_line(row.label, [value, Span(right, DIM)], width)]
+    if right and cell_len(text) < room - cell_len(right):
+        value = cell(text, room - cell_len(right), style)
+        return [_line(label, [value, Span(right, DIM)], width)]
     first, *rest = textwrap.wrap(text, room, break_on_hyphens=False) or [text]
-    value = Span(first, STRONG)
-    note = [Span(f"  {reason}", DIM)] if reason else []
-    lines = [_line(row.label, [value, *note], width)]
-    lines += [_line("", [Span(part, STRONG)], width) for part in rest]
+    lines = [_line(label, [Span(first, style)], width)]
+    lines += [_line("", [Span(part, style)], width) for part in rest]
     if len(figures) == 1:
         lines.append(_line("", [Span(clip(f"since start: {figures[0]}", room), DIM)], width))
     return lines

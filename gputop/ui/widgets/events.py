@@ -33,13 +33,12 @@ class EventsView(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:
         """A heading, then one event a row."""
         events = self._telemetry.events(self.device.uuid) if self.device else []
-        rows: list[Row] = [[Span("Events", ACCENT)]]
         if not events:
-            return [*rows, [Span("none since gputop started", DIM)]]
-        rows += [_row(event, width) for event in events[: height - 1]]
-        if len(events) > height - 1 > 0:
-            rows[-1] = [Span(f"and {len(events) - height + 2} earlier ones", DIM)]
-        return rows
+            return [[Span("Events", ACCENT)], [Span("none since gputop started", DIM)]]
+        shown = events[: max(1, height - 1)]
+        some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
+        heading = [Span("Events", ACCENT), Span(some, DIM)]
+        return [heading, *(_row(event, width) for event in shown)]
 
 
 def _row(event: Event, width: int) -> Row:

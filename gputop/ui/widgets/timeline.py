@@ -102,12 +102,17 @@ class TimelineView(LiveView):
         """Columns of dots that there ever were."""
         return -(-self._telemetry.history.count // self._samples)
 
+    @property
+    def _oldest(self) -> int:
+        """The first dot all of whose samples are kept."""
+        history = self._telemetry.history
+        return -(-(history.count - len(history.times)) // self._samples)
+
     def move_cursor(self, step: int) -> None:
         """Reads that many dots further on; beyond the newest one it follows the stream again."""
         last = self._dots - 1
-        kept = -(-len(self._telemetry.history.times) // self._samples)
-        cursor = (last if self._cursor is None else self._cursor) + step
-        self._cursor = None if cursor >= last else max(cursor, last - kept + 1, 0)
+        cursor = max(self._oldest, (last if self._cursor is None else self._cursor) + step)
+        self._cursor = None if cursor >= last else cursor
         self.redraw()
 
     def zoom(self, step: int) -> None:
@@ -123,6 +128,8 @@ class TimelineView(LiveView):
         room = width - GUTTER
         if self.device is None or not self._dots or room < 1 or height < 2:
             return []
+        if self._cursor is not None:  # what it is on is kept for a time only
+            self._cursor = max(self._cursor, self._oldest)
         charts = self._charts(self.device.uuid, height - 1)
         first = self._first(room)
         rows: list[Row] = []
