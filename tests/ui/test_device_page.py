@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.app import App
+from textual.widget import Widget
 
 from gputop.output.absences import absence_text
 from gputop.output.readings import ROWS
@@ -22,11 +26,12 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
 )
-from gputop.ui.draw import Span, width_of
+from gputop.ui.draw import Row, Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.screens.device import DevicePage, DeviceTitle
 from gputop.ui.widgets.details import DetailsView, in_columns
 from gputop.ui.widgets.events import EventsView
+from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.telemetry.test_nvml import OLDER, Clock
@@ -35,6 +40,7 @@ from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.geometry import Region
     from textual.pilot import Pilot
 
     from gputop.telemetry.reading import Reading
@@ -46,17 +52,25 @@ WHOLE = (100, 170)
 """A terminal in which every row of one device fits, in one column."""
 
 
+class ProcessesHere(LiveView):
+    """Stands for the processes of the device."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        return [[Span("processes here")]]
+
+
 class PageApp(App[None]):
     """Nothing but the page."""
 
     def __init__(self, *records: Record) -> None:
         super().__init__()
+        self.processes: ProcessesHere | None = None
         self.telemetry = Telemetry()
         for record in records:
             self.telemetry.take(record)
 
     def compose(self) -> ComposeResult:
-        yield DevicePage(self.telemetry)
+        yield DevicePage(self.telemetry, self.processes)
 
     @property
     def page(self) -> DevicePage:
@@ -434,6 +448,53 @@ async def test_every_size_has_charts_and_readings(size: tuple[int, int], columns
         assert details.region.right <= size[0]
         assert details.region.bottom <= size[1]
         assert "busy" in charts.text()
+
+
+@pytest.mark.parametrize("size", [(80, 20), (120, 40), (200, 60)])
+async def test_there_is_room_for_the_devices_processes(size: tuple[int, int]) -> None:
+    events = (Event(streams.NOW, UUID, "xid", 79),)
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0), events=events))
+    app.processes = ProcessesHere()
+    async with app.run_test(size=size) as pilot:
+        await page_of(app, pilot)
+        assert app.processes.text().startswith("processes here")
+        views = [app.query_one(view) for view in (TimelineView, ProcessesHere, EventsView)]
+        assert [view.region.x for view in views] == [0, 0, 0]
+        for above, below in pairwise(views):
+            assert above.region.bottom == below.region.y
+        assert min(view.size.height for view in views[:2]) >= 3
+        assert all(view.region.bottom <= size[1] for view in (*views, app.query_one(DetailsView)))
+
+
+async def test_a_sample_lays_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+    async with app.run_test(size=(200, 60)) as pilot:
+        await page_of(app, pilot)
+        again: list[Widget] = []
+        refresh = Widget.refresh
+
+        def spy(self: Widget, *regions: Region, **how: Any) -> Widget:
+            again.extend([self] if how.get("layout") or not regions else [])
+            return refresh(self, *regions, **how)
+
+        monkeypatch.setattr(Widget, "refresh", spy)
+        app.send(said_by(streams.readings(0, power_watts=300.0), seconds=1.0))
+        await settle(pilot)
+        assert "300 W" in shown(pilot, DetailsView)
+        assert again == []
+
+
+@given(st.integers(1, 130), st.integers(1, 40), st.booleans())
+def test_no_size_is_too_small_to_draw(width: int, height: int, answers: bool) -> None:
+    telemetry = Telemetry()
+    telemetry.take(streams.inventory(1))
+    events = (Event(streams.NOW, UUID, "xid", 79),)
+    said = streams.readings(0) if answers else streams.lost(0)
+    telemetry.take(said_by(said, events=events))
+    for view in (DeviceTitle, TimelineView, EventsView, DetailsView):
+        made = view(telemetry)
+        made.device = telemetry.devices[0]
+        assert all(isinstance(row, list) for row in made.draw(width, height))
 
 
 async def test_another_size_is_another_layout() -> None:

@@ -8,7 +8,7 @@ from textual.containers import Container, Vertical
 
 from gputop.output.faults import fault_of
 from gputop.text import short_name, visible
-from gputop.ui.draw import Row, Span, clip, fit, spread
+from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
 from gputop.ui.widgets.details import DetailsView
@@ -49,7 +49,7 @@ class DeviceTitle(LiveView):
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {clock(since)} ", DIM)]
         fault = self.fault
-        rule = spread(fit(left, width - sum(len(s.text) for s in right), "─", TRACK), right, width)
+        rule = spread(fit(left, width - width_of(right), "─", TRACK), right, width)
         if fault is None:
             return [rule]
         what, remedy = fault
@@ -78,7 +78,10 @@ class DevicePage(Vertical):
     DEFAULT_CSS = """
     DevicePage { height: 1fr; }
     DevicePage #device-title { height: 1; }
-    DevicePage #device-body, DevicePage #timeline, DevicePage #details { height: 1fr; }
+    DevicePage #device-body, DevicePage #timeline { height: 1fr; }
+    DevicePage #device-body { layout: vertical; }
+    DevicePage.wide #device-body { layout: horizontal; }
+    DevicePage.wide #details { margin-left: 2; }
     """
 
     def __init__(self, telemetry: Telemetry, processes: Widget | None = None) -> None:
@@ -161,35 +164,34 @@ class DevicePage(Vertical):
         width, height = self.size
         if not (width and height):
             return
-        height -= (title := 2 if self._title.fault else 1)
-        events = self._events.wanted_rows
-        wide = width >= WIDE
+        title = 2 if self._title.fault else 1
+        height -= title
+        events, wide = self._events.wanted_rows, width >= WIDE
         if wide:
             events = min(max(events, 2), height // 4)
             processes = max(4, height // 4)
-            details = DETAILS if width < 2 * DETAILS + GAP + NARROWEST_CHARTS else 2 * DETAILS
-            _set(self._left, width=width - details - GAP, height=height)
-            _set(self._details, width=details, height=height)
-            self._details.styles.margin = (0, 0, 0, GAP)
+            one = width < 2 * DETAILS + GAP + NARROWEST_CHARTS
+            details = DETAILS if one else 2 * DETAILS
+            left, right = (width - details - GAP, height), (details, height)
         else:
             events = min(events, 4 if height >= TALL else 2)
             processes = max(3, height // 6)
-            taken = events + (processes if self._processes else 0)
-            charts = max(6, min(20, height * 2 // 5))
-            _set(self._left, width=width, height=charts + taken)
-            _set(self._details, width=width, height=max(1, height - charts - taken))
-            self._details.styles.margin = (0, 0, 0, 0)
-        self._body.styles.layout = "horizontal" if wide else "vertical"
-        _set(self._title, width=width, height=title)
-        _set(self._events, width=None, height=events)
-        self._events.display = events > 0
+            rows = max(6, min(20, height * 2 // 5)) + events
+            rows += processes if self._processes else 0
+            left, right = (width, rows), (width, max(1, height - rows))
+        _set(self._title, width, title)
+        _set(self._left, *left)
+        _set(self._details, *right)
+        _set(self._events, left[0], events)
         if self._processes is not None:
-            _set(self._processes, width=None, height=processes)
+            _set(self._processes, left[0], processes)
+        self._events.display = events > 0
+        self.set_class(wide, "wide")
 
 
-def _set(view: Widget, *, width: int | None, height: int) -> None:
-    """Its size in cells, left alone where it is that: setting it lays everything out again."""
+def _set(view: Widget, width: int, height: int) -> None:
+    """Its size in cells; left alone where it is that: setting it lays everything out again."""
     for name, cells in (("width", width), ("height", height)):
         now = getattr(view.styles, name)
-        if cells is not None and (now is None or now.value != cells):
+        if now is None or now.value != cells:
             setattr(view.styles, name, cells)

@@ -120,7 +120,7 @@ def _lines(
     label: str, text: str, style: Style, reason: str, figures: Sequence[str], width: int
 ) -> list[Row]:
     """A row of the catalogue: one line, and more where values are too long for it."""
-    room = width - LABEL
+    room = max(1, width - LABEL)
     if reason:
         text += " " if text == ABSENT else "  "
         note = clip(reason, room - cell_len(text))
