@@ -305,6 +305,12 @@ async def test_one_line_says_which_device_and_what_is_wrong() -> None:
             "LOST: it no longer answers on its bus. "
             "`dmesg` has the Xid; a reset or a reboot brings it back"
         )
+        await pilot.resize_terminal(80, 24)  # where both are too long for one line
+        await settle(pilot)
+        assert shown(pilot, DeviceTitle).splitlines()[1:] == [
+            "LOST: it no longer answers on its bus.",
+            "`dmesg` has the Xid; a reset or a reboot brings it back",
+        ]
         app.send(streams.inventory(0), said_by(seconds=2.0))
         await settle(pilot)
         assert shown(pilot, DeviceTitle).splitlines()[1].startswith("GONE: ")
@@ -337,7 +343,7 @@ async def test_what_happened_to_the_device() -> None:
             "12:00:01 Xid 74: an NVLink failed (on which device is not said)",
             "12:00:01 Xid 79: the GPU has fallen off the bus",
         ]
-        assert "Xids seen 2, the last one 74" in await page_of(app, pilot)
+        assert "Xids seen 1, the last one 79" in await page_of(app, pilot)
         app.page.next_device(1)
         await settle(pilot)
         assert "Xid 13" in shown(pilot, EventsView)

@@ -280,10 +280,10 @@ def test_the_axis_has_times_of_day_that_stay_where_they_are() -> None:
 
 def test_a_sample_changes_few_cells() -> None:
     """The gutter's values and one column of each chart: not the whole picture."""
-    telemetry = telemetry_of(*(said(n, **ALL) for n in range(80)))
+    telemetry = telemetry_of(*(said(n, **ALL) for n in range(300)))
     view = view_of(telemetry)
     changed = []
-    for n in range(80, 110):
+    for n in range(300, 330):
         before = view.draw(100, 30)
         telemetry.take(said(n, **ALL))
         after = view.draw(100, 30)

@@ -8,7 +8,7 @@ from textual.containers import Container, Vertical
 
 from gputop.output.faults import fault_of
 from gputop.text import short_name, visible
-from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
+from gputop.ui.draw import Row, Span, fit, spread, width_of
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
 from gputop.ui.widgets.details import DetailsView
@@ -30,7 +30,7 @@ DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
 
 
 class DeviceTitle(LiveView):
-    """One line: which device, its state, and what to do where something is wrong with it."""
+    """Which device this is; where something is wrong with it, that and what to do."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="device-title")
@@ -38,7 +38,7 @@ class DeviceTitle(LiveView):
         self.device: Device | None = None
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as it has
-        """Two lines where there is a fault, or else one."""
+        """Which device, and under it what is wrong."""
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
@@ -48,15 +48,19 @@ class DeviceTitle(LiveView):
         ]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {clock(since)} ", DIM)]
-        fault = self.fault
         rule = spread(fit(left, width - width_of(right), "─", TRACK), right, width)
-        if fault is None:
-            return [rule]
-        what, remedy = fault
-        return [
-            rule,
-            [Span(f"{what}. ", FAULT), Span(clip(remedy, width - len(what) - 2), TEXT)],
-        ]
+        return [rule, *self._fault_rows(width)]
+
+    def rows(self, width: int) -> int:
+        """How many it has to say what is wrong."""
+        return 1 + len(self._fault_rows(width))
+
+    def _fault_rows(self, width: int) -> list[Row]:
+        if self.fault is None:
+            return []
+        what, remedy = Span(f"{self.fault[0]}. ", FAULT), Span(self.fault[1], TEXT)
+        row = [what, remedy]
+        return [row] if width_of(row) <= width else [[part] for part in row]
 
     @property
     def fault(self) -> tuple[str, str] | None:
@@ -164,7 +168,7 @@ class DevicePage(Vertical):
         width, height = self.size
         if not (width and height):
             return
-        title = 2 if self._title.fault else 1
+        title = self._title.rows(width)
         height -= title
         events, wide = self._events.wanted_rows, width >= WIDE
         if wide:
@@ -190,8 +194,5 @@ class DevicePage(Vertical):
 
 
 def _set(view: Widget, width: int, height: int) -> None:
-    """Its size in cells; left alone where it is that: setting it lays everything out again."""
-    for name, cells in (("width", width), ("height", height)):
-        now = getattr(view.styles, name)
-        if now is None or now.value != cells:
-            setattr(view.styles, name, cells)
+    """Its size in cells; where it has that, nothing is laid out again."""
+    view.styles.width, view.styles.height = width, height

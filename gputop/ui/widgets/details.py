@@ -94,7 +94,8 @@ class DetailsView(LiveView):
         """What the stream says elsewhere than among a device's fields."""
         inventory = self._telemetry.inventory
         if title == "Health":
-            codes = [e.code for e in self._telemetry.events(device.uuid) if e.kind == "xid"]
+            events = self._telemetry.events(device.uuid)
+            codes = [e.code for e in events if e.kind == "xid" and e.device_uuid is not None]
             last = "" if not codes else f", the last one {ABSENT if codes[0] is None else codes[0]}"
             return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}")], width)]
         if title == "Identity" and inventory is not None:
