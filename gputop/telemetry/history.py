@@ -1,51 +1,219 @@
-"""Ring buffers over a stream: what a device read in the last minutes."""
+"""What a stream has said: the last minutes as series on one time axis, and figures since the start.
+
+A series is a ring of numbers, not of objects: 64 devices of ten series of 1,200 samples take 6 MB.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+from gputop.telemetry.snapshot import READINGS
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Sample
+    from gputop.telemetry.snapshot import DeviceSample, Sample
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
 KEPT = (
     "gpu_utilization_percent",
+    "sm_active_percent",
+    "tensor_active_percent",
     "memory_used_bytes",
     "power_watts",
     "temperature_celsius",
     "sm_clock_mhz",
+    "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second",
 )
 """The readings that are drawn over time."""
+LONGEST_WEIGHT_SECONDS = 60.0
+"""A reading says nothing about more time before it than this: the longest interval there is."""
+
+
+class Series(Sequence[float | None]):
+    """Numbers in order of time, oldest first; None where there was none. A view: it moves on."""
+
+    def __init__(self, ring: array[float], start: int, stop: int) -> None:
+        """The places `start` to `stop` of a ring, counted without its wrapping around."""
+        self._ring = ring
+        self._start = start
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @overload
+    def __getitem__(self, index: int) -> float | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[float | None]: ...
+    def __getitem__(self, index: int | slice) -> float | list[float | None] | None:
+        if isinstance(index, slice):
+            return [self._at(place) for place in range(self._start, self._stop)[index]]
+        return self._at(range(self._start, self._stop)[index])
+
+    def __iter__(self) -> Iterator[float | None]:
+        return (self._at(place) for place in range(self._start, self._stop))
+
+    def _at(self, place: int) -> float | None:
+        value = self._ring[place % len(self._ring)]
+        return None if math.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A reading since the start, or since it was reset; in the reading's unit."""
+
+    minimum: float
+    mean: float
+    """Over time, not over samples: the interval can be changed while it runs."""
+    maximum: float
+    count: int
+    """Samples that had the reading."""
+    increase: float
+    """How much it went up in all: of a counter, what it counted. One that starts anew goes on."""
+
+
+class _Figures:
+    """A reading's statistics as they grow."""
+
+    __slots__ = ("_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
+
+    def __init__(self, value: float) -> None:
+        self.minimum = self.maximum = self.last = value
+        self.mean = float(value)
+        self._seconds = 0.0
+        self.increase = 0.0
+        self.count = 1
+
+    def add(self, value: float, seconds: float) -> None:
+        """Takes in a value that stands for that many seconds before it."""
+        self.count += 1
+        self._seconds += seconds
+        if value < self.minimum:
+            self.minimum = value
+        if value > self.maximum:
+            self.maximum = value
+        if self._seconds:  # the first one stands for no time: it counts while it is the only one
+            self.mean += (value - self.mean) * (seconds / self._seconds)
+        if value != self.last:
+            self.increase += value - self.last if value > self.last else value
+            self.last = value
+
+    def frozen(self) -> Statistics:
+        """As they are now."""
+        # Rounding may leave the mean of equal numbers a bit beside them.
+        mean = min(float(self.maximum), max(float(self.minimum), self.mean))
+        return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
+
+
+class _Device:
+    """What is known of one device."""
+
+    def __init__(self, number: int, time: float, capacity: int) -> None:
+        self.first = self.newest = number
+        """The numbers of the first and of the newest sample that it was in."""
+        self.since = time
+        self.rings = {name: array("d", [math.nan]) * capacity for name in KEPT}
+        self.figures: dict[str, _Figures] = {}
 
 
 class History:
-    """The last readings by device and name, oldest first; None where one was absent."""
+    """The last readings by device and name, and the statistics of all; devices are known by UUID.
+
+    One that is away has gaps. It is forgotten once nothing of it is left in the series.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._series: dict[tuple[str, str], deque[float | None]] = {}
+        self._devices: dict[str, _Device] = {}
+        self._times = array("d", [math.nan]) * capacity
+        self._time: float | None = None
         self.count = 0
         """Samples ever added: places the newest one in a chart that does not scroll."""
 
     def add(self, sample: Sample) -> None:
         """Takes in a sample; devices that it does not have get a gap."""
-        self.count += 1
-        for uuid in {uuid for uuid, _ in self._series} - {d.uuid for d in sample.devices}:
-            for name in KEPT:
-                self._series[uuid, name].append(None)
-        for device in sample.devices:
-            for name in KEPT:
-                self._of(device.uuid, name).append(getattr(device, name))
-
-    def _of(self, uuid: str, name: str) -> deque[float | None]:
-        key = uuid, name
-        if key not in self._series:
-            self._series[key] = deque(maxlen=self._capacity)
-        return self._series[key]
+        number, self.count = self.count, self.count + 1
+        place = number % self._capacity
+        # A clock that is set back makes time stand still, and does not undo what was.
+        elapsed = 0.0 if self._time is None else max(0.0, sample.time - self._time)
+        seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
+        self._time = self._times[place] = sample.time
+        for readings in sample.devices:
+            device = self._devices.get(readings.uuid)
+            if device is None:
+                device = _Device(number, sample.time, self._capacity)
+                self._devices[readings.uuid] = device
+            device.newest = number
+            for name, ring in device.rings.items():
+                value = getattr(readings, name)
+                ring[place] = math.nan if value is None else value
+            _count(device.figures, readings, seconds)
+        for uuid, device in list(self._devices.items()):
+            if device.newest == number:
+                continue
+            for ring in device.rings.values():
+                ring[place] = math.nan
+            if number - device.newest >= self._capacity:
+                del self._devices[uuid]
 
     def series(self, uuid: str, name: str) -> Sequence[float | None]:
-        """The readings of that name, oldest first."""
-        return self._series.get((uuid, name), ())
+        """The readings of that name, oldest first; the last one is of the newest sample."""
+        device = self._devices.get(uuid)
+        if device is None or name not in device.rings:
+            return ()
+        return Series(device.rings[name], max(device.first, self._oldest), self.count)
+
+    @property
+    def times(self) -> Sequence[float | None]:
+        """When the samples were taken, in Unix seconds: the time axis of every series."""
+        return Series(self._times, self._oldest, self.count)
+
+    @property
+    def _oldest(self) -> int:
+        return max(0, self.count - self._capacity)
+
+    def statistics(self, uuid: str, name: str) -> Statistics | None:
+        """The statistics of a number of `READINGS`; None where it has not been read.
+
+        One that has a number by cause is asked for as `clock_event_seconds.sw_power_cap`.
+        """
+        device = self._devices.get(uuid)
+        figures = device.figures.get(name) if device else None
+        return figures.frozen() if figures else None
+
+    def since(self, uuid: str) -> float | None:
+        """Since when there are statistics of the device, in Unix seconds."""
+        device = self._devices.get(uuid)
+        return device.since if device else None
+
+    def reset(self, uuid: str) -> None:
+        """Begins the device's statistics anew; its series stay."""
+        device = self._devices.get(uuid)
+        if device is not None and self._time is not None:
+            device.figures.clear()
+            device.since = self._time
+
+
+def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float) -> None:
+    for name, value in _numbers(readings):
+        known = figures.get(name)
+        if known is None:
+            figures[name] = _Figures(value)
+        else:
+            known.add(value, seconds)
+
+
+def _numbers(readings: DeviceSample) -> Iterator[tuple[str, float]]:
+    """What there is to count of; a truth or a word is no number."""
+    for name in READINGS:
+        value = getattr(readings, name)
+        kind = type(value)
+        if kind is int or kind is float:
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield from ((f"{name}.{cause}", number) for cause, number in value.items())

@@ -120,7 +120,7 @@ def history(
     once: drawn so, a tick changes one column, where scrolling would send every cell each time.
     """
     first = window_start(count, width)
-    shown = list(values)[max(0, len(values) - (count - first)) :]
+    shown = values[max(0, len(values) - (count - first)) :]
     room = 4 * height
     levels = [0 if v is None else max(1, min(room, round(v / top * room))) for v in shown]
     levels += [0] * (2 * width - len(levels))

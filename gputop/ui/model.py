@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Alert, alerts
@@ -24,14 +25,15 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gputop.telemetry.snapshot import Record
 
 
-MOST_EVENTS = 1000
 MOST_HELD = CAPACITY
 """Records that a pause keeps back."""
+EVENTS_KEPT = 100
+"""The last ones of each device."""
 
 
 class Telemetry:
@@ -44,10 +46,12 @@ class Telemetry:
         """The newest one; while it is paused, another than the one that is shown."""
         self.paused_at: float | None = None
         """Unix seconds."""
-        self.reported: deque[Event] = deque(maxlen=MOST_EVENTS)
         self.alerts: list[Alert] = []
         self._held: deque[Record] = deque()
         self.history = History()
+        self._events: dict[str | None, deque[Event]] = defaultdict(
+            lambda: deque(maxlen=EVENTS_KEPT)
+        )
         self.host: Host | None = None
         self.interruption: Problem | None = None
         self.restarting = False
@@ -91,11 +95,25 @@ class Telemetry:
         elif self.restarting:
             self.host = record.host
         else:
+            for event in (*record.events, *self._changes_of_state(record)):
+                self._events[event.device_uuid].append(event)
             self.sample, self.host = record, record.host
             self.history.add(record)
-            self.reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
-            self.alerts = alerts(self.devices, readings, self.reported, record.time)
+            events = chain.from_iterable(self._events.values())
+            self.alerts = alerts(self.devices, readings, events, record.time)
+
+    def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
+        """Devices that are lost, or answer again: the kind is the state."""
+        for device in sample.devices:
+            state = self.readings(device.uuid).state
+            if device.state is not state:
+                yield Event(sample.time, device.uuid, device.state.value)
+
+    def events(self, uuid: str) -> list[Event]:
+        """What happened to the device, and what may have; the newest first."""
+        found = [event for key in (uuid, None) for event in self._events.get(key, ())]
+        return sorted(found, key=lambda event: -event.time)
 
     @property
     def devices(self) -> tuple[Device, ...]:

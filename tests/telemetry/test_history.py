@@ -1,20 +1,40 @@
-"""Ring buffers over a stream."""
+"""What a stream has said: series on one time axis, and statistics."""
 
 from __future__ import annotations
+
+import dataclasses
+import tracemalloc
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.history import KEPT, History
+from gputop.telemetry.history import (
+    CAPACITY,
+    KEPT,
+    LONGEST_WEIGHT_SECONDS,
+    History,
+    Statistics,
+)
 from gputop.telemetry.snapshot import READINGS, DeviceSample, Host, Sample
+from tests import streams
 
 NAME = "temperature_celsius"
 
 
-def sample(**temperatures: int | None) -> Sample:
+def sample(time: float = 0.0, **temperatures: int | None) -> Sample:
     devices = tuple(DeviceSample(uuid, temperature_celsius=t) for uuid, t in temperatures.items())
-    return Sample(0.0, Host(), devices)
+    return Sample(time, Host(), devices)
+
+
+def told(*readings: tuple[float, dict[str, Any]]) -> History:
+    """The history of one device `a` that said this at these times."""
+    history = History()
+    for time, values in readings:
+        history.add(Sample(time, Host(), (DeviceSample("a", **values),)))
+    return history
 
 
 def test_what_is_kept_is_read() -> None:
@@ -30,9 +50,8 @@ def test_readings_oldest_first() -> None:
 
 
 def test_every_kept_reading() -> None:
-    history = History()
     values = {name: n for n, name in enumerate(KEPT)}
-    history.add(Sample(0.0, Host(), (DeviceSample("a", **values),)))  # type: ignore[arg-type]
+    history = told((0.0, values))
     assert {name: list(history.series("a", name)) for name in KEPT} == {
         name: [n] for name, n in values.items()
     }
@@ -43,6 +62,7 @@ def test_what_there_is_nothing_of(uuid: str, name: str) -> None:
     history = History()
     history.add(sample(a=30))
     assert list(history.series(uuid, name)) == []
+    assert history.statistics(uuid, name) is None
 
 
 def test_a_device_that_is_away_leaves_a_gap() -> None:
@@ -60,10 +80,148 @@ def test_a_device_that_comes_later_has_a_shorter_history() -> None:
     assert list(history.series("b", NAME)) == [2]
 
 
+def test_a_device_is_forgotten_when_nothing_of_it_is_left() -> None:
+    history = History(3)
+    history.add(sample(a=1, b=1))
+    for _ in range(2):
+        history.add(sample(b=1))
+    assert list(history.series("a", NAME)) == [1, None, None]
+    history.add(sample(b=1))
+    assert list(history.series("a", NAME)) == []
+    assert history.statistics("a", NAME) is None
+    history.add(sample(a=5))
+    assert list(history.series("a", NAME)) == [5]
+
+
 @given(st.lists(st.none() | st.integers(0, 120), max_size=40), st.integers(1, 12))
 def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -> None:
     history = History(capacity)
-    for temperature in temperatures:
-        history.add(sample(a=temperature))
+    for number, temperature in enumerate(temperatures):
+        history.add(sample(float(number), a=temperature))
     assert list(history.series("a", NAME)) == temperatures[-capacity:]
+    assert list(history.times) == [*map(float, range(len(temperatures)))][-capacity:]
     assert history.count == len(temperatures)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 12),
+    st.slices(12),
+)
+def test_all_series_have_one_time_axis(
+    present: list[tuple[bool, bool]], capacity: int, part: slice
+) -> None:
+    """Counted from their newest end, the same places of two series are the same moment."""
+    history = History(capacity)
+    for number, (a, b) in enumerate(present):
+        both = {uuid: number for uuid, there in (("a", a), ("b", b)) if there}
+        history.add(sample(float(number), **both))
+    times = list(history.times)
+    for uuid in "ab":
+        series = list(history.series(uuid, NAME))
+        assert len(series) <= len(times)
+        for time, value in zip(reversed(times), reversed(series), strict=False):
+            assert value in (None, time)
+        assert history.series(uuid, NAME)[part] in (series[part], ())
+
+
+readings = st.lists(
+    st.tuples(st.floats(0.0, 100.0), st.none() | st.integers(-(1 << 53), 1 << 53)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(readings)
+def test_statistics_are_those_of_the_readings(steps: list[tuple[float, int | None]]) -> None:
+    """Each reading stands for the time since the sample before it, the first one for none."""
+    history, now = History(), 0.0
+    weighted: list[tuple[int, float]] = []
+    for step, value in steps:
+        before, now = now, now + step
+        if value is not None:
+            weight = min(now - before, LONGEST_WEIGHT_SECONDS)
+            weighted.append((value, weight if weighted else 0.0))
+        history.add(sample(now, a=value))
+    found = history.statistics("a", NAME)
+    if not weighted:
+        assert found is None
+        return
+    assert found is not None
+    values = [value for value, _ in weighted]
+    total = sum(weight for _, weight in weighted)
+    mean = sum(v * (w / total) for v, w in weighted) if total else values[0]
+    scale = max(1.0, *map(abs, values))
+    assert (found.minimum, found.maximum, found.count) == (min(values), max(values), len(values))
+    assert found.mean == pytest.approx(mean, abs=1e-9 * scale)
+    assert found.minimum <= found.mean <= found.maximum
+    ups = [after - b if after > b else after if after < b else 0 for b, after in pairwise(values)]
+    assert found.increase == pytest.approx(sum(ups), abs=1e-9 * scale * len(values))
+
+
+def test_the_mean_is_over_time_whatever_the_interval() -> None:
+    """Ten seconds at 10 and ten at 90 are 50, though the latter were looked at five times."""
+    often = [(10.0 + 2 * n, {NAME: 90}) for n in range(1, 6)]
+    history = told((0.0, {NAME: 10}), (10.0, {NAME: 10}), *often)
+    assert history.statistics("a", NAME) == Statistics(10, 50.0, 90, 7, 80)
+
+
+def test_a_suspended_machine_or_a_clock_set_back_does_not_spoil_the_mean() -> None:
+    day = 86_400.0
+    history = told((0.0, {NAME: 10}), (60.0, {NAME: 10}), (day, {NAME: 90}), (5.0, {NAME: 70}))
+    found = history.statistics("a", NAME)
+    assert found is not None
+    assert found.mean == 50.0
+
+
+def test_a_counter_that_starts_anew_goes_on() -> None:
+    history = told(*((float(n), {"pcie_replays": value}) for n, value in enumerate((7, 9, 1, 4))))
+    found = history.statistics("a", "pcie_replays")
+    assert found is not None
+    assert found.increase == 2 + 1 + 3
+
+
+def test_statistics_of_every_number_and_of_nothing_else() -> None:
+    of = {"int": 3, "float": 2.5, "bool": True, "str": "none", "tuple[str, ...]": ("idle",)}
+    of |= {"tuple[int, ...]": (1, 2), "tuple[int | None, ...]": (1, None)}
+    of |= {"Mapping[str, float]": {"sw_power_cap": 1.5}}
+    kinds = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(DeviceSample)}
+    history = told((0.0, {name: of[kinds[name]] for name in READINGS}))
+    counted = {name for name in READINGS if history.statistics("a", name)}
+    assert counted == {name for name in READINGS if kinds[name] in ("int", "float")}
+    assert history.statistics("a", "clock_event_seconds.sw_power_cap") == Statistics(
+        1.5, 1.5, 1.5, 1, 0.0
+    )
+
+
+def test_statistics_begin_anew_and_series_stay() -> None:
+    history = History()
+    for time, temperature in ((1.0, 20), (2.0, 80)):
+        history.add(sample(time, a=temperature, b=temperature))
+    assert (history.since("a"), history.since("c")) == (1.0, None)
+    history.reset("a")
+    history.reset("nobody")
+    assert history.statistics("a", NAME) is None
+    assert history.since("a") == 2.0
+    history.add(sample(3.0, a=50, b=50))
+    assert history.statistics("a", NAME) == Statistics(50, 50, 50, 1, 0)
+    found = history.statistics("b", NAME)
+    assert found is not None
+    assert (found.minimum, found.maximum, found.count) == (20, 80, 3)
+    assert list(history.series("a", NAME)) == [20, 80, 50]
+
+
+def test_many_devices_take_little_memory() -> None:
+    numbers = {
+        f.name: 5
+        for f in dataclasses.fields(DeviceSample)
+        if str(f.type).removesuffix(" | None") in ("int", "float")
+    }
+    devices = tuple(streams.readings(n, **numbers) for n in range(64))
+    tracemalloc.start()
+    history = History()
+    history.add(Sample(0.0, Host(), devices))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(history.series(devices[0].uuid, NAME)) == 1
+    assert CAPACITY * 64 * len(KEPT) * 8 < taken < 10_000_000

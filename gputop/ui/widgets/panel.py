@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from gputop.output.faults import fault_of
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import (
     ABSENT,
-    duration,
     in_unit_of,
     quantity,
     short_name,
@@ -184,25 +184,8 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 
 def _fault(panel: Panel) -> list[tuple[str, Style]]:
     """What to say instead of readings: what is wrong, and what to do."""
-    r = panel.readings
-    match r.state:
-        case DeviceState.LOST:
-            return [
-                ("LOST: it no longer answers on its bus", FAULT),
-                ("`dmesg` has the Xid; a reset or a reboot brings it back", TEXT),
-            ]
-        case DeviceState.NEEDS_RESET:
-            return [
-                ("NEEDS RESET: the driver has given it up", FAULT),
-                ("End its processes, then `nvidia-smi --gpu-reset`, or reboot", TEXT),
-            ]
-        case DeviceState.NOT_RESPONDING:
-            age = f" for {duration(r.age_seconds)}" if r.age_seconds else ""
-            return [
-                (f"NOT RESPONDING{age}: a driver call hangs", FAULT),
-                ("The other devices are not held up; `dmesg` may have an Xid", TEXT),
-            ]
-    return []
+    fault = fault_of(panel.readings)
+    return [(fault.what, FAULT), (fault.remedy, TEXT)] if fault else []
 
 
 LABEL, VALUE = 6, 18

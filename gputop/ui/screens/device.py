@@ -1,0 +1,198 @@
+"""The device page: everything that one device says, and what it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Container, Vertical
+
+from gputop.output.faults import fault_of
+from gputop.text import short_name, visible
+from gputop.ui.draw import Row, Span, fit, spread, width_of
+from gputop.ui.model import find_device
+from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
+from gputop.ui.widgets.details import DetailsView
+from gputop.ui.widgets.events import EventsView
+from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.timeline import TimelineView, clock
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from gputop.telemetry.snapshot import Device
+    from gputop.ui.model import Telemetry
+
+WIDE, TALL = 150, 40
+"""Cells from which charts and readings stand side by side, and rows from which events have room."""
+DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
+"""Cells of a column of readings, of the charts beside them, and between the two."""
+
+
+class DeviceTitle(LiveView):
+    """Which device this is; where something is wrong with it, that and what to do."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="device-title")
+        self._telemetry = telemetry
+        self.device: Device | None = None
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as it has
+        """Which device, and under it what is wrong."""
+        device, telemetry = self.device, self._telemetry
+        if device is None:
+            return [[Span("No device", WARN)]]
+        left = [
+            Span(f"{device.label} ", ACCENT),
+            Span(f"{short_name(visible(device.name))} ", STRONG),
+        ]
+        since = telemetry.history.since(device.uuid)
+        right = [] if since is None else [Span(f" statistics since {clock(since)} ", DIM)]
+        rule = spread(fit(left, width - width_of(right), "─", TRACK), right, width)
+        return [rule, *self._fault_rows(width)]
+
+    def rows(self, width: int) -> int:
+        """How many it has to say what is wrong."""
+        return 1 + len(self._fault_rows(width))
+
+    def _fault_rows(self, width: int) -> list[Row]:
+        if self.fault is None:
+            return []
+        what, remedy = Span(f"{self.fault[0]}. ", FAULT), Span(self.fault[1], TEXT)
+        row = [what, remedy]
+        return [row] if width_of(row) <= width else [[part] for part in row]
+
+    @property
+    def fault(self) -> tuple[str, str] | None:
+        """What is wrong with the device, and what to do."""
+        device, telemetry = self.device, self._telemetry
+        if device is None:
+            return None
+        if find_device(telemetry.devices, device.uuid) is None:
+            return "GONE: the driver no longer lists it", "These are its last readings"
+        return fault_of(telemetry.readings(device.uuid))
+
+
+class DevicePage(Vertical):
+    """Charts, readings, processes and events of one device, laid out in the space there is.
+
+    `processes`, if any, shows the device's processes; whoever made it redraws it.
+    """
+
+    DEFAULT_CSS = """
+    DevicePage { height: 1fr; }
+    DevicePage #device-title { height: 1; }
+    DevicePage #device-body, DevicePage #timeline { height: 1fr; }
+    DevicePage #device-body { layout: vertical; }
+    DevicePage.wide #device-body { layout: horizontal; }
+    DevicePage.wide #details { margin-left: 2; }
+    """
+
+    def __init__(self, telemetry: Telemetry, processes: Widget | None = None) -> None:
+        super().__init__(id="device-page")
+        self._telemetry = telemetry
+        self._title = DeviceTitle(telemetry)
+        self._timeline = TimelineView(telemetry)
+        self._events = EventsView(telemetry)
+        self._details = DetailsView(telemetry)
+        self._processes = processes
+        over_time = [self._timeline, self._processes, self._events]
+        self._left = Vertical(*(view for view in over_time if view is not None))
+        self._body = Container(self._left, self._details, id="device-body")
+
+    def compose(self) -> ComposeResult:
+        yield self._title
+        yield self._body
+
+    @property
+    def device(self) -> Device | None:
+        """The device that is shown, as it was when it was last listed."""
+        return self._title.device
+
+    def show(self, uuid: str) -> None:
+        """Shows that device."""
+        self._show(find_device(self._telemetry.devices, uuid))
+
+    def next_device(self, step: int) -> None:
+        """Shows the device that is listed `step` further on, round and round."""
+        devices = self._telemetry.devices
+        if devices:
+            uuid = self.device.uuid if self.device else None
+            now = next((n for n, device in enumerate(devices) if device.uuid == uuid), -1)
+            self._show(devices[(now + step) % len(devices)])
+
+    def _show(self, device: Device | None) -> None:
+        for view in (self._title, self._timeline, self._details, self._events):
+            view.device = device
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draws what changed."""
+        # What is known of it may have changed; one that is gone stays as it was.
+        if self.device is not None:
+            current = find_device(self._telemetry.devices, self.device.uuid) or self.device
+            for view in (self._title, self._timeline, self._details, self._events):
+                view.device = current
+        self._arrange()
+        for view in (self._title, self._timeline, self._details, self._events):
+            view.redraw()
+
+    def move_cursor(self, step: int) -> None:
+        """Reads the charts that many columns of dots later; from the newest on, follows it."""
+        self._timeline.move_cursor(step)
+
+    def zoom(self, step: int) -> None:
+        """Has the charts show more time, or less where `step` is negative."""
+        self._timeline.zoom(step)
+
+    def scroll(self, step: int) -> None:
+        """Moves the readings by that many rows."""
+        self._details.scroll(step)
+
+    def toggle_absent(self) -> None:
+        """Leaves readings out that the device does not have, or shows them again."""
+        self._details.only_present = not self._details.only_present
+        self._details.redraw()
+
+    def reset(self) -> None:
+        """Begins the device's statistics anew."""
+        if self.device is not None:
+            self._telemetry.history.reset(self.device.uuid)
+            self.redraw()
+
+    def on_resize(self) -> None:
+        """Another size, another layout."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        width, height = self.size
+        if not (width and height):
+            return
+        title = self._title.rows(width)
+        height -= title
+        events, wide = self._events.wanted_rows, width >= WIDE
+        if wide:
+            events = min(max(events, 2), height // 4)
+            processes = max(4, height // 4)
+            one = width < 2 * DETAILS + GAP + NARROWEST_CHARTS
+            details = DETAILS if one else 2 * DETAILS
+            left, right = (width - details - GAP, height), (details, height)
+        else:
+            events = min(events, 4 if height >= TALL else 2)
+            processes = max(3, height // 6)
+            rows = max(6, min(20, height * 2 // 5)) + events
+            rows += processes if self._processes else 0
+            left, right = (width, rows), (width, max(1, height - rows))
+        _set(self._title, width, title)
+        _set(self._left, *left)
+        _set(self._details, *right)
+        _set(self._events, left[0], events)
+        if self._processes is not None:
+            _set(self._processes, left[0], processes)
+        self._events.display = events > 0
+        self.set_class(wide, "wide")
+
+
+def _set(view: Widget, width: int, height: int) -> None:
+    """Its size in cells; where it has that, nothing is laid out again."""
+    view.styles.width, view.styles.height = width, height

@@ -1,0 +1,165 @@
+"""All that a device says, in groups, with the statistics since the start."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from gputop.output.readings import GROUPS, since_start
+from gputop.text import ABSENT, visible
+from gputop.ui.draw import Row, Span, beside, cell, clip, fit, spread
+from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.style import Style
+
+    from gputop.telemetry.snapshot import Device
+    from gputop.ui.model import Telemetry
+
+LABEL, FIGURE = 14, 9
+"""Cells of a label, and of each of the statistics."""
+NARROWEST_COLUMN, WIDEST_COLUMN, GAP = 58, 90, 2
+MOST_COLUMNS = 3
+
+
+class DetailsView(LiveView):
+    """The rows of the catalogue, in as many columns as fit; they scroll where they are too many."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="details")
+        self._telemetry = telemetry
+        self.device: Device | None = None
+        self.only_present = False
+        """Whether rows without a value are left out."""
+        self._top = 0
+        self._rows_in_all = 0
+
+    def scroll(self, step: int) -> None:
+        """Moves on by that many rows, as far as there are any."""
+        room = max(1, self.size.height - 1)
+        self._top = max(0, min(self._top + step, self._rows_in_all - room))
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The rows from the one that was scrolled to."""
+        if self.device is None:
+            return []
+        columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
+        each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
+        rows = in_columns(self._groups(self.device, each), columns, each)
+        self._rows_in_all = len(rows)
+        if len(rows) <= height:
+            self._top = 0
+            return rows
+        room = height - 1
+        self._top = min(self._top, len(rows) - room)
+        below = len(rows) - room - self._top
+        more = f" {self._top} rows above" if self._top else ""
+        more += f"{',' if more and below else ''} {below} below" if below else ""
+        hint = [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]
+        return [*rows[self._top : self._top + room], hint]
+
+    def _groups(self, device: Device, width: int) -> list[list[Row]]:
+        telemetry = self._telemetry
+        sample = telemetry.readings(device.uuid)
+        of = partial(telemetry.history.statistics, device.uuid)
+        host = telemetry.host
+        blocks = []
+        for title, rows in GROUPS.items():
+            block: list[Row] = []
+            any_figures = False
+            for row in rows:
+                if not row.applies(device, sample):
+                    continue
+                missing = row.is_missing(device, sample)
+                if missing and self.only_present:
+                    continue
+                figures = since_start(row.names[0], of)
+                any_figures = any_figures or len(figures) > 1
+                text, reason = row.text(device, sample), row.reason(device, sample, host)
+                style = DIM if missing else STRONG
+                block += _lines(row.label, text, style, reason, figures, width)
+            block += self._beside_the_schema(title, device, width)
+            if block:
+                blocks.append([_heading(title, width, figures=any_figures), *block])
+        return blocks
+
+    def _beside_the_schema(self, title: str, device: Device, width: int) -> list[Row]:
+        """What the stream says elsewhere than among a device's fields."""
+        inventory = self._telemetry.inventory
+        if title == "Health":
+            events = self._telemetry.events(device.uuid)
+            codes = [e.code for e in events if e.kind == "xid" and e.device_uuid is not None]
+            last = "" if not codes else f", the last one {ABSENT if codes[0] is None else codes[0]}"
+            return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}")], width)]
+        if title == "Identity" and inventory is not None:
+            driver = visible(inventory.driver_version or ABSENT, 40)
+            cuda = visible(inventory.cuda_version or ABSENT, 40)
+            return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}")], width)]
+        return []
+
+
+def _heading(title: str, width: int, *, figures: bool) -> Row:
+    if not figures:
+        return fit([Span(f"{title} ", ACCENT)], width, "─", TRACK)
+    words = "".join(word.rjust(FIGURE) for word in ("min", "mean", "max"))
+    left = fit([Span(f"{title} ", ACCENT)], width - len(words), "─", TRACK)
+    return spread(left, [Span(words, DIM)], width)
+
+
+def _line(label: str, value: Row, width: int) -> Row:
+    return fit([cell(label, LABEL - 1, DIM), Span(" "), *value], width)
+
+
+def _lines(
+    label: str, text: str, style: Style, reason: str, figures: Sequence[str], width: int
+) -> list[Row]:
+    """A row of the catalogue: one line, and more where values are too long for it."""
+    room = max(1, width - LABEL)
+    if reason:
+        text += " " if text == ABSENT else "  "
+        note = clip(reason, room - cell_len(text))
+        return [_line(label, [Span(text, style), Span(note, DIM)], width)]
+    right = _figures(figures)
+    if right and cell_len(text) < room - cell_len(right):
+        value = cell(text, room - cell_len(right), style)
+        return [_line(label, [value, Span(right, DIM)], width)]
+    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False) or [text]
+    lines = [_line(label, [Span(first, style)], width)]
+    lines += [_line("", [Span(part, style)], width) for part in rest]
+    if len(figures) == 1:
+        lines.append(_line("", [Span(clip(f"since start: {figures[0]}", room), DIM)], width))
+    return lines
+
+
+def _figures(figures: Sequence[str]) -> str:
+    """Three under their headings; an increase alone ends where they end."""
+    if len(figures) == 1:
+        return figures[0].rjust(3 * FIGURE)
+    return "".join(f" {figure}".rjust(FIGURE) for figure in figures)
+
+
+def in_columns(blocks: Sequence[list[Row]], columns: int, width: int) -> list[Row]:
+    """Blocks one under the other in columns, in order and unbroken, as low as that makes them."""
+    blocks = [[fit(row, width) for row in block] for block in blocks]
+    height = max((len(block) for block in blocks), default=0)
+    while len(packed := _packed(blocks, height, fit([], width))) > columns:
+        height += 1
+    return beside(packed, width, GAP)
+
+
+def _packed(blocks: Sequence[list[Row]], height: int, blank: Row) -> list[list[Row]]:
+    packed: list[list[Row]] = [[]]
+    for block in blocks:
+        gap = bool(packed[-1])
+        if gap and len(packed[-1]) + 1 + len(block) > height:
+            packed.append([])
+            gap = False
+        packed[-1] += [blank, *block] if gap else block
+    return packed

@@ -1,0 +1,50 @@
+"""What happened to a device: its Xid errors, and when it was lost or answered again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.output.faults import event_text
+from gputop.telemetry.snapshot import DeviceState
+from gputop.ui.draw import Row, Span, clip
+from gputop.ui.palette import ACCENT, DIM, FAULT, GOOD
+from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.timeline import clock
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Device, Event
+    from gputop.ui.model import Telemetry
+
+
+class EventsView(LiveView):
+    """The newest events first: when, what, and what to do."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="events")
+        self._telemetry = telemetry
+        self.device: Device | None = None
+
+    @property
+    def wanted_rows(self) -> int:
+        """For all events with their heading; none without events."""
+        many = len(self._telemetry.events(self.device.uuid)) if self.device else 0
+        return many + 1 if many else 0
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """A heading, then one event a row."""
+        events = self._telemetry.events(self.device.uuid) if self.device else []
+        if not events:
+            return [[Span("Events", ACCENT)], [Span("none since gputop started", DIM)]]
+        shown = events[: max(1, height - 1)]
+        some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
+        heading = [Span("Events", ACCENT), Span(some, DIM)]
+        return [heading, *(_row(event, width) for event in shown)]
+
+
+def _row(event: Event, width: int) -> Row:
+    what, remedy = event_text(event)
+    where = "" if event.device_uuid is not None else " (on which device is not said)"
+    style = GOOD if event.kind == DeviceState.OK.value else FAULT
+    row = [Span(f"{clock(event.time)} ", DIM), Span(f"{what}{where}", style)]
+    left = width - sum(len(span.text) for span in row) - 2
+    return [*row, Span(f"  {clip(remedy, left)}", DIM)] if left > 0 else row

@@ -1,0 +1,528 @@
+"""The device page: what the driver says is what is read there, and why something is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App
+from textual.widget import Widget
+
+from gputop.output.absences import absence_text
+from gputop.output.readings import ROWS
+from gputop.telemetry.nvml import Reader, start
+from gputop.telemetry.snapshot import (
+    GPM_READINGS,
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    Event,
+    Sample,
+    decode,
+    encode,
+)
+from gputop.ui.draw import Row, Span, width_of
+from gputop.ui.model import EVENTS_KEPT, Telemetry
+from gputop.ui.screens.device import DevicePage, DeviceTitle
+from gputop.ui.widgets.details import DetailsView, in_columns
+from gputop.ui.widgets.events import EventsView
+from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.timeline import TimelineView
+from tests import streams
+from tests.telemetry.test_nvml import OLDER, Clock
+from tests.telemetry.test_readings import A_SECOND_LATER, INVENTORY, REASONS, SAMPLE, device
+from tests.ui.pilots import settle, shown
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.geometry import Region
+    from textual.pilot import Pilot
+
+    from gputop.telemetry.reading import Reading
+    from gputop.telemetry.snapshot import Record
+    from tests.driver import FakeDriver
+
+UUID = streams.device(0).uuid
+WHOLE = (100, 170)
+"""A terminal in which every row of one device fits, in one column."""
+
+
+class ProcessesHere(LiveView):
+    """Stands for the processes of the device."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        return [[Span("processes here")]]
+
+
+class PageApp(App[None]):
+    """Nothing but the page."""
+
+    def __init__(self, *records: Record) -> None:
+        super().__init__()
+        self.processes: ProcessesHere | None = None
+        self.telemetry = Telemetry()
+        for record in records:
+            self.telemetry.take(record)
+
+    def compose(self) -> ComposeResult:
+        yield DevicePage(self.telemetry, self.processes)
+
+    @property
+    def page(self) -> DevicePage:
+        return self.query_one(DevicePage)
+
+    def send(self, *records: Record) -> None:
+        for record in records:
+            self.telemetry.take(record)
+        self.page.redraw()
+
+
+def said_by(*devices: DeviceSample, seconds: float = 0.0, events: tuple[Event, ...] = ()) -> Sample:
+    """What these devices say, that long after the start."""
+    return Sample(streams.NOW + seconds, streams.host(), devices, events=events)
+
+
+async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
+    """Everything on the page, one space between two words."""
+    app.page.show(uuid)
+    await settle(pilot)
+    return " ".join(shown(pilot, DetailsView).split())
+
+
+def recorded(reading: Reading) -> tuple[Record, Record]:
+    """What the dashboard gets of it: through the stream's encoder and decoder."""
+    inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
+    return decode(encode(inventory)), decode(encode(said_by(reading.sample)))
+
+
+def read(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[Record, Record]:
+    """The table's device a second after its first reading."""
+    nvml.write(device(fail=fail or {}))
+    start()
+    clock = Clock()
+    reader = Reader(0, "580.95.05", clock)
+    reader.read(gpm=True)
+    nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
+    clock.seconds += 1.0
+    return recorded(reader.read(gpm=True)[0])
+
+
+TEXTS = {
+    "gpu_utilization_percent": "93 %",
+    "memory_utilization_percent": "42 %",
+    "encoder_utilization_percent": "11 %",
+    "decoder_utilization_percent": "12 %",
+    "jpeg_utilization_percent": "13 %",
+    "ofa_utilization_percent": "14 %",
+    "memory_used_bytes": "50.0 of 80.0 GiB",
+    "memory_total_bytes": "50.0 of 80.0 GiB",
+    "memory_free_bytes": "29.0 GiB",
+    "memory_reserved_bytes": "1.00 GiB",
+    "memory_attributed_bytes": "35.0 GiB",
+    "memory_unattributed_bytes": "15.0 GiB",
+    "bar1_used_bytes": "3.00 of 64.0 GiB",
+    "temperature_celsius": "61°C",
+    "temperature_margin_celsius": "-1°C",
+    "memory_temperature_celsius": "77°C of 97°C",
+    "fan_percent": "33 %",
+    "fans_percent": "33 %, 44 %",
+    "power_watts": "301 W",
+    "power_average_watts": "302 W",
+    "power_instant_watts": "303 W",
+    "power_limit_watts": "650 W, default 350 W",
+    "energy_joules": "12.3 kJ",
+    "sm_clock_mhz": "1701 of 2001 MHz",
+    "memory_clock_mhz": "1702 of 2002 MHz",
+    "video_clock_mhz": "1703 of 2003 MHz",
+    "performance_state": "P2",
+    "clock_event_reasons": (
+        "power cap (normal at full load), hardware thermal slowdown, display clocks, "
+        "bit_0x100000000000"
+    ),
+    "clock_event_seconds": (
+        "external power brake 7.0 s, power cap 5.0 s, sync boost 2.0 s, "
+        "software thermal slowdown 4 ms"
+    ),
+    "pcie_generation": "gen 4 ×8 of gen 6 ×32",
+    "pcie_width": "gen 4 ×8 of gen 6 ×32",
+    "pcie_rx_bytes_per_second": "2.79 GiB/s",
+    "pcie_tx_bytes_per_second": "954 MiB/s",
+    "pcie_replays": "6",
+    "nvlink_rx_bytes_per_second": "5.00 KiB/s",
+    "nvlink_tx_bytes_per_second": "7.00 KiB/s",
+    "nvlink_link_rx_bytes_per_second": "0: 2.00 KiB/s, 1: 3.00 KiB/s",
+    "nvlink_link_tx_bytes_per_second": "0: 3.00 KiB/s, 1: 4.00 KiB/s",
+    "ecc_corrected": "21",
+    "ecc_uncorrected": "22",
+    "ecc_corrected_lifetime": "23",
+    "ecc_uncorrected_lifetime": "24",
+    "remapped_rows": "7",
+    "remap_pending": "yes: a reset replaces the row",
+    "remap_failed": "yes: no spare row is left, have it replaced",
+    "recovery_action": "start nothing more on it, then reset it",
+    "uuid": "GPU-aaaa",
+    "name": "NVIDIA Fake",
+    "pci_bus_id": "00000001:2A:00.0",
+    "pci_device_id": "0x26b5",
+    "minor_number": "/dev/nvidia5",
+    "architecture": "Ada",
+    "compute_capability": "8.0",
+    "sm_count": "142",
+    "bar1_total_bytes": "3.00 of 64.0 GiB",
+    "sm_clock_max_mhz": "1701 of 2001 MHz",
+    "memory_clock_max_mhz": "1702 of 2002 MHz",
+    "video_clock_max_mhz": "1703 of 2003 MHz",
+    "power_limit_default_watts": "650 W, default 350 W",
+    "power_limit_min_watts": "100 W to 400 W",
+    "power_limit_max_watts": "100 W to 400 W",
+    "temperature_slowdown_celsius": "88°C",
+    "temperature_shutdown_celsius": "91°C",
+    "memory_temperature_max_celsius": "77°C of 97°C",
+    "pcie_generation_max": "gen 4 ×8 of gen 6 ×32",
+    "pcie_width_max": "gen 4 ×8 of gen 6 ×32",
+    "compute_mode": "exclusive process",
+    "persistence_mode": "disabled",
+    "mig_mode": "enabled",
+    "ecc_enabled": "enabled",
+}
+"""The text of each of the table's values, by hand."""
+LABELS = {name: row.label for row in ROWS for name in row.names}
+
+
+@pytest.mark.driver
+async def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver) -> None:
+    """The table of `test_readings` has the driver's value and the stream's; this is the third."""
+    inventory, sample = read(nvml)
+    app = PageApp(inventory, sample)
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot, "GPU-aaaa")
+    rows = [row for row in (*SAMPLE, *INVENTORY) if row.name in TEXTS]
+    assert {row.name for row in rows} == set(TEXTS)
+    missing = {row.name for row in rows if f"{LABELS[row.name]} {TEXTS[row.name]}" not in page}
+    assert missing == set()
+
+
+async def test_readings_of_gpm_are_on_the_page() -> None:
+    values = {name: 10.25 + n for n, name in enumerate(GPM_READINGS)}
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0, **values)))
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot)
+    for name, value in values.items():
+        assert f"{LABELS[name]} {value:.1f} %" in page
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("code", REASONS)
+async def test_every_reason_of_the_driver_is_on_the_page(nvml: FakeDriver, code: int) -> None:
+    rows = [row for row in (*SAMPLE, *INVENTORY[2:]) if row.name in TEXTS]
+    functions = {name for row in rows for name in row.fails}
+    functions |= {OLDER[name] for name in functions & set(OLDER)}
+    inventory, sample = read(nvml, dict.fromkeys(functions, code))
+    app = PageApp(inventory, sample)
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot, "GPU-aaaa")
+    reason = Absence(REASONS[code])
+    for row in rows:
+        text = absence_text(row.name, reason, app.telemetry.devices[0])
+        assert f"{LABELS[row.name]} – {text}" in page, row.name
+
+
+@pytest.mark.parametrize("absence", Absence)
+async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
+    named = {name for row in ROWS for name in row.names} - set(READINGS)
+    blank = dict.fromkeys(named - {"index", "uuid", "name"})
+    nobody = Device(0, UUID, "unknown device", absent=dict.fromkeys(named, absence), **blank)
+    sample = DeviceSample(UUID, absent=dict.fromkeys(READINGS, absence))
+    app = PageApp(
+        dataclasses.replace(streams.inventory(), devices=(nobody,)),
+        said_by(sample),
+    )
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot)
+    for row in ROWS:
+        texts = {absence_text(name, absence, nobody) for name in row.names}
+        reason = f"– {texts.pop()}" if len(texts) == 1 else f"– {row.reason(nobody, sample)}"
+        assert f"{row.label} {reason}" in page
+
+
+PARTS = sorted(name for row in ROWS if len(row.names) > 1 for name in row.names)
+
+
+@pytest.mark.parametrize("name", PARTS)
+async def test_one_part_alone_says_why_it_is_missing(name: str) -> None:
+    """Of rows with several fields; the others are still shown."""
+    values = {part: None if part == name else 5 for part in PARTS}
+    ours = {f.name for f in dataclasses.fields(Device)}
+    told = streams.device(0, **{part: value for part, value in values.items() if part in ours})
+    said = streams.readings(
+        0, **{part: value for part, value in values.items() if part in READINGS}
+    )
+    told = dataclasses.replace(told, absent={name: Absence.NO_PERMISSION})
+    if name in READINGS:
+        said = dataclasses.replace(said, absent={name: Absence.NO_PERMISSION})
+    inventory = dataclasses.replace(streams.inventory(), devices=(told,))
+    app = PageApp(inventory, said_by(said))
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot)
+    row = next(row for row in ROWS if name in row.names)
+    text = row.text(told, said)
+    assert "–" in text
+    assert text != "–"
+    primary = name == row.names[0]
+    term = "" if primary else f"{row.terms[row.names.index(name)]}: "
+    assert f"{row.label} {text} {term}no permission: run as root" in page
+
+
+async def test_a_device_that_shares_the_hosts_memory() -> None:
+    told = streams.device(0, memory_is_shared=True, memory_total_bytes=None, name="NVIDIA GB10")
+    names = [name for name in READINGS if name.startswith("memory_") and "_bytes" in name]
+    said = streams.readings(
+        0, **dict.fromkeys(names), absent=dict.fromkeys(names, Absence.NOT_SUPPORTED)
+    )
+    inventory = dataclasses.replace(streams.inventory(), devices=(told,))
+    app = PageApp(inventory, said_by(said))
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot)
+    assert "used – shares the host's memory: 120 of 512 GiB in use there" in page
+    assert "memory is the host's" in page
+
+
+async def test_one_line_says_which_device_and_what_is_wrong() -> None:
+    app = PageApp(streams.inventory(2), said_by(streams.readings(0), streams.readings(1)))
+    async with app.run_test(size=(100, 30)) as pilot:
+        assert shown(pilot, DeviceTitle).startswith("No device")
+        await page_of(app, pilot)
+        assert shown(pilot, DeviceTitle).startswith("0 H100 80GB HBM3 ──")
+        assert shown(pilot, DeviceTitle).endswith("statistics since 12:00:00")
+        app.send(said_by(streams.lost(0), streams.readings(1), seconds=1.0))
+        await settle(pilot)
+        assert shown(pilot, DeviceTitle).splitlines()[1] == (
+            "LOST: it no longer answers on its bus. "
+            "`dmesg` has the Xid; a reset or a reboot brings it back"
+        )
+        await pilot.resize_terminal(80, 24)  # where both are too long for one line
+        await settle(pilot)
+        assert shown(pilot, DeviceTitle).splitlines()[1:] == [
+            "LOST: it no longer answers on its bus.",
+            "`dmesg` has the Xid; a reset or a reboot brings it back",
+        ]
+        app.send(streams.inventory(0), said_by(seconds=2.0))
+        await settle(pilot)
+        assert shown(pilot, DeviceTitle).splitlines()[1].startswith("GONE: ")
+        app.send(streams.inventory(2), said_by(streams.readings(0), seconds=3.0))
+        await settle(pilot)
+        assert len(shown(pilot, DeviceTitle).splitlines()) == 1
+
+
+async def test_what_happened_to_the_device() -> None:
+    xid = Event(streams.NOW + 1, UUID, "xid", 79)
+    elsewhere = Event(streams.NOW + 1, streams.device(1).uuid, "xid", 13)
+    somewhere = Event(streams.NOW + 1.5, None, "xid", 74)
+    ok, lost = streams.readings(0), streams.lost(0)
+    app = PageApp(streams.inventory(2), said_by(ok))
+    async with app.run_test(size=(200, 50)) as pilot:
+        await page_of(app, pilot)
+        assert shown(pilot, EventsView).splitlines()[1] == "none since gputop started"
+        app.send(
+            said_by(ok, seconds=1.0, events=(xid, elsewhere, somewhere)),
+            said_by(lost, seconds=2.0),
+            said_by(lost, seconds=3.0),
+            said_by(ok, seconds=64.0),
+        )
+        await settle(pilot)
+        lines = [line.split("  ")[0] for line in shown(pilot, EventsView).splitlines()]
+        assert lines == [
+            "Events",
+            "12:01:04 answers again",
+            "12:00:02 lost: it no longer answers on its bus",
+            "12:00:01 Xid 74: an NVLink failed (on which device is not said)",
+            "12:00:01 Xid 79: the GPU has fallen off the bus",
+        ]
+        assert "Xids seen 1, the last one 79" in await page_of(app, pilot)
+        app.page.next_device(1)
+        await settle(pilot)
+        assert "Xid 13" in shown(pilot, EventsView)
+        assert "Xid 79" not in shown(pilot, EventsView)
+
+
+async def test_a_low_terminal_has_room_for_the_newest_event() -> None:
+    events = tuple(Event(streams.NOW + n, UUID, "xid", code) for n, code in enumerate((13, 31)))
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0), events=events))
+    async with app.run_test(size=(80, 20)) as pilot:
+        await page_of(app, pilot)
+        lines = shown(pilot, EventsView).splitlines()
+        assert lines[0] == "Events, the newest 1 of 2"
+        assert lines[1].startswith("12:00:01 Xid 31: ")
+        assert len(lines) == 2
+
+
+def test_the_last_events_of_each_device_are_kept() -> None:
+    telemetry = Telemetry()
+    for number in range(EVENTS_KEPT + 5):
+        event = Event(float(number), UUID, "xid", number)
+        telemetry.take(said_by(events=(event,)))
+    codes = [event.code for event in telemetry.events(UUID)]
+    assert codes == [*range(EVENTS_KEPT + 4, 4, -1)]
+    assert telemetry.events("another") == []
+
+
+async def test_statistics_and_a_new_beginning() -> None:
+    app = PageApp(streams.inventory(1))
+    for second, busy in enumerate((10, 20, 90)):
+        said = streams.readings(0, gpu_utilization_percent=busy, pcie_replays=second)
+        app.telemetry.take(said_by(said, seconds=float(second)))
+    async with app.run_test(size=WHOLE) as pilot:
+        page = await page_of(app, pilot)
+        assert "busy 90 % 10 % 55.0 % 90 %" in page
+        assert "PCIe replays 2 +2" in page
+        assert "since 12:00:00" in shown(pilot, DeviceTitle)
+        app.page.reset()
+        await settle(pilot)
+        assert "since 12:00:02" in shown(pilot, DeviceTitle)
+        again = streams.readings(0, gpu_utilization_percent=30, pcie_replays=2)
+        app.send(said_by(again, seconds=3.0))
+        page = await page_of(app, pilot)
+        assert "busy 30 % 30 % 30.0 % 30 %" in page
+        assert "PCIe replays 2 +0" in page
+
+
+async def test_the_next_device_round_and_round() -> None:
+    app = PageApp(streams.inventory(3), said_by(*(streams.readings(n) for n in range(3))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await page_of(app, pilot)
+        seen = []
+        for step in (1, 1, 1, -1):
+            app.page.next_device(step)
+            await settle(pilot)
+            seen.append(shown(pilot, DeviceTitle)[0])
+            assert app.page.device is not None
+            assert app.page.device.label == seen[-1]
+        assert seen == ["1", "2", "0", "2"]
+
+
+async def test_what_does_not_fit_is_scrolled_to() -> None:
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await page_of(app, pilot)
+        first = shown(pilot, DetailsView).splitlines()
+        assert first[0].startswith("Activity ")
+        assert first[-1].endswith("below: PgUp PgDn")
+        seen, room = set(first), len(first) - 1
+        for _ in range(20):
+            app.page.scroll(room)
+            await settle(pilot)
+            seen |= set(shown(pilot, DetailsView).splitlines())
+        last = shown(pilot, DetailsView).splitlines()
+        assert last[-1].strip().endswith("rows above: PgUp PgDn")
+        labels = {row.label for row in ROWS if not row.optional}
+        assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
+        app.page.scroll(-1000)
+        await settle(pilot)
+        assert shown(pilot, DetailsView).splitlines() == first
+
+
+async def test_absent_readings_can_be_left_out() -> None:
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+    async with app.run_test(size=WHOLE) as pilot:
+        assert "fan – no fan" in await page_of(app, pilot)
+        app.page.toggle_absent()
+        page = await page_of(app, pilot)
+        assert " – " not in page
+        assert "busy 97 %" in page
+        app.page.toggle_absent()
+        assert "fan – no fan" in await page_of(app, pilot)
+
+
+@pytest.mark.parametrize(
+    ("size", "columns"), [((60, 24), 1), ((80, 24), 1), ((120, 40), 2), ((200, 60), 2)]
+)
+async def test_every_size_has_charts_and_readings(size: tuple[int, int], columns: int) -> None:
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+    async with app.run_test(size=size) as pilot:
+        await page_of(app, pilot)
+        charts, details = app.query_one(TimelineView), app.query_one(DetailsView)
+        heading = next(line for line in details.text().splitlines() if "Activity" in line)
+        assert heading.count(" ─") == columns
+        assert charts.size.height >= 6
+        assert details.size.height >= 6
+        assert (charts.region.right <= details.region.x) == (size[0] == 200)
+        assert details.region.right <= size[0]
+        assert details.region.bottom <= size[1]
+        assert "busy" in charts.text()
+
+
+@pytest.mark.parametrize("size", [(80, 20), (120, 40), (200, 60)])
+async def test_there_is_room_for_the_devices_processes(size: tuple[int, int]) -> None:
+    events = (Event(streams.NOW, UUID, "xid", 79),)
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0), events=events))
+    app.processes = ProcessesHere()
+    async with app.run_test(size=size) as pilot:
+        await page_of(app, pilot)
+        assert app.processes.text().startswith("processes here")
+        views = [app.query_one(view) for view in (TimelineView, ProcessesHere, EventsView)]
+        assert [view.region.x for view in views] == [0, 0, 0]
+        for above, below in pairwise(views):
+            assert above.region.bottom == below.region.y
+        assert min(view.size.height for view in views[:2]) >= 3
+        assert all(view.region.bottom <= size[1] for view in (*views, app.query_one(DetailsView)))
+
+
+async def test_a_sample_lays_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+    async with app.run_test(size=(200, 60)) as pilot:
+        await page_of(app, pilot)
+        again: list[Widget] = []
+        refresh = Widget.refresh
+
+        def spy(self: Widget, *regions: Region, **how: Any) -> Widget:
+            again.extend([self] if how.get("layout") or not regions else [])
+            return refresh(self, *regions, **how)
+
+        monkeypatch.setattr(Widget, "refresh", spy)
+        app.send(said_by(streams.readings(0, power_watts=300.0), seconds=1.0))
+        await settle(pilot)
+        assert "300 W" in shown(pilot, DetailsView)
+        assert again == []
+
+
+@given(st.integers(1, 130), st.integers(1, 40), st.booleans())
+def test_no_size_is_too_small_to_draw(width: int, height: int, answers: bool) -> None:
+    telemetry = Telemetry()
+    telemetry.take(streams.inventory(1))
+    events = (Event(streams.NOW, UUID, "xid", 79),)
+    said = streams.readings(0) if answers else streams.lost(0)
+    telemetry.take(said_by(said, events=events))
+    for view in (DeviceTitle, TimelineView, EventsView, DetailsView):
+        made = view(telemetry)
+        made.device = telemetry.devices[0]
+        assert all(isinstance(row, list) for row in made.draw(width, height))
+
+
+async def test_another_size_is_another_layout() -> None:
+    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
+    async with app.run_test(size=(200, 60)) as pilot:
+        await page_of(app, pilot)
+        assert app.query_one(DetailsView).region.x > 0
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert app.query_one(DetailsView).region.x == 0
+        assert "Activity" in shown(pilot, DetailsView)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "height"), [((3, 3, 3), 1, 11), ((3, 3, 3), 3, 3), ((5, 2, 3), 2, 6)]
+)
+def test_blocks_are_packed_in_order_and_as_low_as_can_be(
+    rows: tuple[int, ...], columns: int, height: int
+) -> None:
+    blocks = [[[Span(f"{n}.{y}")] for y in range(many)] for n, many in enumerate(rows)]
+    packed = in_columns(blocks, columns, 6)
+    assert len(packed) == height
+    assert {width_of(row) for row in packed} == {6 * columns + 2 * (columns - 1)}
+    text = "\n".join("".join(span.text for span in row) for row in packed)
+    assert all(f"{n}.{y}" in text for n, many in enumerate(rows) for y in range(many))

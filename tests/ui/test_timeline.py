@@ -1,0 +1,313 @@
+"""Charts of a device over one time axis, and the cursor that reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App
+
+from gputop.telemetry.snapshot import READINGS, Sample
+from gputop.ui.draw import Row, width_of
+from gputop.ui.model import Telemetry
+from gputop.ui.widgets.live import changed_spans
+from gputop.ui.widgets.timeline import (
+    CHARTS,
+    GUTTER,
+    MOST_TELLING,
+    SAMPLES_A_DOT,
+    TimelineView,
+    heights,
+    round_up,
+)
+from tests import streams
+from tests.ui.pilots import settle, shown
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+GIB = 1 << 30
+UUID = streams.device(0).uuid
+
+
+def said(second: float, **readings: Any) -> Sample:
+    """What the device says at that second; by default it is as busy as the second, of 100."""
+    busy = {"gpu_utilization_percent": int(second) % 101}
+    return Sample(streams.NOW + second, streams.host(), (streams.readings(0, **busy | readings),))
+
+
+def telemetry_of(*samples: Sample) -> Telemetry:
+    telemetry = Telemetry()
+    telemetry.take(streams.inventory(1))
+    for sample in samples:
+        telemetry.take(sample)
+    return telemetry
+
+
+class TimelineApp(App[None]):
+    """Nothing but the charts."""
+
+    CSS = "TimelineView { height: 1fr; }"
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__()
+        self.telemetry = telemetry
+
+    def compose(self) -> ComposeResult:
+        view = TimelineView(self.telemetry)
+        view.device = self.telemetry.devices[0]
+        yield view
+
+    @property
+    def view(self) -> TimelineView:
+        return self.query_one(TimelineView)
+
+
+def drawn(view: TimelineView, width: int, height: int) -> list[str]:
+    return ["".join(span.text for span in row) for row in view.draw(width, height)]
+
+
+def view_of(telemetry: Telemetry) -> TimelineView:
+    view = TimelineView(telemetry)
+    view.device = telemetry.devices[0]
+    return view
+
+
+def labels(rows: list[str]) -> list[str]:
+    return [
+        name for row in rows for name in (c.label for c in CHARTS) if row.startswith(f"{name} ")
+    ]
+
+
+def value(rows: list[str], label: str) -> str:
+    (row,) = (row for row in rows if row.startswith(f"{label} "))
+    return row[len(label) : GUTTER].strip()
+
+
+def test_charts_are_of_what_is_kept() -> None:
+    assert {chart.name for chart in CHARTS} == set(MOST_TELLING) <= set(READINGS)
+
+
+ALL = {
+    "sm_active_percent": 91.0,
+    "tensor_active_percent": 52.5,
+    "pcie_rx_bytes_per_second": 3 * GIB,
+    "pcie_tx_bytes_per_second": GIB,
+}
+
+
+@pytest.mark.parametrize(
+    ("height", "shown_"),
+    [
+        (3, ["busy"]),
+        (7, ["busy", "memory", "power"]),
+        (11, ["busy", "SM active", "memory", "power", "temperature"]),
+        (40, [chart.label for chart in CHARTS]),
+    ],
+)
+def test_as_many_charts_as_there_is_room_for(height: int, shown_: list[str]) -> None:
+    view = view_of(telemetry_of(said(7, **ALL)))
+    rows = view.draw(80, height)
+    assert len(rows) == height
+    assert labels(drawn(view, 80, height)) == shown_
+    assert {width_of(row) for row in rows[:-1]} == {80}
+    assert width_of(rows[-1]) <= 80
+
+
+def test_what_the_device_does_not_say_has_no_chart() -> None:
+    view = view_of(telemetry_of(said(7, power_watts=None)))
+    assert labels(drawn(view, 80, 40)) == ["busy", "memory", "temperature", "SM clock"]
+
+
+def test_nothing_is_drawn_without_samples_or_room() -> None:
+    assert view_of(telemetry_of()).draw(80, 20) == []
+    view = view_of(telemetry_of(said(1)))
+    assert view.draw(GUTTER, 20) == []
+    assert view.draw(80, 1) == []
+    view.device = None
+    assert view.draw(80, 20) == []
+
+
+def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> None:
+    rows = drawn(view_of(telemetry_of(said(0), said(42, **ALL))), 100, 40)
+    assert value(rows, "busy") == "42 %"
+    assert value(rows, "tensor") == "52.5 %"
+    assert value(rows, "memory") == "3.00 GiB"
+    assert value(rows, "PCIe rx") == "3.00 GiB/s"
+    scales = [row[:GUTTER].strip() for row in rows if row.strip().startswith("of ")]
+    assert scales == [
+        *("of 100 %",) * 3,
+        "of 80.0 GiB",
+        "of 700 W",
+        "of 100°C",
+        "of 1980 MHz",
+        "of 4.00 GiB/s",
+        "of 1.00 GiB/s",
+    ]
+
+
+async def test_the_cursor_reads_all_charts_at_a_moment() -> None:
+    samples = [said(n, power_watts=100.0 + n, temperature_celsius=30 + n) for n in range(60)]
+    app = TimelineApp(telemetry_of(*samples))
+    async with app.run_test(size=(80, 20)) as pilot:
+        await settle(pilot)
+        assert "ago" not in shown(pilot, TimelineView)
+        app.view.move_cursor(-1)
+        app.view.move_cursor(-9)
+        await settle(pilot)
+        rows = shown(pilot, TimelineView).splitlines()
+        assert rows[-1].startswith("12:00:49, 10 s ago")
+        read = [value(rows, label) for label in ("busy", "power", "temperature")]
+        assert read == ["49 %", "149 W", "79°C"]
+        # It stays with its moment when time goes on.
+        app.telemetry.take(said(60))
+        app.view.redraw()
+        await settle(pilot)
+        rows = shown(pilot, TimelineView).splitlines()
+        assert rows[-1].startswith("12:00:49, 11 s ago")
+        assert value(rows, "busy") == "49 %"
+        app.view.move_cursor(5)
+        assert drawn(app.view, 80, 20)[-1].startswith("12:00:54, 6 s ago")
+        app.view.move_cursor(1000)
+        await settle(pilot)
+        assert "ago" not in shown(pilot, TimelineView)
+        assert value(shown(pilot, TimelineView).splitlines(), "busy") == "60 %"
+
+
+def marked(rows: list[Row]) -> set[int]:
+    """The cells that are reversed."""
+    cells = set()
+    for row in rows:
+        x = 0
+        for span in row:
+            if span.style.reverse:
+                cells |= {*range(x, x + len(span.text))}
+            x += len(span.text)
+    return cells
+
+
+def test_the_cursor_is_one_cell_of_every_chart() -> None:
+    telemetry = telemetry_of(*(said(n) for n in range(20)))
+    view = view_of(telemetry)
+    assert marked(view.draw(80, 20)) == set()
+    view.move_cursor(-9)  # the eleventh of twenty, two to a cell
+    rows = view.draw(80, 20)
+    assert marked(rows) == {GUTTER + 5}
+    assert all(any(span.style.reverse for span in row) for row in rows[:-1])
+
+
+def test_the_cursor_goes_back_as_far_as_anything_is_kept() -> None:
+    telemetry = telemetry_of(*(said(n) for n in range(1500)))
+    view = view_of(telemetry)
+    view.move_cursor(-10_000)
+    rows = drawn(view, 80, 20)
+    assert rows[-1].startswith("12:05:00, 19:59 ago")
+    assert value(rows, "busy") == f"{300 % 101} %"
+    assert marked(view.draw(80, 20))
+    telemetry.take(said(1500))  # what it was on is no longer kept
+    assert drawn(view, 80, 20)[-1].startswith("12:05:01, 19:59 ago")
+    view.move_cursor(699)
+    assert value(drawn(view, 80, 20), "busy") == f"{1000 % 101} %"
+
+
+@given(st.integers(1, 400), st.integers(-500, -1), st.integers(1, 90), st.integers(0, 4))
+def test_the_cursor_is_always_seen(samples: int, step: int, room: int, zoom: int) -> None:
+    view = view_of(telemetry_of(*(said(n) for n in range(samples))))
+    view.zoom(zoom)
+    view.move_cursor(step)
+    rows = view.draw(GUTTER + room, 9)
+    dots = -(-samples // SAMPLES_A_DOT[zoom])
+    assert len(marked(rows)) == (1 if dots > 1 else 0)
+    assert min(marked(rows), default=GUTTER) >= GUTTER
+
+
+def test_a_gap_is_read_as_one() -> None:
+    samples = [said(0), said(1, gpu_utilization_percent=None), said(2)]
+    view = view_of(telemetry_of(*samples))
+    view.move_cursor(-1)
+    assert value(drawn(view, 80, 20), "busy") == "–"
+
+
+def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
+    view = view_of(telemetry_of(*(said(n) for n in range(100))))
+    view.zoom(2)
+    assert SAMPLES_A_DOT[2] == 5
+    assert value(drawn(view, 80, 20), "busy") == "97 %"  # of 95 to 99
+    view.move_cursor(-1)
+    rows = drawn(view, 80, 20)
+    assert value(rows, "busy") == "92 %"
+    assert rows[-1].startswith("12:01:32, 7 s ago")
+    assert drawn(view, 80, 20)[0].rstrip().count("⣿") <= 10 + 1
+    view.zoom(-2)  # the cursor stays where it is in time
+    assert drawn(view, 80, 20)[-1].startswith("12:01:30, 9 s ago")
+    view.zoom(-100)
+    view.zoom(+100)
+    assert drawn(view, 80, 20)[-1].startswith("12:01:")
+
+
+def test_a_device_that_came_later_is_on_the_same_axis() -> None:
+    late = streams.device(1).uuid
+    telemetry = telemetry_of(*(said(n) for n in range(10)))
+    telemetry.take(streams.inventory(2))
+    for n in range(10, 20):
+        both = (streams.readings(0), streams.readings(1, gpu_utilization_percent=n))
+        telemetry.take(Sample(streams.NOW + n, streams.host(), both))
+    view = view_of(telemetry)
+    view.device = telemetry.inventory.device(late) if telemetry.inventory else None
+    rows = drawn(view, 80, 20)
+    assert rows[0][GUTTER : GUTTER + 5].strip() == ""
+    bottom = rows[heights(19, 5)[0] - 1][GUTTER:]
+    assert bottom.startswith("     ")
+    assert len(bottom.rstrip()) == 10
+    view.move_cursor(-5)
+    assert value(drawn(view, 80, 20), "busy") == "14 %"
+    view.move_cursor(-9)
+    assert value(drawn(view, 80, 20), "busy") == "–"
+
+
+def test_the_axis_has_times_of_day_that_stay_where_they_are() -> None:
+    telemetry = telemetry_of(*(said(n) for n in range(30)))
+    view = view_of(telemetry)
+    before = drawn(view, 80, 20)[-1]
+    assert before.startswith("last 29 s")
+    assert before[GUTTER:].split() == ["╵12:00:00", "╵12:00:24"]
+    telemetry.take(said(30))
+    after = drawn(view, 80, 20)[-1]
+    assert after[GUTTER:] == before[GUTTER:]
+
+
+def test_a_sample_changes_few_cells() -> None:
+    """The gutter's values and one column of each chart: not the whole picture."""
+    telemetry = telemetry_of(*(said(n, **ALL) for n in range(300)))
+    view = view_of(telemetry)
+    changed = []
+    for n in range(300, 330):
+        before = view.draw(100, 30)
+        telemetry.take(said(n, **ALL))
+        after = view.draw(100, 30)
+        changed.append(
+            sum(
+                end - start
+                for old, new in zip(before, after, strict=True)
+                for start, end in changed_spans(old, new)
+            )
+        )
+    moved = [cells for cells in changed if cells > 100]
+    assert len(moved) <= 2  # when the window moves on by a quarter
+    assert sorted(changed)[len(changed) // 2] <= 30
+
+
+@given(st.integers(1, 60), st.integers(1, 9))
+def test_heights_fill_the_space_evenly(rows: int, charts: int) -> None:
+    each = heights(rows, charts)
+    assert sum(each) == rows
+    assert max(each) - min(each) <= 1
+
+
+@given(st.floats(0.0, 1e12))
+def test_a_chart_without_a_limit_is_drawn_to_a_round_number(most: float) -> None:
+    top = round_up(most)
+    assert top >= most
+    assert top == 1.0 or top / 2 < most
