@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -214,7 +213,14 @@ _BY_USE = (*_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
 """The most telling first: the last give way first."""
 
 
-def fitting(width: int, sorted_by: Column) -> tuple[Column, ...]:
+class Slot(NamedTuple):
+    """A column that is shown, and its cells after the gap."""
+
+    column: Column
+    cells: int
+
+
+def fitting(width: int, sorted_by: Column) -> tuple[Slot, ...]:
     """The columns for a table of that many cells: the one it is sorted by is always among them."""
     shown = {COMMAND, sorted_by}
     enough = max(ENOUGH_COMMAND, width // 3)
@@ -224,37 +230,26 @@ def fitting(width: int, sorted_by: Column) -> tuple[Column, ...]:
     for column in _BY_USE:
         if column in shown:
             continue
-        left -= GAP + column.cells(width)
-        if left < (LEAST_COMMAND if column in _NEEDED else enough):
+        rest = left - GAP - column.cells(width)
+        if rest < (LEAST_COMMAND if column in _NEEDED else enough):
             break
         shown.add(column)
-    return tuple(column for column in COLUMNS if column in shown)
-
-
-def searched(process: Process, around: Around) -> str:
-    """All that a filter looks at, in lower case, one thing a line; `gpu3` finds a device."""
-    return _searched(
-        _label(process, around),
-        process.pid,
-        process.user,
-        process.kind,
-        (process.container, process.pod, process.slurm_job),
-        where(process),
-        unseen(process) if process.command is None else process.command,
+        left = rest
+    return tuple(
+        Slot(column, max(0, left) if column is COMMAND else column.cells(width))
+        for column in COLUMNS
+        if column in shown
     )
 
 
-@lru_cache(maxsize=4096)
-def _searched(
-    label: str,
-    pid: int,
-    user: str | None,
-    kind: ProcessKind,
-    within: tuple[str | None, ...],
-    where: str,
-    command: str,
-) -> str:
-    """Kept from sample to sample: making much foreign text inert takes its time."""
-    texts = [label, f"gpu{label}", str(pid), user, kind.value, KINDS[kind], *within, where]
-    lines = [visible(text, 256) for text in texts if text]
-    return "\n".join([*lines, visible(command, SEARCHED_CHARACTERS)]).casefold()
+def searched(process: Process, around: Around) -> str:
+    """All that a filter looks at, in lower case, one thing a line; `gpu3` finds a device.
+
+    As the process gives it: only what cannot be typed looks otherwise on screen, and to make all
+    of a thousand foreign commands inert takes longer than a key may.
+    """
+    label, kind = _label(process, around), process.kind
+    command = unseen(process) if process.command is None else process.command
+    within = (where(process), process.container, process.pod, process.slurm_job)
+    texts = (f"gpu{label}", str(process.pid), process.user, kind.value, KINDS[kind], *within)
+    return "\n".join([*filter(None, texts), command[:SEARCHED_CHARACTERS]]).casefold()

@@ -18,6 +18,7 @@ from gputop.ui.process_columns import (
     GPU_MEMORY,
     MARK_WIDTH,
     Column,
+    Slot,
     command_of,
     fitting,
 )
@@ -127,11 +128,11 @@ class ProcessesView(LiveView):
         if not table.total:
             rows: list[Row] = [[Span(f"  {self._none()}", DIM)]]
         else:
-            columns = fitting(width, table.sorted_by)
+            slots = fitting(width, table.sorted_by)
             at, lines = table.at, table.window(self._room)
-            rows = [self._heading(columns, width)]
+            rows = [self._heading(slots)]
             rows += [
-                self._line(line, columns, width, selected=number == at)
+                self._line(line, slots, selected=number == at)
                 for number, line in enumerate(lines, table.first)
             ]
             if not lines:
@@ -160,21 +161,19 @@ class ProcessesView(LiveView):
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         return "No process uses a device"
 
-    def _heading(self, columns: tuple[Column, ...], width: int) -> Row:
+    def _heading(self, slots: tuple[Slot, ...]) -> Row:
         table = self._table
         row = [Span(" " * MARK_WIDTH)]
-        for column in columns:
+        for column, cells in slots:
             at = column is table.sorted_by
             title = column.title + ("▼" if table.descending else "▲") * at
-            cells = _cells(column, columns, width)
             row += [Span(" " * GAP), cell(title, cells, STRONG if at else DIM, right=column.right)]
         return row
 
-    def _line(self, line: Line, columns: tuple[Column, ...], width: int, *, selected: bool) -> Row:
+    def _line(self, line: Line, slots: tuple[Slot, ...], *, selected: bool) -> Row:
         process, around = line.process, self._table.around
         row: Row = []
-        for column in columns:
-            cells = _cells(column, columns, width)
+        for column, cells in slots:
             row.append(Span(" " * GAP))
             if column is COMMAND:
                 row += _command(line, cells)
@@ -221,11 +220,9 @@ class ProcessesView(LiveView):
             self.post_message(self.RowClicked())
 
     def _column_at(self, x: int) -> Column | None:
-        width = self.size.width
-        columns = fitting(width, self._table.sorted_by)
         end = MARK_WIDTH
-        for column in columns:
-            end += GAP + _cells(column, columns, width)
+        for column, cells in fitting(self.size.width, self._table.sorted_by):
+            end += GAP + cells
             if x < end:
                 return column
         return None
@@ -245,19 +242,11 @@ class ProcessesView(LiveView):
         self.redraw()
 
 
-def _cells(column: Column, columns: tuple[Column, ...], width: int) -> int:
-    """Cells of that column; the command has what the others leave."""
-    if column is not COMMAND:
-        return column.cells(width)
-    others = sum(GAP + c.cells(width) for c in columns if c is not COMMAND)
-    return max(0, width - MARK_WIDTH - others - GAP)
-
-
 def _command(line: Line, cells: int) -> Row:
     """The branch of the tree, at most half of the room, and the command."""
     branch = line.branch
     if len(branch) > cells // 2:
         branch = "…" + branch[-max(3, cells // 2 - 1) :]
     room = max(0, cells - len(branch))
-    text = cell(command_of(line.process, 4 * room), room)
+    text = cell(command_of(line.process, room + 1), room)  # all that is visible takes a cell
     return [Span(branch, DIM), Span(text.text, DIM if line.process.command is None else TEXT)]
