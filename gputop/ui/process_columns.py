@@ -105,11 +105,11 @@ def age(seconds: float) -> str:
 
 
 def where(process: Process) -> str:
-    """The pod, the job or the container that a process is in; empty where it is in none."""
+    """The pod, job or container that a process is in, as it is called; empty where in none."""
     names = {"pod": process.pod, "job": process.slurm_job, "ctr": process.container}
     for kind, name in names.items():
         if name is not None:
-            return f"{kind} {visible(name, 64)}"
+            return f"{kind} {name}"
     unknown = process.absent.keys() & {"pod", "slurm_job", "container"}
     return ABSENT if unknown else ""
 
@@ -191,7 +191,7 @@ WHERE = Column(
     "its Kubernetes pod, Slurm job or container (ctr)",
     12,
     value=lambda p, _: _folded(where(p).replace(ABSENT, "")),
-    text=lambda p, _: where(p),
+    text=lambda p, _: visible(where(p), 64),
     right=False,
     wide=20,
 )

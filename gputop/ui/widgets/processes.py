@@ -107,7 +107,7 @@ class ProcessesView(LiveView):
             case "backspace":
                 self.type(typed[:-1])
             case "ctrl+w":
-                self.type(typed.rstrip().rpartition(" ")[0])
+                self.type("".join(typed.rstrip().rpartition(" ")[:2]))
             case "ctrl+u":
                 self.type("")
             case "down" | "up":
