@@ -19,7 +19,7 @@ LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
 WIDE_FROM = 180
 """Cells of the table from which on columns have their greater width."""
 SEARCHED_CHARACTERS = 1024
-"""How much of a command is searched."""
+"""How much of a command is searched, and sorted by."""
 
 KINDS = {
     ProcessKind.COMPUTE: "compute",
@@ -34,6 +34,11 @@ UNSEEN = {
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
 """Why nothing is known of a process but its pid, and what to do about it."""
+UNSEEN_BRIEFLY = {
+    Absence.LOST: "other pid namespace: --pid=host",
+    Absence.NO_PERMISSION: "no permission: needs root",
+}
+"""The same where there is no room for it."""
 
 
 class Place(NamedTuple):
@@ -78,17 +83,18 @@ class Column:
         return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
 
 
-def unseen(process: Process) -> str:
-    """Why a process has no command, and the remedy."""
+def unseen(process: Process, room: int | None = None) -> str:
+    """Why a process has no command, and the remedy; briefly where that is more than `room`."""
     reason = process.absent.get("command", Absence.LOST)
-    return UNSEEN.get(reason, "the host does not say what it is")
+    text = UNSEEN.get(reason, "the host does not say what it is")
+    return text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)
 
 
-def command_of(process: Process, limit: int) -> str:
-    """That many characters of the command, made inert; why there is none where there is none."""
+def command_of(process: Process, room: int) -> str:
+    """The command, made inert, or why there is none; cut to hardly more than `room` cells."""
     if process.command is None:
-        return unseen(process)
-    return visible(process.command, limit)
+        return unseen(process, room)
+    return visible(process.command, room + 1)  # each character takes a cell at least
 
 
 def age(seconds: float) -> str:
@@ -199,7 +205,7 @@ COMMAND = Column(
     "COMMAND",
     "its command line",
     0,
-    value=lambda p, _: _folded(p.command),
+    value=lambda p, _: _folded(p.command[:SEARCHED_CHARACTERS] if p.command else None),
     text=lambda p, _: command_of(p, SEARCHED_CHARACTERS),
     right=False,
 )

@@ -121,14 +121,20 @@ def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "width", "said"),
     [
-        (Absence.LOST, "in another pid namespace: run with --pid=host"),
-        (Absence.NO_PERMISSION, "not permitted to look: run as its user or root"),
+        (Absence.LOST, 120, "in another pid namespace: run with --pid=host"),
+        (Absence.LOST, 80, "other pid namespace: --pid=host"),
+        (Absence.NO_PERMISSION, 160, "not permitted to look: run as its user or root"),
+        (Absence.NO_PERMISSION, 80, "no permission: needs root"),
+        (Absence.TIMED_OUT, 160, "the host did not say in time: wait for the next sample"),
+        (Absence.ERROR, 80, "the host does not say what it is"),
     ],
 )
-def test_a_process_that_cannot_be_seen_says_why_dimly(reason: Absence, said: str) -> None:
-    row = drawn(view_of(unseen(77, 0, reason)), 160)[1]
+def test_a_process_that_cannot_be_seen_says_why_dimly(
+    reason: Absence, width: int, said: str
+) -> None:
+    row = drawn(view_of(unseen(77, 0, reason)), width)[1]
     (found,) = (span for span in row if span.text.startswith(said))
     assert found.style == DIM
 
@@ -200,6 +206,13 @@ def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
     app.telemetry.take(dataclasses.replace(sample(), devices=(silent,)))
     said = text_of(drawn(app.view)[0])
     assert "The driver does not list the processes of GPU 0:1" in said
+
+
+def test_a_tree_says_that_it_is_one() -> None:
+    view = view_of(process(1, 0))
+    assert "COMMAND (tree)" not in text_of(drawn(view)[0])
+    view.toggle_tree()
+    assert "COMMAND (tree)" in text_of(drawn(view)[0])
 
 
 async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:

@@ -167,6 +167,8 @@ class ProcessesView(LiveView):
         for column, cells in slots:
             at = column is table.sorted_by
             title = column.title + ("▼" if table.descending else "▲") * at
+            if column is COMMAND and table.tree:  # which may change nothing but this
+                title += " (tree)"
             row += [Span(" " * GAP), cell(title, cells, STRONG if at else DIM, right=column.right)]
         return row
 
@@ -248,5 +250,5 @@ def _command(line: Line, cells: int) -> Row:
     if len(branch) > cells // 2:
         branch = "…" + branch[-max(3, cells // 2 - 1) :]
     room = max(0, cells - len(branch))
-    text = cell(command_of(line.process, room + 1), room)  # all that is visible takes a cell
+    text = cell(command_of(line.process, room), room)
     return [Span(branch, DIM), Span(text.text, DIM if line.process.command is None else TEXT)]
