@@ -96,6 +96,47 @@ def process(pid: int, index: int, **changes: Any) -> Process:
     return dataclasses.replace(made, **changes)
 
 
+def unseen(pid: int, index: int, reason: Absence = Absence.LOST, **changes: Any) -> Process:
+    """A process that only the driver knows."""
+    owned = ("user", "command", "start_time", "cpu_percent", "memory_resident_bytes")
+    owned += ("parent_pid", "container", "pod", "slurm_job")
+    nothing: dict[str, Any] = dict.fromkeys(owned)
+    return process(pid, index, **nothing, absent=dict.fromkeys(owned, reason), **changes)
+
+
+def crowd(count: int, devices: int = 8) -> list[Process]:
+    """So many processes of all kinds on that many devices; no two have the same numbers."""
+    kinds = list(ProcessKind)
+    made = []
+    for n in range(count):
+        pid = 10_000 + 7 * ((n * 389) % count)
+        if n % 50 == 49:
+            made.append(unseen(pid, n % devices))
+            continue
+        made.append(
+            process(
+                pid,
+                n % devices,
+                kind=kinds[n % len(kinds)],
+                memory_used_bytes=(n * 7919 % count + 1) << 24,
+                user=("ada", "grace", "carol", "wei", "a-very-long-user-name")[n % 5],
+                command=f"/opt/env/bin/python -m train.run --rank {n} --config llama-8b.yaml "
+                f"--data /scratch/shard-{n * 31 % count:05d} --名前 テスト",
+                start_time=NOW - 60 * n,
+                sm_utilization_percent=n * 13 % 101,
+                memory_utilization_percent=n * 17 % 101,
+                encoder_utilization_percent=n * 3 % 101 if n % 4 == 0 else None,
+                decoder_utilization_percent=0,
+                cpu_percent=n * 31 % 1600 / 4,
+                memory_resident_bytes=(n * 4219 % count + 1) << 22,
+                parent_pid=pid - 7 if n % 4 else 1,
+                container=f"{n * 0x9E3779B1 % (1 << 48):012x}" if n % 3 == 0 else None,
+                slurm_job=str(71_000 + n // 8) if n % 3 == 1 else None,
+            )
+        )
+    return made
+
+
 def inventory(devices: int = 0, **changes: Any) -> Inventory:
     """A machine with that many H100s."""
     made = Inventory(

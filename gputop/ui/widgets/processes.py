@@ -1,50 +1,157 @@
-"""The processes on the devices."""
+"""The processes on the devices: to be sorted, narrowed down by typing, and selected."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.output.page import unseen
+from rich.cells import cell_len
+from rich.style import Style
+from textual.message import Message
+
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import ABSENT, size, visible
-from gputop.ui.draw import Row, Span, cell, clip, fit
-from gputop.ui.palette import DIM, STRONG, TEXT
+from gputop.text import ABSENT, visible
+from gputop.ui.draw import Row, Span, cell, spread
+from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT
+from gputop.ui.process_columns import (
+    COMMAND,
+    GAP,
+    GPU_MEMORY,
+    MARK_WIDTH,
+    Column,
+    Slot,
+    command_of,
+    fitting,
+)
+from gputop.ui.process_table import Line, ProcessTable
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from textual.events import Click, MouseScrollDown, MouseScrollUp
+
     from gputop.telemetry.snapshot import Process
     from gputop.ui.model import Telemetry
 
+WHEEL_LINES = 3
+LONGEST_FILTER = 200
+MOVES = {"down": 1, "up": -1}
+CURSOR = Style(reverse=True)
+"""Of the selected row where keys are for it: in one style, for dim cells would be other blocks."""
+
 
 class ProcessesView(LiveView):
-    """One row a process and device, by device, then the largest first."""
+    """One row a process and device, in a window over all of them."""
+
+    class RowClicked(Message):
+        """Somebody selected a row with the mouse."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="processes")
         self._telemetry = telemetry
+        self._table = ProcessTable()
+        self._room = 1
+        self.focused_list = False
+        """Whether keys are for this list, and not for the devices."""
+        self.filtering = False
+        """Whether what is typed goes into the filter."""
+
+    @property
+    def selected(self) -> Process | None:
+        """The process that keys act on."""
+        return self._listed().selected
+
+    def move(self, step: int) -> None:
+        """Selects the process `step` rows further down."""
+        self._listed().move(step)
+        self.redraw()
+
+    def page(self, step: int) -> None:
+        """Selects the process `step` windows further down."""
+        self.move(step * max(1, self._room - 1))
+
+    def sort_by_next(self, step: int) -> None:
+        """Sorts by the column `step` further right, round and round."""
+        self._table.sort_by_next(step)
+        self.redraw()
+
+    def reverse(self) -> None:
+        """Sorts the other way round."""
+        self._table.reverse()
+        self.redraw()
+
+    def toggle_tree(self) -> None:
+        """Puts children under their parents, or all in one list."""
+        self._table.toggle_tree()
+        self.redraw()
+
+    def start_filter(self) -> None:
+        """From now on `filter_key` takes what is typed."""
+        self.filtering = True
+        self.redraw()
+
+    def type(self, text: str) -> None:
+        """Lists only those in which all words of `text` occur."""
+        self._table.look_for(text[:LONGEST_FILTER])
+        self.redraw()
+
+    def stop_filter(self, *, keep: bool) -> None:
+        """Typing is over: goes on with the filter, or lists all again."""
+        self.filtering = False
+        self.type(self._table.filter.strip() if keep else "")
+
+    def filter_key(self, key: str, character: str | None) -> bool:
+        """Does what a key does while one types; whether it does anything."""
+        typed = self._table.filter
+        match key:
+            case "enter" | "escape":
+                self.stop_filter(keep=key == "enter")
+            case "backspace":
+                self.type(typed[:-1])
+            case "ctrl+w":
+                self.type("".join(typed.rstrip().rpartition(" ")[:2]))
+            case "ctrl+u":
+                self.type("")
+            case "down" | "up":
+                self.move(MOVES[key])
+            case "pagedown" | "pageup":
+                self.page(1 if key == "pagedown" else -1)
+            case _ if character is not None and character.isprintable():
+                self.type(typed + character)
+            case _:
+                return False
+        return True
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """A heading and as many processes as there is room for, the rest counted."""
-        telemetry = self._telemetry
-        processes = telemetry.processes()
-        if not processes:
-            return [[Span(f"  {self._none()}", DIM)]]
-        rows = [fit(_row("GPU", "PID", "USER", "MEMORY", "COMMAND"), width, style=DIM)]
-        rows = [[Span(span.text, DIM) for span in rows[0]]]
-        index = {device.uuid: str(device.index) for device in telemetry.devices}
-        room = height - 1
-        shown = processes if len(processes) <= room else processes[: room - 1]
-        rows += [_process(p, index.get(p.device_uuid, ABSENT), width) for p in shown]
-        if len(shown) < len(processes):
-            more = len(processes) - len(shown)
-            rows.append([Span(f"     and {more} more: enlarge the terminal, or press c", DIM)])
+        """A heading, the rows of the window, and under them what is typed or does not show."""
+        table = self._listed()
+        footed = self.filtering or bool(table.filter) or table.total > height - 1
+        self._room = max(1, height - 1 - footed)
+        if not table.total:
+            rows: list[Row] = [[Span(f"  {self._none()}", DIM)]]
+        else:
+            slots = fitting(width, table.sorted_by)
+            at, lines = table.at, table.window(self._room)
+            rows = [self._heading(slots)]
+            rows += [
+                self._line(line, slots, selected=number == at)
+                for number, line in enumerate(lines, table.first)
+            ]
+            if not lines:
+                rows.append([Span("  No process has all of these words in it", DIM)])
+        if footed:
+            rows += [[] for _ in range(height - 1 - len(rows))]
+            rows = [*rows[: height - 1], self._footer(width)]
         return rows
+
+    def _listed(self) -> ProcessTable:
+        """The table, up to date."""
+        self._table.take(self._telemetry.sample, self._telemetry.devices)
+        return self._table
 
     def _none(self) -> str:
         """Why there is nothing to list: devices that do not answer at all say so themselves."""
         telemetry = self._telemetry
         silent = [
-            str(device.index)
+            device.label
             for device in telemetry.devices
             if "processes" in (r := telemetry.readings(device.uuid)).absent
             and r.state is DeviceState.OK
@@ -54,31 +161,94 @@ class ProcessesView(LiveView):
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         return "No process uses a device"
 
+    def _heading(self, slots: tuple[Slot, ...]) -> Row:
+        table = self._table
+        row = [Span(" " * MARK_WIDTH)]
+        for column, cells in slots:
+            at = column is table.sorted_by
+            title = column.title + ("▼" if table.descending else "▲") * at
+            if column is COMMAND and table.tree:  # which may change nothing but this
+                title += " (tree)"
+            row += [Span(" " * GAP), cell(title, cells, STRONG if at else DIM, right=column.right)]
+        return row
 
-def _row(gpu: str, pid: str, user: str, memory: str, command: str) -> Row:
-    return [
-        cell(gpu, 4, right=True),
-        cell(pid, 9, right=True),
-        Span("  "),
-        cell(user, 10),
-        cell(memory, 9, right=True),
-        Span("  "),
-        Span(command),
-    ]
+    def _line(self, line: Line, slots: tuple[Slot, ...], *, selected: bool) -> Row:
+        process, around = line.process, self._table.around
+        row: Row = []
+        for column, cells in slots:
+            row.append(Span(" " * GAP))
+            if column is COMMAND:
+                row += _command(line, cells)
+                continue
+            text = column.text(process, around)
+            known = STRONG if column is GPU_MEMORY else TEXT
+            style = DIM if text == ABSENT else known
+            row.append(cell(text, cells, style, right=column.right))
+        if not selected:
+            return [Span(" " * MARK_WIDTH), *row]
+        if self.focused_list:
+            row = [Span(span.text, CURSOR) for span in row]
+        return [Span("▌", ACCENT if self.focused_list else DIM), *row]
+
+    def _footer(self, width: int) -> Row:
+        table = self._table
+        listed, total = len(table.lines), table.total
+        shown = f"{table.first + 1} to {min(listed, table.first + self._room)} of {listed}"
+        if not self.filtering and not table.filter:
+            return [Span(f"  {shown} processes: scroll, or / to look for some", DIM)]
+        counts = f"  {listed} of {total} match"
+        keys = "  Enter keeps · Esc clears " if self.filtering else "  / changes it "
+        right = [Span(counts, TEXT if listed else STRONG), Span(keys, DIM)]
+        typed = visible(table.filter)
+        room = max(8, width - cell_len(counts + keys) - 4)
+        while cell_len(typed) > room:  # the end is where one types
+            typed = typed[1:]
+        cursor = Span("▏", ACCENT) if self.filtering else Span(" ")
+        return spread([Span(" / ", ACCENT), Span(typed, STRONG), cursor], right, width)
+
+    def on_click(self, event: Click) -> None:
+        """On a title: sorts by it, or the other way round. On a row: selects it."""
+        table = self._listed()
+        if not table.total:
+            return
+        if event.y == 0:
+            column = self._column_at(event.x)
+            if column is not None:
+                table.sort_by(column)
+                self.redraw()
+        elif event.y <= min(self._room, len(table.lines) - table.first):
+            table.select(table.first + event.y - 1)
+            self.redraw()
+            self.post_message(self.RowClicked())
+
+    def _column_at(self, x: int) -> Column | None:
+        end = MARK_WIDTH
+        for column, cells in fitting(self.size.width, self._table.sorted_by):
+            end += GAP + cells
+            if x < end:
+                return column
+        return None
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Shows what is further down."""
+        self._scroll(WHEEL_LINES)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Shows what is further up."""
+        self._scroll(-WHEEL_LINES)
+        event.stop()
+
+    def _scroll(self, step: int) -> None:
+        self._listed().scroll(step, self._room)
+        self.redraw()
 
 
-def _process(process: Process, index: str, width: int) -> Row:
-    gpu, pid, space, user, memory, gap, _ = _row(
-        index,
-        str(process.pid),
-        visible(process.user or ABSENT),
-        size(process.memory_used_bytes),
-        "",
-    )
-    if process.command is None:
-        command = Span(f"({unseen(process)})", DIM)
-    else:
-        room = max(0, width - 36)
-        command = Span(clip(visible(process.command, 4 * room), room), TEXT)
-    strong = Span(memory.text, DIM if process.memory_used_bytes is None else STRONG)
-    return [gpu, pid, space, user, strong, gap, command]
+def _command(line: Line, cells: int) -> Row:
+    """The branch of the tree, at most half of the room, and the command."""
+    branch = line.branch
+    if len(branch) > cells // 2:
+        branch = "…" + branch[-max(3, cells // 2 - 1) :]
+    room = max(0, cells - len(branch))
+    text = cell(command_of(line.process, room), room)
+    return [Span(branch, DIM), Span(text.text, DIM if line.process.command is None else TEXT)]

@@ -1,0 +1,441 @@
+"""The process table without a screen: columns, order, filter, tree, selection, window."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.telemetry.snapshot import Absence, ProcessKind
+from gputop.text import ABSENT
+from gputop.ui import process_columns as columns
+from gputop.ui import process_table
+from gputop.ui.process_columns import COLUMNS, GPU, PID, USER, Around, Column, fitting
+from gputop.ui.process_table import ProcessTable, branches, identity
+from tests.streams import NOW, crowd, device, inventory, process, sample, unseen
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Process
+
+
+def table_of(*processes: Process, devices: int = 8) -> ProcessTable:
+    table = ProcessTable()
+    take(table, *processes, devices=devices)
+    return table
+
+
+def take(table: ProcessTable, *processes: Process, devices: int = 8) -> None:
+    table.take(sample(0, processes), inventory(devices).devices)
+
+
+def pids(table: ProcessTable) -> list[int]:
+    return [line.process.pid for line in table.lines]
+
+
+def titles(width: int, sorted_by: Column = GPU) -> list[str]:
+    return [slot.column.title for slot in fitting(width, sorted_by)]
+
+
+@pytest.mark.parametrize("sorted_by", COLUMNS, ids=lambda c: c.title)
+def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(sorted_by: Column) -> None:
+    for width in range(60, 251):
+        slots = fitting(width, sorted_by)
+        taken = columns.MARK_WIDTH + sum(columns.GAP + slot.cells for slot in slots)
+        assert taken == width
+        assert sorted_by in [slot.column for slot in slots]
+        assert slots[-1].column.title == "COMMAND"
+        assert slots[-1].cells >= columns.LEAST_COMMAND
+
+
+def test_the_least_telling_columns_give_way_first() -> None:
+    assert titles(60) == ["GPU", "PID", "USER", "GPU MEM", "SM%", "COMMAND"]
+    assert titles(200) == [column.title for column in COLUMNS]
+    for width in range(60, 250):
+        assert set(titles(width)) <= set(titles(width + 1))
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.title)
+def test_a_title_has_room_with_its_arrow(column: Column) -> None:
+    assert column.width == 0 or len(column.title) + 1 <= column.width
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3.0, "0s"),
+        (0.4, "0s"),
+        (59.9, "59s"),
+        (60.0, "1m00s"),
+        (599.0, "9m59s"),
+        (600.0, "10m"),
+        (3599.0, "59m"),
+        (3600.0, "1h00m"),
+        (35_999.0, "9h59m"),
+        (36_000.0, "10h"),
+        (172_799.0, "47h"),
+        (172_800.0, "2d00h"),
+        (863_999.0, "9d23h"),
+        (864_000.0, "10d"),
+        (86_400.0 * 4000, "4000d"),
+    ],
+)
+def test_an_age_in_six_cells(seconds: float, text: str) -> None:
+    assert columns.age(seconds) == text
+    assert len(text) <= columns.AGE.width
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, ""),
+        ({"container": "9c1e0a7b12cd"}, "ctr 9c1e0a7b12cd"),
+        ({"container": "9c1e0a7b12cd", "pod": "3f2a"}, "pod 3f2a"),
+        ({"container": "9c1e0a7b12cd", "slurm_job": "71524"}, "job 71524"),
+        ({"slurm_job": "\x1b[2J"}, "job ␛[2J"),
+        ({"absent": {"container": Absence.NO_PERMISSION}}, ABSENT),
+    ],
+)
+def test_where_a_process_runs(changes: dict[str, Any], text: str) -> None:
+    assert columns.WHERE.text(process(1, 0, **changes), Around()) == text
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [(Absence.LOST, "run with --pid=host"), (Absence.NO_PERMISSION, "run as its user or root")],
+)
+def test_a_process_that_cannot_be_seen_says_why_and_what_to_do(
+    reason: Absence, remedy: str
+) -> None:
+    text = columns.command_of(unseen(77, 0, reason), 100)
+    assert text.endswith(f": {remedy}")
+
+
+def test_at_first_by_device_then_the_largest() -> None:
+    small, large = process(1, 0, memory_used_bytes=5), process(2, 0, memory_used_bytes=9)
+    unknown = process(3, 0, memory_used_bytes=None)
+    other = process(4, 1, memory_used_bytes=99)
+    nowhere = process(5, 0, device_uuid="GPU-gone", memory_used_bytes=999)
+    assert pids(table_of(nowhere, other, unknown, small, large)) == [2, 1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.title)
+@pytest.mark.parametrize("descending", [False, True])
+def test_every_column_sorts_both_ways_with_what_is_unknown_last(
+    column: Column, descending: bool
+) -> None:
+    processes = crowd(200)
+    table = table_of(*processes)
+    if column is not GPU:
+        table.sort_by(column)
+    if table.descending != descending:
+        table.reverse()
+    around = table.around
+    keys = [column.value(line.process, around) for line in table.lines]
+    known = [key for key in keys if key is not None]
+    assert len(keys) == len(processes)
+    assert known == sorted(known, reverse=descending)
+    assert keys == known + [None] * (len(keys) - len(known))
+
+
+def test_equal_rows_are_ordered_by_pid_and_device_both_ways() -> None:
+    table = table_of(*(process(pid, n) for pid in (9, 5) for n in (3, 1)))
+    table.sort_by(USER)
+    expected = [(5, device(1).uuid), (5, device(3).uuid), (9, device(1).uuid), (9, device(3).uuid)]
+    for _ in range(2):
+        assert [(p.pid, p.device_uuid) for p, _ in table.lines] == expected
+        table.reverse()
+
+
+def test_the_next_column_goes_round_and_begins_with_its_own_direction() -> None:
+    table = table_of()
+    seen = []
+    for _ in COLUMNS:
+        table.sort_by_next(1)
+        seen.append(table.sorted_by)
+        assert table.descending == table.sorted_by.largest_first
+    assert seen == [*COLUMNS[1:], GPU]
+    table.sort_by_next(-1)
+    assert table.sorted_by is COLUMNS[-1]
+    table.sort_by(PID)
+    table.sort_by(PID)
+    assert table.descending
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train.py",
+        "ADA train",
+        "4242",
+        "graphics",
+        "9c1e0a",
+        "71524",
+        "3f2a",
+        "gpu3",
+        "  --rank  3 ",
+        "job ada",
+    ],
+)
+def test_a_filter_finds_by_everything_that_a_row_shows(words: str) -> None:
+    wanted = process(
+        4242,
+        3,
+        kind=ProcessKind.GRAPHICS,
+        container="9c1e0a7b12cd",
+        slurm_job="71524",
+        pod=None,
+    )
+    if "3f2a" in words:
+        wanted = dataclasses.replace(wanted, pod="3f2a1b2c")
+    other = process(5, 1, user="bob", command="sleep 8")
+    table = table_of(wanted, other)
+    table.look_for(words)
+    assert pids(table) == [4242]
+    assert table.total == 2
+    table.look_for("")
+    assert len(table.lines) == 2
+
+
+def test_all_words_must_occur_and_none_across_two_things() -> None:
+    table = table_of(process(1, 0, user="ada", command="train"), unseen(2, 0))
+    for words, found in (("ada sleep", []), ("adatrain", []), ("namespace", [2])):
+        table.look_for(words)
+        assert pids(table) == found
+
+
+def test_children_are_drawn_under_their_parents() -> None:
+    table = table_of(
+        process(1, 0, memory_used_bytes=9),
+        process(2, 0, parent_pid=1, memory_used_bytes=8),
+        process(3, 0, parent_pid=2, memory_used_bytes=7),
+        process(4, 0, parent_pid=1, memory_used_bytes=6),
+        process(5, 0, parent_pid=999, memory_used_bytes=5),
+        process(6, 0, parent_pid=5, memory_used_bytes=4),
+    )
+    table.toggle_tree()
+    assert [f"{line.branch}{line.process.pid}" for line in table.lines] == [
+        "1",
+        "├─ 2",
+        "│  └─ 3",
+        "└─ 4",
+        "5",
+        "└─ 6",
+    ]
+    table.reverse()
+    table.sort_by(PID)
+    table.reverse()
+    assert [f"{line.branch}{line.process.pid}" for line in table.lines] == [
+        "5",
+        "└─ 6",
+        "1",
+        "├─ 4",
+        "└─ 2",
+        "   └─ 3",
+    ]
+    table.toggle_tree()
+    assert {line.branch for line in table.lines} == {""}
+
+
+def test_on_several_devices_a_child_is_under_its_parent_on_the_same_one() -> None:
+    table = table_of(
+        process(1, 0), process(1, 1), process(2, 0, parent_pid=1), process(2, 1, parent_pid=1)
+    )
+    table.toggle_tree()
+    drawn = [(f"{branch}{p.pid}", p.device_uuid) for p, branch in table.lines]
+    assert drawn == [
+        ("1", device(0).uuid),
+        ("└─ 2", device(0).uuid),
+        ("1", device(1).uuid),
+        ("└─ 2", device(1).uuid),
+    ]
+
+
+family = st.lists(
+    st.tuples(st.integers(1, 8), st.integers(0, 3), st.none() | st.integers(1, 8)), max_size=12
+)
+
+
+@given(family)
+def test_a_tree_has_every_row_once_whatever_the_parents_are(
+    drawn: list[tuple[int, int, int | None]],
+) -> None:
+    processes = [process(pid, index, parent_pid=parent) for pid, index, parent in drawn]
+    lines = branches(processes)
+    assert Counter(map(id, processes)) == Counter(id(line.process) for line in lines)
+    for number, line in enumerate(lines):
+        depth = len(line.branch) // 3
+        above = lines[number - 1] if number else None
+        assert depth == 0 or (above is not None and depth <= len(above.branch) // 3 + 1)
+        if depth:
+            parent = next(
+                found for found in reversed(lines[:number]) if len(found.branch) // 3 == depth - 1
+            )
+            assert parent.process.pid == line.process.parent_pid
+
+
+def test_a_chain_of_a_thousand_does_not_exhaust_the_stack() -> None:
+    chain = [process(n, 0, parent_pid=n - 1) for n in range(2, 1502)]
+    assert len(branches(chain)) == 1500
+
+
+def test_the_selection_follows_its_process() -> None:
+    one, two, three = (process(n, 0, cpu_percent=float(n)) for n in (1, 2, 3))
+    table = table_of(one, two, three)
+    table.sort_by(columns.CPU)
+    table.move(1)
+    assert table.selected == two
+    risen = dataclasses.replace(two, cpu_percent=99.0)
+    take(table, one, risen, three)
+    assert (table.at, table.selected) == (0, risen)
+    table.reverse()
+    assert (table.at, table.selected) == (2, risen)
+
+
+def test_where_its_process_ends_the_row_at_its_place_is_selected() -> None:
+    made = [process(n, 0) for n in range(1, 6)]
+    table = table_of(*made)
+    table.select(2)
+    take(table, *made[:2], *made[3:])
+    assert table.selected == made[3]
+    table.move(99)
+    take(table, *made[:2])
+    assert table.selected == made[1]
+    take(table)
+    assert pids(table) == []
+    take(table, *made)
+    assert table.selected == made[1]
+
+
+def test_a_pid_that_is_used_again_is_another_process() -> None:
+    first, second, again = process(5, 0), process(6, 0), process(5, 1, start_time=NOW)
+    table = table_of(first, second)
+    assert table.selected == first
+    table.select(0)
+    take(table, second, again)
+    assert table.selected == second
+
+
+def test_the_same_pid_on_another_device_is_another_row() -> None:
+    table = table_of(process(5, 0), process(5, 1))
+    table.move(1)
+    selected = table.selected
+    assert selected is not None
+    assert identity(selected)[2] == device(1).uuid
+    take(table, process(5, 1), process(5, 0))
+    assert table.selected == process(5, 1)
+
+
+def test_nobody_s_selection_stays_at_the_top() -> None:
+    table = table_of(process(5, 1))
+    assert table.selected == process(5, 1)
+    take(table, process(5, 1), process(6, 0))
+    assert table.selected == process(6, 0)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("move"), st.integers(-40, 40)),
+        st.tuples(st.just("scroll"), st.integers(-40, 40)),
+        st.tuples(st.just("sort"), st.integers(-3, 3)),
+        st.tuples(st.just("keep"), st.integers(0, 30)),
+        st.tuples(st.just("filter"), st.integers(0, 9)),
+        st.tuples(st.just("tree"), st.just(0)),
+    ),
+    max_size=8,
+)
+
+
+@given(steps, st.integers(1, 12))
+def test_the_window_is_full_and_has_the_selected_row(
+    taken: list[tuple[str, int]], room: int
+) -> None:
+    processes = crowd(30)
+    table = table_of(*processes)
+    for step, number in taken:
+        match step:
+            case "move":
+                table.move(number)
+            case "scroll":
+                table.scroll(number, room)
+            case "sort":
+                table.sort_by_next(number)
+            case "keep":
+                take(table, *processes[:number])
+            case "filter":
+                table.look_for(str(number) * bool(number))
+            case "tree":
+                table.toggle_tree()
+        shown, lines = table.window(room), table.lines
+        assert list(shown) == list(lines[table.first : table.first + room])
+        assert len(shown) == min(room, len(lines))
+        if lines:
+            assert table.selected in [line.process for line in shown]
+        else:
+            assert table.selected is None
+
+
+def test_scrolling_takes_the_selection_along_only_as_far_as_it_must() -> None:
+    table = table_of(*crowd(30))
+    table.window(10)
+    table.move(2)
+    kept = table.selected
+    table.scroll(2, 10)
+    assert (table.first, table.selected) == (2, kept)
+    table.scroll(1, 10)
+    assert (table.first, table.at) == (3, 3)
+    table.scroll(-99, 10)
+    assert (table.first, table.at) == (0, 3)
+
+
+def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Counter[str]()
+
+    def counting(name: str, function: Any) -> Any:
+        def counted(*arguments: Any) -> Any:
+            count[name] += 1
+            return function(*arguments)
+
+        return counted
+
+    user = dataclasses.replace(USER, value=counting("key", USER.value))
+    monkeypatch.setattr(process_table, "searched", counting("searched", columns.searched))
+    processes = crowd(1000)
+    table = table_of(*processes)
+    table.sort_by(user)
+    for _ in range(3):
+        table.window(40)
+        assert table.selected is not None
+    assert count == {"key": 1000}
+    for typed in ("g", "gr", "gra"):
+        table.look_for(typed)
+        table.window(40)
+        table.move(1)
+    assert count == {"key": 1000, "searched": 3000}
+    table.toggle_tree()
+    table.window(40)
+    assert count == {"key": 1000, "searched": 4000}
+    table.look_for("")
+    table.reverse()
+    table.window(40)
+    assert count == {"key": 2000, "searched": 4000}
+
+
+def test_the_same_sample_is_taken_once() -> None:
+    made, devices = sample(2), inventory(2).devices
+    table = ProcessTable()
+    table.take(made, devices)
+    lines = table.lines
+    table.take(made, devices)
+    assert table.lines is lines
+
+
+def test_mig_instances_are_called_by_their_label() -> None:
+    gpu = device(3)
+    instance = device(3, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=1)
+    around = Around.of(NOW, (gpu, instance))
+    assert GPU.text(process(1, 0, device_uuid="MIG-1"), around) == "3:1"
+    assert GPU.text(process(1, 0, device_uuid="MIG-2"), around) == ABSENT

@@ -1,0 +1,374 @@
+"""The process table on screen: what is drawn, and what keys and mouse do to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.cells import cell_len
+from textual import events
+from textual.app import App
+
+from gputop.telemetry.snapshot import Absence
+from gputop.text import visible
+from gputop.ui.draw import width_of
+from gputop.ui.model import Telemetry
+from gputop.ui.palette import ACCENT, DIM
+from gputop.ui.process_columns import COLUMNS, MARK_WIDTH
+from gputop.ui.widgets.processes import CURSOR, ProcessesView
+from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
+from tests.ui.pilots import settle
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Event
+    from textual.geometry import Region
+    from textual.pilot import Pilot
+
+    from gputop.telemetry.snapshot import Process
+    from gputop.ui.draw import Row
+
+
+class TableApp(App[None]):
+    """Nothing but the table; keys go to it as the dashboard gives them to it."""
+
+    def __init__(self, *processes: Process, devices: int = 2) -> None:
+        super().__init__()
+        self.telemetry = Telemetry()
+        self.telemetry.take(inventory(devices))
+        self.send(*processes)
+        self.view = ProcessesView(self.telemetry)
+        self.rows_clicked = 0
+
+    def send(self, *processes: Process, time: float = NOW) -> None:
+        """One more sample."""
+        devices = len(self.telemetry.devices)
+        self.telemetry.take(sample(devices, processes, time=time))
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    async def on_event(self, event: Event) -> None:
+        """As the dashboard does it: at once, so that keys stay in order."""
+        if isinstance(event, events.Key):
+            if self.view.filtering and self.view.filter_key(event.key, event.character):
+                return
+            if event.key == "slash":
+                self.view.start_filter()
+                return
+        await super().on_event(event)
+
+    def on_processes_view_row_clicked(self) -> None:
+        self.rows_clicked += 1
+
+
+def drawn(view: ProcessesView, width: int = 120, height: int = 20) -> list[Row]:
+    return view.draw(width, height)
+
+
+def text_of(row: Row) -> str:
+    return "".join(span.text for span in row)
+
+
+def view_of(*processes: Process, devices: int = 2) -> ProcessesView:
+    return TableApp(*processes, devices=devices).view
+
+
+async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
+    """Sends keys as one packet does: all are there before the first is handled."""
+    for key in keys:
+        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+    await settle(pilot)
+
+
+def lines(pilot: Pilot[None]) -> list[str]:
+    return pilot.app.query_one(ProcessesView).text().splitlines()
+
+
+def test_a_row_says_all_that_is_known() -> None:
+    known = process(
+        4242,
+        1,
+        memory_used_bytes=71 * GIB,
+        sm_utilization_percent=98,
+        memory_utilization_percent=45,
+        encoder_utilization_percent=1,
+        decoder_utilization_percent=2,
+        cpu_percent=103.4,
+        memory_resident_bytes=9 * GIB,
+        slurm_job="71524",
+    )
+    heading, row = drawn(view_of(known), 200)
+    assert " ".join(text_of(heading).split()) == (
+        "GPU▲ PID USER TYPE GPU MEM SM% MEM% ENC DEC CPU% RES AGE WHERE COMMAND"
+    )
+    assert " ".join(text_of(row).split()) == (
+        "▌ 1 4242 ada compute 71.0 GiB 98 45 1 2 103 9.00 GiB 1h00m job 71524 "
+        "python train.py --rank 1"
+    )
+
+
+def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
+    view = view_of(process(1, 0, sm_utilization_percent=0))
+    row = drawn(view, 200)[1]
+    dashes = [span for span in row if span.text.strip() == "–"]
+    assert len(dashes) == 5
+    assert {span.style for span in dashes} == {DIM}
+    zeros = [span for span in row if span.text.strip() == "0"]
+    assert len(zeros) == 2  # the device, too
+    assert DIM not in {span.style for span in zeros}
+
+
+@pytest.mark.parametrize(
+    ("reason", "width", "said"),
+    [
+        (Absence.LOST, 120, "in another pid namespace: run with --pid=host"),
+        (Absence.LOST, 80, "other pid namespace: --pid=host"),
+        (Absence.NO_PERMISSION, 160, "not permitted to look: run as its user or root"),
+        (Absence.NO_PERMISSION, 80, "no permission: needs root"),
+        (Absence.TIMED_OUT, 160, "the host did not say in time: wait for the next sample"),
+        (Absence.ERROR, 80, "the host does not say what it is"),
+    ],
+)
+def test_a_process_that_cannot_be_seen_says_why_dimly(
+    reason: Absence, width: int, said: str
+) -> None:
+    row = drawn(view_of(unseen(77, 0, reason)), width)[1]
+    (found,) = (span for span in row if span.text.startswith(said))
+    assert found.style == DIM
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 60, 80, 120, 200, 250])
+def test_every_row_has_the_same_width_whatever_is_in_it(width: int) -> None:
+    nasty = [
+        process(4_194_304, 0, user="漢字漢字漢字", command="\x1b[2J\u202e 漢字 e\u0301 👩‍🚀" * 20),
+        process(2, 1, user="a-very-long-user-name", command="", cpu_percent=25_600.0),
+        process(3, 0, parent_pid=2, container="9c1e0a7b12cd", pod="3f2a1b2c-77aa-4c6b-9d57"),
+        unseen(4, 1),
+        process(5, 0, device_uuid="GPU-gone"),
+    ]
+    view = view_of(*nasty)
+    for tree in (False, True):
+        if tree:
+            view.toggle_tree()
+        for row in drawn(view, width)[1:]:
+            if width >= 60:
+                assert width_of(row) == width
+            assert "\x1b" not in text_of(row)
+            assert "\u202e" not in text_of(row)
+
+
+def test_the_command_keeps_half_of_its_room_however_deep_the_tree_is() -> None:
+    chain = [process(n, 0, parent_pid=n - 1, command=f"name{n}") for n in range(1, 40)]
+    view = view_of(*chain)
+    view.toggle_tree()
+    last = text_of(drawn(view, 80, 60)[39])
+    assert "…" in last
+    assert "└─ name39" in last
+
+
+def test_the_mark_is_strong_where_the_keys_are() -> None:
+    view = view_of(process(1, 0), process(2, 0))
+    assert drawn(view)[1][0] == ("▌", DIM)
+    view.focused_list = True
+    selected = drawn(view)[1]
+    assert selected[0] == ("▌", ACCENT)
+    assert {span.style for span in selected[1:]} == {CURSOR}
+    assert drawn(view)[2][0].text == " " * MARK_WIDTH
+
+
+def test_only_what_is_drawn_is_made_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = view_of(*crowd(1000, 2))
+    seen: list[int] = []
+
+    def counted(text: str, limit: int) -> str:
+        seen.append(len(text[:limit]))
+        return visible(text, limit)
+
+    monkeypatch.setattr("gputop.ui.process_columns.visible", counted)
+    for action in (view.reverse, view.toggle_tree, lambda: view.type("7")):
+        seen.clear()
+        action()
+        rows = drawn(view, 120, 40)
+        assert len(rows) == 40
+        # User, place and command of each row, and of these no more than shows.
+        assert 0 < len(seen) <= 3 * len(rows)
+        assert max(seen) <= 120
+
+
+def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
+    app = TableApp()
+    assert "No process uses a device" in text_of(drawn(app.view)[0])
+    instance = device(0, uuid="MIG-1", parent_uuid=device(0).uuid, mig_index=1)
+    app.telemetry.take(dataclasses.replace(inventory(), devices=(instance,)))
+    silent = readings(0, uuid="MIG-1", absent={"processes": Absence.NO_PERMISSION})
+    app.telemetry.take(dataclasses.replace(sample(), devices=(silent,)))
+    said = text_of(drawn(app.view)[0])
+    assert "The driver does not list the processes of GPU 0:1" in said
+
+
+def test_a_tree_says_that_it_is_one() -> None:
+    view = view_of(process(1, 0))
+    assert "COMMAND (tree)" not in text_of(drawn(view)[0])
+    view.toggle_tree()
+    assert "COMMAND (tree)" in text_of(drawn(view)[0])
+
+
+async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
+    app = TableApp(*crowd(1000, 2))
+    async with app.run_test(size=(120, 20)) as pilot:
+        await type_at_once(pilot, "slash", *"grace rank 7", "backspace", "backspace", "x")
+        assert lines(pilot)[-1].startswith(" / grace rankx▏")
+        assert "0 of 1000 match" in lines(pilot)[-1]
+        assert "No process has all of these words" in lines(pilot)[1]
+        assert app.view.selected is None
+        await type_at_once(pilot, "ctrl+w", "backspace", "enter")
+        assert lines(pilot)[-1].startswith(" / grace ")
+        assert "/ changes it" in lines(pilot)[-1]
+        assert "Esc clears" not in lines(pilot)[-1]
+        assert all("grace" in line for line in lines(pilot)[1:-1])
+        assert not app.view.filtering
+        await type_at_once(pilot, "slash", "escape", "x")
+        assert "1 to 18 of 1000 processes" in lines(pilot)[-1]
+
+
+async def test_rows_are_selected_while_one_types_and_other_keys_keep_their_meaning() -> None:
+    app = TableApp(*(process(n, 0, memory_used_bytes=-n) for n in range(1, 30)))
+    async with app.run_test(size=(120, 12)) as pilot:
+        await settle(pilot)
+        view = app.view
+        await type_at_once(pilot, "slash", *"ada", "down", "down", "up", "pagedown")
+        assert view.selected is not None
+        assert view.selected.pid == 11
+        assert view.filter_key("pageup", None)
+        assert view.selected.pid == 2
+        assert not view.filter_key("f9", None)
+        assert not view.filter_key("ctrl+c", "\x03")
+        assert view.filter_key("ctrl+u", None)
+        assert lines(pilot)[-1].startswith(" / ▏")
+
+
+async def test_a_filter_that_is_too_long_shows_its_end() -> None:
+    app = TableApp(process(1, 0))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        app.view.start_filter()
+        app.view.type("漢" * 80 + "end")
+        assert "end▏" in lines(pilot)[-1]
+        assert cell_len(lines(pilot)[-1]) <= 60
+        app.view.type("\x1b[2J")
+        assert "␛[2J" in lines(pilot)[-1]
+
+
+async def test_a_click_on_a_title_sorts_and_again_reverses() -> None:
+    app = TableApp(*crowd(50, 2))
+    async with app.run_test(size=(200, 20)) as pilot:
+        await settle(pilot)
+        for column in COLUMNS:
+            at = lines(pilot)[0].index(column.title)
+            first = "▼" if column.largest_first else "▲"
+            if column is not COLUMNS[0]:
+                await pilot.click(ProcessesView, offset=(at, 0))
+                await settle(pilot)
+            assert f"{column.title}{first}" in lines(pilot)[0]
+            at = lines(pilot)[0].index(column.title)
+            await pilot.click(ProcessesView, offset=(at + len(column.title) - 1, 0))
+            await settle(pilot)
+            assert f"{column.title}{'▲▼'.replace(first, '')}" in lines(pilot)[0]
+            assert sum(lines(pilot)[0].count(arrow) for arrow in "▲▼") == 1
+        assert app.rows_clicked == 0
+
+
+async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
+    app = TableApp(*crowd(50, 2))
+    async with app.run_test(size=(120, 12)) as pilot:
+        await settle(pilot)
+        app.view.move(30)
+        await settle(pilot)
+        wanted = lines(pilot)[3].split()
+        await pilot.click(ProcessesView, offset=(20, 3))
+        await settle(pilot)
+        assert app.view.selected is not None
+        assert str(app.view.selected.pid) in wanted
+        assert lines(pilot)[3].startswith("▌")
+        assert app.rows_clicked == 1
+        before = app.view.selected
+        await pilot.click(ProcessesView, offset=(20, 11))  # the last line counts
+        await settle(pilot)
+        assert (app.view.selected, app.rows_clicked) == (before, 1)
+
+
+async def test_a_click_under_the_last_row_selects_nothing() -> None:
+    app = TableApp(process(1, 0), process(2, 0))
+    async with app.run_test(size=(120, 12)) as pilot:
+        await settle(pilot)
+        await pilot.click(ProcessesView, offset=(20, 2))
+        assert app.view.selected == process(2, 0)
+        await pilot.click(ProcessesView, offset=(20, 3))
+        assert app.view.selected == process(2, 0)
+        assert app.rows_clicked == 1
+        app.send()
+        app.view.redraw()
+        await pilot.click(ProcessesView, offset=(20, 0))
+        await pilot.click(ProcessesView, offset=(20, 1))
+        assert app.view.selected is None
+
+
+async def test_the_wheel_scrolls() -> None:
+    app = TableApp(*crowd(50, 2))
+    async with app.run_test(size=(120, 12)) as pilot:
+        await settle(pilot)
+        top = lines(pilot)[1:-1]
+        where = (app.view, 5, 5, 0, 1, 0, False, False, False)
+        app.view.post_message(events.MouseScrollDown(*where))
+        await settle(pilot)
+        assert lines(pilot)[2:8] == top[4:]
+        assert lines(pilot)[1].startswith("▌")
+        assert "4 to 13 of 50 processes" in lines(pilot)[-1]
+        app.view.post_message(events.MouseScrollUp(*where))
+        await settle(pilot)
+        assert "1 to 10 of 50 processes" in lines(pilot)[-1]
+
+
+async def test_pages_go_by_what_is_on_screen() -> None:
+    app = TableApp(*(process(n, 0, memory_used_bytes=-n) for n in range(1, 51)))
+    async with app.run_test(size=(120, 12)) as pilot:
+        await settle(pilot)
+        seen = []
+        for step in (1, 1, -1, 99, -99):
+            app.view.page(step)
+            assert app.view.selected is not None
+            seen.append(app.view.selected.pid)
+        assert seen == [10, 19, 10, 50, 1]
+
+
+async def test_a_sample_sends_only_the_cells_that_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = process(1, 0, cpu_percent=50.0), process(2, 0, cpu_percent=60.0)
+    app = TableApp(first, second)
+    async with app.run_test(size=(120, 12)) as pilot:
+        await settle(pilot)
+        refreshed: list[Region] = []
+        monkeypatch.setattr(app.view, "refresh", lambda *regions, **_: refreshed.extend(regions))
+        app.send(first, second, time=NOW + 1)
+        app.view.redraw()
+        assert refreshed == []
+        app.send(first, dataclasses.replace(second, cpu_percent=69.0), time=NOW + 2)
+        app.view.redraw()
+        at = lines(pilot)[2].index("69")
+        assert [(r.x, r.y, r.width) for r in refreshed] == [(at + 1, 2, 1)]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 1), (20, 2), (60, 3)])
+async def test_any_size_is_survived(size: tuple[int, int]) -> None:
+    app = TableApp(*crowd(50, 2))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        keys: list[Any] = ["slash", "a", "down", "enter"]
+        await pilot.press(*keys)
+        app.view.toggle_tree()
+        app.view.page(1)
+        await settle(pilot)
+        assert app.view.selected is not None

@@ -1,0 +1,178 @@
+"""Which signal to which process: nothing is answered without a second key."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import pytest
+from textual import events
+from textual.app import App
+
+import gputop.ui
+from gputop.telemetry.snapshot import Absence, Problem, Process
+from gputop.ui.screens.signal import OFFERED, SendSignal, SignalList, Target, target_of
+from tests.streams import GIB, device, process, unseen
+from tests.ui.pilots import settle
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+DEVICES = tuple(device(index) for index in range(12))
+
+
+class SignalApp(App[None]):
+    """Asks for a signal to one process, and keeps the answers."""
+
+    CSS_PATH = Path(gputop.ui.__file__).with_name("gputop.tcss")
+
+    def __init__(self, *processes: Process) -> None:
+        super().__init__()
+        target = target_of(processes[0], processes, DEVICES)
+        assert isinstance(target, Target)
+        self.screen_shown = SendSignal(target)
+        self.answers: list[Signals | None] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(self.screen_shown, self.answers.append)
+
+
+def text(pilot: Pilot[None]) -> str:
+    return pilot.app.screen.query_one(SignalList).text()
+
+
+async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
+    on_two = [process(4242, 0), process(4242, 1, memory_used_bytes=None), process(5, 2)]
+    async with SignalApp(*on_two).run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        shown = text(pilot)
+        assert "4242  ada" in shown
+        assert "python train.py --rank 0" in shown
+        assert "GPU 0    holds 2.00 GiB" in shown
+        assert "GPU 1    holds memory unknown" in shown
+        assert "GPU 2" not in shown
+        names = [line.split()[0] for line in shown.splitlines()[5:] if line]
+        assert " ".join(names) == "TERM INT KILL STOP CONT HUP QUIT USR1 USR2"
+
+
+@pytest.mark.parametrize("number", range(len(OFFERED)))
+async def test_each_signal_is_answered_after_a_question(number: int) -> None:
+    signal = OFFERED[number][0]
+    app = SignalApp(process(4242, 0), process(4242, 1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press(*["down"] * number, "enter")
+        await settle(pilot)
+        assert app.answers == []
+        name = signal.name.removeprefix("SIG")
+        assert f"Send {name} to 4242 (ada, python train.py --rank 0) on GPU 0, 1?" in text(pilot)
+        await pilot.press("y")
+        await settle(pilot)
+        assert app.answers == [signal]
+        assert app.screen is not app.screen_shown
+
+
+@pytest.mark.parametrize("key", ["y", "n", "k", "1", "9", "space", "tab", "x"])
+async def test_no_single_key_answers(key: str) -> None:
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
+        assert app.answers == []
+
+
+@pytest.mark.parametrize("keys", [["escape"], ["q"], ["f9"], ["enter", "n", "escape"]])
+async def test_every_other_way_out_sends_nothing(keys: list[str]) -> None:
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press(*keys)
+        await settle(pilot)
+        assert app.answers == [None]
+
+
+@pytest.mark.parametrize("key", ["enter", "space", "f9", "up"])
+async def test_only_y_answers_the_question(key: str) -> None:
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("down", "enter", key)
+        await settle(pilot)
+        assert app.answers == []
+        assert "Send INT to 4242" in text(pilot)
+
+
+async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        for key in ("down", "j", "enter", "n", "up", "enter", "y", "y", "escape"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        assert app.answers == [Signals.SIGINT]
+
+
+async def test_a_click_chooses_and_asks() -> None:
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        row = next(n for n, line in enumerate(text(pilot).splitlines()) if "KILL" in line)
+        await pilot.click(SignalList, offset=(5, row))
+        await settle(pilot)
+        assert "Send KILL to 4242" in text(pilot)
+        await pilot.click(SignalList, offset=(5, row))
+        await settle(pilot)
+        assert app.answers == []
+
+
+@pytest.mark.parametrize("size", [(60, 12), (80, 24), (20, 6), (1, 1)])
+async def test_the_chosen_signal_and_the_question_always_show(size: tuple[int, int]) -> None:
+    app = SignalApp(*(process(4242, index) for index in range(12)))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("end")
+        await settle(pilot)
+        readable = size >= (20, 6)
+        assert ("USR2" in text(pilot)) == readable
+        await pilot.press("enter")
+        await settle(pilot)
+        assert ("Send USR2 to" in text(pilot)) == readable
+        if size[0] > 20:
+            assert "on 12 devices?" in text(pilot)
+
+
+async def test_foreign_text_is_inert() -> None:
+    evil = process(1, 0, user="[red]x\x1b[2J", command="a\u202eb[/]\x00 " * 90)
+    app = SignalApp(evil)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "[red]x␛[2J" in text(pilot)
+        assert "a⟨202e⟩b[/]␀ a" in text(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in text(pilot)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (Absence.LOST, "No signal to 7: in another pid namespace. Run with --pid=host"),
+        (Absence.NO_PERMISSION, "No signal to 7: not permitted to look. Run as its user or root"),
+    ],
+)
+def test_what_cannot_be_told_from_its_successor_gets_no_signal(reason: Absence, said: str) -> None:
+    hidden = unseen(7, 0, reason)
+    problem = target_of(hidden, [hidden], DEVICES)
+    assert isinstance(problem, Problem)
+    assert str(problem) == said
+
+
+def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
+    first = process(7, 0)
+    later = dataclasses.replace(process(7, 1), start_time=1.0)
+    target = target_of(first, [first, later], DEVICES)
+    assert isinstance(target, Target)
+    assert [(held.label, held.memory_bytes) for held in target.held] == [("0", 2 * GIB)]
