@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import termios
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import on, work
@@ -15,8 +16,11 @@ from textual.events import Key
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
+from gputop.settings import DEFAULT, Settings, SettingsError, save
+from gputop.settings import path as settings_path
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
+from gputop.ui import look
 from gputop.ui.actions import ACTIONS, KEYS, Action, bindings
 from gputop.ui.model import Telemetry
 from gputop.ui.screens.benchmark import BenchmarkTab
@@ -29,16 +33,18 @@ from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.events import Event
+    from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.widget import Widget
 
     from gputop.telemetry.child import Interruption
-    from gputop.telemetry.snapshot import Record
+    from gputop.telemetry.snapshot import Problem, Record
 
 FAULT, INTERRUPTED = 1, 130
 
@@ -65,15 +71,55 @@ class GputopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
-    def __init__(self, stream: Stream, python: str | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        python: str | None = None,
+        *,
+        settings: Settings = DEFAULT,
+        problems: Sequence[Problem] = (),
+        config: Path | None = None,
+        terminal: look.Terminal = look.Terminal(),  # noqa: B008 - it is frozen
+    ) -> None:
         super().__init__()
-        self.theme = "ansi-dark"
+        self.settings = settings
+        self._problems = problems
+        """What could not be used of the settings."""
+        self._config = config or settings_path()
+        self._terminal = terminal
+        self.look = look.choose(settings.theme, settings.ascii, terminal)
+        self.theme = self.look.theme.base
         self._stream = stream
         self.telemetry = Telemetry()
         self._python = python
         self._watchdog = Watchdog()
         self.fault: str | None = None
         """What ended the dashboard that should not have."""
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """The look comes first: NO_COLOR then takes what colours are left."""
+        return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
+
+    def set_theme(self, name: str) -> None:
+        """Shows everything in the theme of that name, as far as the terminal can."""
+        self.settings = replace(self.settings, theme=name)
+        self.look = look.choose(name, self.settings.ascii, self._terminal)
+        self.theme = self.look.theme.base
+        for screen in self.screen_stack:
+            screen.refresh()
+
+    def action_theme(self) -> None:
+        """The next theme."""
+        self.set_theme(look.following(self.look, self._terminal))
+
+    async def action_keep(self) -> None:
+        """Keeps the settings as they are now."""
+        try:
+            await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
+        except SettingsError as error:
+            self.notify(str(error), title="Not kept", severity="error")
+        else:
+            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -89,6 +135,8 @@ class GputopApp(App[None]):
     def on_mount(self) -> None:
         """Starts to listen: to the stream, to signals, to the terminal's end."""
         self._listen()
+        if self._problems:
+            self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
         self.set_interval(1.0, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
