@@ -69,6 +69,7 @@ class GputopApp(App[None]):
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
+    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (80, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
     def __init__(
@@ -81,14 +82,14 @@ class GputopApp(App[None]):
         config: Path | None = None,
         terminal: look.Terminal = look.Terminal(),  # noqa: B008 - it is frozen
     ) -> None:
-        super().__init__()
+        super().__init__(ansi_color=True)  # from the start: NO_COLOR goes by it
         self.settings = settings
         self._problems = problems
         """What could not be used of the settings."""
         self._config = config or settings_path()
         self._terminal = terminal
         self.look = look.choose(settings.theme, settings.ascii, terminal)
-        self.theme = self.look.theme.base
+        self.theme = "ansi-dark"  # the terminal's own colours; ours are the look's
         self._stream = stream
         self.telemetry = Telemetry()
         self._python = python
@@ -104,7 +105,6 @@ class GputopApp(App[None]):
         """Shows everything in the theme of that name, as far as the terminal can."""
         self.settings = replace(self.settings, theme=name)
         self.look = look.choose(name, self.settings.ascii, self._terminal)
-        self.theme = self.look.theme.base
         for screen in self.screen_stack:
             screen.refresh()
 

@@ -54,6 +54,8 @@ def _ascii(character: str) -> str:
 
 
 def _glyph(character: str) -> str:
+    if character in GLYPHS:
+        return GLYPHS[character]
     code = ord(character)
     if code in BRAILLE:
         return _braille(code - BRAILLE.start)
@@ -61,8 +63,6 @@ def _glyph(character: str) -> str:
         return FILLS[code - LOWER_EIGHTHS.start]
     if code in LEFT_EIGHTHS:
         return "#" if code < LEFT_EIGHTHS.start + 4 else "|"
-    if character in GLYPHS:
-        return GLYPHS[character]
     name = unicodedata.name(character, "")
     if not name.startswith("BOX DRAWINGS"):
         return ""

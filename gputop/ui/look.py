@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.color import Color, ColorSystem, ColorType
+from rich.color_triplet import ColorTriplet
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -34,30 +35,28 @@ class Theme:
 
     name: str
     styles: Mapping[str, Style]
-    base: Literal["ansi-dark", "ansi-light"] = "ansi-dark"
-    """Textual's theme, for what its own widgets draw."""
     colours: int = 256
     """How many there are; 16 are the terminal's own, and 0 is none."""
 
 
-def _of_256(name: str, base: Literal["ansi-dark", "ansi-light"], **roles: int) -> Theme:
+def _of_256(name: str, **roles: int) -> Theme:
     styles = {role: Style(color=Color.from_ansi(number)) for role, number in roles.items()}
-    return Theme(name, styles, base)
+    return Theme(name, styles)
 
 
 DARK = Theme("dark", ROLES)
 # fmt: off
 LIGHT = _of_256(
-    "light", "ansi-light", DIM=242, TRACK=246, BUSY=28, MEMORY=26, POWER=130, CPU=30,
+    "light", DIM=242, TRACK=246, BUSY=28, MEMORY=26, POWER=130, CPU=30,
     ACCENT=25, WARN=94, FAULT=124, GOOD=22, BADGE=94,
 )
 # After Okabe and Ito, moved as far apart as 256 colours have it for all three colour deficiencies.
 COLOUR_BLIND = _of_256(
-    "colour-blind", "ansi-dark", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
+    "colour-blind", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
     ACCENT=117, WARN=227, FAULT=202, GOOD=42, BADGE=227,
 )
 COLOUR_BLIND_LIGHT = _of_256(
-    "colour-blind-light", "ansi-light", DIM=242, TRACK=246, BUSY=29, MEMORY=33, POWER=202, CPU=53,
+    "colour-blind-light", DIM=242, TRACK=246, BUSY=29, MEMORY=33, POWER=202, CPU=53,
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
 )
 # fmt: on
@@ -139,6 +138,9 @@ def _ascii_is_safer(environment: Mapping[str, str]) -> bool:
     return foreign or environment.get("TERM") == "linux"
 
 
+_Key = tuple[ColorTriplet | None, bool, bool]
+
+
 class Look(LineFilter):
     """A theme and a set of characters, as a filter over all lines."""
 
@@ -146,8 +148,8 @@ class Look(LineFilter):
         self.theme, self.ascii = theme, ascii
         # Textual leaves out filters that are not enabled.
         super().__init__(enabled=ascii or theme is not DARK)
-        self._exact: dict[tuple[int | None, bool, bool], Style] = {}
-        self._by_colour: dict[int | None, Style] = {}
+        self._exact: dict[_Key, Style] = {}
+        self._by_colour: dict[object, Style] = {}
         for role, style in ROLES.items():
             self._exact.setdefault(_key(style), theme.styles[role])
             self._by_colour.setdefault(_key(style)[0], theme.styles[role])
@@ -173,10 +175,13 @@ class Look(LineFilter):
         return style
 
 
-def _key(style: Style) -> tuple[int | None, bool, bool]:
+def _key(style: Style) -> _Key:
+    """By what a style of the palette is known; Textual makes 24 bits of some of its colours."""
     colour = style.color
-    number = colour.number if colour is not None and colour.type is ColorType.EIGHT_BIT else None
-    return number, bool(style.bold), bool(style.reverse)
+    triplet = None if colour is None else colour.triplet
+    if colour is not None and colour.type is ColorType.EIGHT_BIT:
+        triplet = colour.get_truecolor()
+    return triplet, bool(style.bold), bool(style.reverse)
 
 
 def _of_16(colour: Color | None) -> Color | None:
