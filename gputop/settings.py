@@ -51,7 +51,7 @@ class Settings:
     density: str = AUTO
     """One of `DENSITIES`; `auto` is what there is room for."""
     sort: str = AUTO
-    """The column that processes are sorted by: a lower-case word; `auto` is the table's own."""
+    """The column that processes are sorted by, by its title; `auto` is the table's own."""
     reverse: bool = False
     """Whether they are sorted the other way round."""
     tree: bool = False
@@ -136,8 +136,8 @@ def checked(key: str, value: object) -> Any:
                 raise ValueError(f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}")
             return float(value)
         case "sort":
-            if not isinstance(value, str) or not re.fullmatch("[a-z0-9_]{1,40}", value):
-                raise ValueError("Give the name of a column, such as memory")
+            if not isinstance(value, str) or not re.fullmatch("[A-Za-z0-9_% -]{1,40}", value):
+                raise ValueError("Give the title of a column, such as MEMORY")
         case "ascii" if value == AUTO:
             return None
         case _ if not isinstance(value, bool):

@@ -34,7 +34,7 @@ ANY = st.builds(
     gpm=st.booleans(),
     readonly=st.booleans(),
     density=st.sampled_from((AUTO, *DENSITIES)),
-    sort=st.from_regex("[a-z0-9_]{1,40}", fullmatch=True),
+    sort=st.from_regex("[A-Za-z0-9_% -]{1,40}", fullmatch=True),
     reverse=st.booleans(),
     tree=st.booleans(),
 )
@@ -126,9 +126,9 @@ def test_all_that_a_file_says(tmp_path: Path) -> None:
         ("interval = 61", "Give seconds from 0.25 to 60"),
         ("interval = nan", "Give seconds from 0.25 to 60"),
         ("interval = -inf", "Give seconds from 0.25 to 60"),
-        ("sort = 'Memory; rm'", "Give the name of a column"),
-        ('sort = "a\\u001b"', "Give the name of a column"),
-        ("sort = 7", "Give the name of a column"),
+        ("sort = 'Memory; rm'", "Give the title of a column"),
+        ('sort = "a\\u001b"', "Give the title of a column"),
+        ("sort = 7", "Give the title of a column"),
     ],
 )
 def test_a_value_that_cannot_be_is_said_and_the_rest_counts(

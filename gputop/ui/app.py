@@ -7,26 +7,23 @@ import contextlib
 import os
 import sys
 import termios
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual import on, work
-from textual.app import App
 from textual.events import Key
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
-from gputop.settings import DEFAULT, Settings, SettingsError, save
-from gputop.settings import path as settings_path
+from gputop.settings import DEFAULT, Settings
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
-from gputop.ui import look
 from gputop.ui.actions import ACTIONS, KEYS, Action, bindings
 from gputop.ui.model import Telemetry
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
+from gputop.ui.themed import ANY_TERMINAL, ThemedApp
 from gputop.ui.watchdog import Watchdog
 from gputop.ui.widgets.form import Form
 from gputop.ui.widgets.header import Header
@@ -39,12 +36,12 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.events import Event
-    from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.widget import Widget
 
     from gputop.telemetry.child import Interruption
     from gputop.telemetry.snapshot import Problem, Record
+    from gputop.ui.look import Terminal
 
 FAULT, INTERRUPTED = 1, 130
 
@@ -61,7 +58,7 @@ class Stream(Protocol):
         ...
 
 
-class GputopApp(App[None]):
+class GputopApp(ThemedApp):
     """Two tabs over one stream."""
 
     CSS_PATH = "gputop.tcss"
@@ -76,50 +73,19 @@ class GputopApp(App[None]):
         self,
         stream: Stream,
         python: str | None = None,
-        *,
         settings: Settings = DEFAULT,
+        *,
         problems: Sequence[Problem] = (),
         config: Path | None = None,
-        terminal: look.Terminal = look.Terminal(),  # noqa: B008 - it is frozen
+        terminal: Terminal = ANY_TERMINAL,
     ) -> None:
-        super().__init__(ansi_color=True)  # from the start: NO_COLOR goes by it
-        self.settings = settings
-        self._problems = problems
-        """What could not be used of the settings."""
-        self._config = config or settings_path()
-        self._terminal = terminal
-        self.look = look.choose(settings.theme, settings.ascii, terminal)
-        self.theme = "ansi-dark"  # the terminal's own colours; ours are the look's
+        super().__init__(settings, problems, config, terminal)
         self._stream = stream
         self.telemetry = Telemetry()
         self._python = python
         self._watchdog = Watchdog()
         self.fault: str | None = None
         """What ended the dashboard that should not have."""
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """The look comes first: NO_COLOR then takes what colours are left."""
-        return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
-
-    def set_theme(self, name: str) -> None:
-        """Shows everything in the theme of that name, as far as the terminal can."""
-        self.settings = replace(self.settings, theme=name)
-        self.look = look.choose(name, self.settings.ascii, self._terminal)
-        for screen in self.screen_stack:
-            screen.refresh()
-
-    def action_theme(self) -> None:
-        """The next theme."""
-        self.set_theme(look.following(self.look, self._terminal))
-
-    async def action_keep(self) -> None:
-        """Keeps the settings as they are now."""
-        try:
-            await asyncio.to_thread(save, self._config, self.settings)  # the home may be far away
-        except SettingsError as error:
-            self.notify(str(error), title="Not kept", severity="error")
-        else:
-            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -135,8 +101,6 @@ class GputopApp(App[None]):
     def on_mount(self) -> None:
         """Starts to listen: to the stream, to signals, to the terminal's end."""
         self._listen()
-        if self._problems:
-            self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
         self.set_interval(1.0, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))

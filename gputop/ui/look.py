@@ -48,15 +48,18 @@ DARK = Theme("dark", ROLES)
 # fmt: off
 LIGHT = _of_256(
     "light", DIM=242, TRACK=246, BUSY=28, MEMORY=26, POWER=130, CPU=30,
+    SM=64, TENSOR=100, TEMPERATURE=160, RECEIVED=97, SENT=127,
     ACCENT=25, WARN=94, FAULT=124, GOOD=22, BADGE=94,
 )
 # After Okabe and Ito, moved as far apart as 256 colours have it for all three colour deficiencies.
 COLOUR_BLIND = _of_256(
     "colour-blind", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
+    SM=42, TENSOR=227, TEMPERATURE=202, RECEIVED=32, SENT=214,
     ACCENT=117, WARN=227, FAULT=202, GOOD=42, BADGE=227,
 )
 COLOUR_BLIND_LIGHT = _of_256(
     "colour-blind-light", DIM=242, TRACK=246, BUSY=29, MEMORY=33, POWER=202, CPU=53,
+    SM=29, TENSOR=58, TEMPERATURE=202, RECEIVED=33, SENT=53,
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
 )
 # fmt: on
@@ -70,6 +73,11 @@ ANSI = Theme(
         "MEMORY": Style(color="bright_blue"),  # plain blue is hard to see on black
         "POWER": Style(color="magenta"),
         "CPU": Style(color="cyan"),
+        "SM": Style(color="green"),
+        "TENSOR": Style(color="yellow"),
+        "TEMPERATURE": Style(color="bright_red"),
+        "RECEIVED": Style(color="bright_blue"),
+        "SENT": Style(color="magenta"),
         "ACCENT": Style(color="cyan"),
         "WARN": Style(color="yellow"),
         "FAULT": Style(color="bright_red"),

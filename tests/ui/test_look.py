@@ -36,6 +36,7 @@ from gputop.ui.look import (
 )
 from gputop.ui.palette import ROLES
 from gputop.ui.screens.question import Question
+from gputop.ui.widgets.panel import Density
 from tests.streams import (
     NO_DRIVER,
     PreparedStream,
@@ -59,7 +60,8 @@ if TYPE_CHECKING:
 
 BACKGROUND = Background(0, 0, 0)
 TEXT_ROLES = ("DIM", "ACCENT", "WARN", "FAULT", "GOOD", "BADGE")
-BAR_ROLES = ("BUSY", "MEMORY", "POWER", "CPU")
+SIDE_BY_SIDE = ("BUSY", "MEMORY", "POWER", "CPU")
+BAR_ROLES = (*SIDE_BY_SIDE, "SM", "TENSOR", "TEMPERATURE", "RECEIVED", "SENT")
 ON_WHITE = (LIGHT, COLOUR_BLIND_LIGHT)
 OF_256 = (DARK, LIGHT, COLOUR_BLIND, COLOUR_BLIND_LIGHT)
 
@@ -155,6 +157,10 @@ def test_settings_and_looks_have_the_same_themes() -> None:
     assert tuple(THEMES) == kept.THEMES
 
 
+def test_settings_and_panels_have_the_same_densities() -> None:
+    assert tuple(density.name.lower() for density in Density) == kept.DENSITIES
+
+
 def test_roles_are_all_colours_of_the_palette() -> None:
     styles = {n: v for n, v in vars(palette).items() if isinstance(v, Style)}
     assert {n for n, style in styles.items() if style.color is not None} == set(ROLES)
@@ -178,7 +184,7 @@ def test_what_is_read_and_what_is_measured_stands_out(theme: Theme) -> None:
 
 
 def test_16_colours_stand_out_on_the_console() -> None:
-    faint = {"DIM", "TRACK"}
+    faint = {"DIM", "TRACK"}  # by an attribute, in the terminal's own colour
     for role in set(ROLES) - faint:
         assert contrast(ANSI.styles[role], on_white=False) >= 3, role
     assert all(ANSI.styles[role].color.is_default for role in faint)  # type: ignore[union-attr]
@@ -187,7 +193,7 @@ def test_16_colours_stand_out_on_the_console() -> None:
 @pytest.mark.parametrize("eyes", EYES)
 @pytest.mark.parametrize("theme", [COLOUR_BLIND, COLOUR_BLIND_LIGHT], ids=lambda t: t.name)
 def test_colours_are_told_apart_by_all_eyes(theme: Theme, eyes: str) -> None:
-    told_apart = (*BAR_ROLES, "ACCENT", "WARN", "FAULT")
+    told_apart = (*SIDE_BY_SIDE, "ACCENT", "WARN", "FAULT")
     for one, other in itertools.combinations(told_apart, 2):
         assert difference(theme.styles[one], theme.styles[other], eyes) > 12, (one, other)
 
@@ -210,7 +216,7 @@ def test_a_role_is_drawn_in_its_colour(theme: Theme, role: str) -> None:
         after = restyled(Look(theme), before)
         assert after.color is not None
         assert theme.styles[role].color is not None
-        assert after.color.number == theme.styles[role].color.number
+        assert after.color == theme.styles[role].color
         assert (after.bold, after.reverse) == (before.bold, before.reverse)
         assert (after.bgcolor, after.meta) == (before.bgcolor, before.meta)
         assert after.underline == before.underline
@@ -467,7 +473,7 @@ async def test_a_theme_is_changed_while_it_runs() -> None:
         for theme in (LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT, DARK):
             app.action_theme()
             await settle(pilot)
-            assert app.settings.theme == theme.name
+            assert app._settings.theme == theme.name
             assert names(theme) & coloured(lines(app)) - {"default"}
             assert text_of(lines(app)) == text
         accents = {s.style.color for s in lines(app)[0] if s.text == " gputop " and s.style}
