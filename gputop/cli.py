@@ -111,7 +111,7 @@ def parser() -> Parser:
 
 
 SWITCHES = {
-    "ascii": "draw in ASCII alone (default: where the terminal has nothing else)",
+    "ascii": "draw in ASCII alone (default: where TERM=linux, or the locale is not UTF-8)",
     "mouse": "take the mouse, or leave it to the terminal (default: take it)",
     "bell": "ring the terminal's bell at a new alert",
     "readonly": "never signal a process",

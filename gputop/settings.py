@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -250,6 +249,8 @@ def _unusable(file: Path, why: str, remedy: str) -> SettingsError:
 
 
 def _write(file: Path, text: str) -> None:
+    import tempfile
+
     target = Path(os.path.realpath(file))  # a link among somebody's dotfiles stays one
     with contextlib.ExitStack() as undo:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -244,6 +245,33 @@ def test_in_ascii_on_a_console_of_16_colours() -> None:
         }
         assert {31, 32, 33, 36, 94, 95, 91} & codes
         assert not {38, 48} & codes
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"TERM": "xterm-256color"}, "256"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, None),
+        ({"TERM": "xterm-256color", "TEXTUAL_COLOR_SYSTEM": "standard"}, "standard"),
+        ({"TERM": "xterm"}, None),
+        ({"TERM": "no-such-terminal"}, None),
+    ],
+)
+def test_terminfo_is_asked_for_the_colours(environment: dict[str, str], wanted: str | None) -> None:
+    """Not the name of the terminal alone, which Textual goes by."""
+    program = (
+        "import os; from gputop.ui import start; start._say_colours(); "
+        "print(os.environ.get('TEXTUAL_COLOR_SYSTEM'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(wanted), "")
 
 
 def test_without_the_mouse_and_with_settings_that_cannot_be_read(tmp_path: Path) -> None:

@@ -481,20 +481,26 @@ async def test_a_theme_is_changed_while_it_runs() -> None:
 
 
 async def test_a_changed_theme_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only asked for: the screen is drawn again as a whole."""
+    """Every line goes to the terminal again, in the new colours."""
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
+    console = Console(color_system="256", force_terminal=True, width=80)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        asked: list[Any] = []
-        real = app.screen._compositor.render_update
-        monkeypatch.setattr(
-            app.screen._compositor,
-            "render_update",
-            lambda *a, **k: asked.append((a, k)) or real(*a, **k),  # type: ignore[func-returns-value]
-        )
+        sent: list[str] = []
+        compositor = app.screen._compositor
+        real = compositor.render_update
+
+        def recorded(*arguments: Any, **options: Any) -> Any:
+            update = real(*arguments, **options)
+            sent.append(update.render_segments(console))  # type: ignore[union-attr]
+            return update
+
+        monkeypatch.setattr(compositor, "render_update", recorded)
         app.set_theme("light")
         await settle(pilot)
-        assert asked
+        colours = set(re.findall(r"38;5;(\d+)", sent[0]))
+        assert {"25", "242", "28"} <= colours
+        assert not {"75", "244", "71"} & colours
 
 
 async def test_the_settings_are_kept(tmp_path: Path) -> None:
