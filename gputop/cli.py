@@ -62,6 +62,7 @@ def parser() -> Parser:
     """Every command and option."""
     from gputop.bench import plan
     from gputop.bench.command import add_arguments, argument
+    from gputop.settings import AUTO, THEMES
 
     top = Parser(
         prog="gputop",
@@ -70,13 +71,24 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
-    top.set_defaults(interval=1.0, demo=False, gpm=True)
+    top.set_defaults(interval=None, demo=False, gpm=None)  # None: not said here
     _add_source(top)
     top.add_argument(
         "--python",
         type=argument(plan.parse_python),
         metavar="PATH",
         help="the interpreter whose torch runs stress tests (default: the active environment's)",
+    )
+    screen = top.add_argument_group("the dashboard", "also kept in its settings file")
+    screen.add_argument(
+        "--theme", choices=(AUTO, *THEMES), help="the colours (default: what suits the terminal)"
+    )
+    for name, what in SWITCHES.items():
+        screen.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=what)
+    screen.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the settings file (default: gputop/config.toml in $XDG_CONFIG_HOME)",
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
 
@@ -98,6 +110,15 @@ def parser() -> Parser:
     return top
 
 
+SWITCHES = {
+    "ascii": "draw in ASCII alone (default: where TERM=linux, or the locale is not UTF-8)",
+    "mouse": "take the mouse, or leave it to the terminal (default: take it)",
+    "bell": "ring the terminal's bell at a new alert",
+    "readonly": "never signal a process",
+}
+"""Settings of the dashboard that are on or off."""
+
+
 def _add_source(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--interval",
@@ -107,11 +128,10 @@ def _add_source(command: argparse.ArgumentParser) -> None:
         help="seconds between samples (0.25 to 60, default 1)",
     )
     command.add_argument(
-        "--no-gpm",
-        action="store_false",
-        dest="gpm",
+        "--gpm",
+        action=argparse.BooleanOptionalAction,
         default=argparse.SUPPRESS,
-        help="leave the devices' profiling counters alone (SM, tensor and DRAM activity)",
+        help="read the devices' profiling counters: SM, tensor and DRAM activity (default: yes)",
     )
     _add_demo(command)
 
@@ -159,10 +179,10 @@ def run(arguments: argparse.Namespace) -> int:
             from gputop.telemetry.stream import run as stream
 
             return stream(
-                interval=arguments.interval,
+                interval=1.0 if arguments.interval is None else arguments.interval,
                 count=arguments.count,
                 demo=arguments.demo,
-                gpm=arguments.gpm,
+                gpm=arguments.gpm is not False,
                 control=arguments.control,
             )
         case "bench":
@@ -181,9 +201,21 @@ def run(arguments: argparse.Namespace) -> int:
             "Set TERM=xterm-256color, or use `gputop status`.",
             COULD_NOT_RUN,
         )
+    from gputop import settings
     from gputop.ui.start import run as dashboard
 
-    return dashboard(interval=arguments.interval, demo=arguments.demo, python=arguments.python)
+    given = {key: getattr(arguments, key, None) for key in settings.KEYS}
+    config = settings.path(arguments.config)
+    kept, problems = settings.load(
+        config, given={key: value for key, value in given.items() if value is not None}
+    )
+    return dashboard(
+        settings=kept,
+        problems=problems,
+        config=config,
+        demo=arguments.demo,
+        python=arguments.python,
+    )
 
 
 def status(*, demo: bool, json: bool) -> int:

@@ -198,6 +198,7 @@ class PreparedStream:
     def __init__(self, *records: Record | Interruption) -> None:
         self._queue: asyncio.Queue[Record | Interruption] = asyncio.Queue()
         self.closed = False
+        self.asked: dict[str, Any] = {}
         for record in records:
             self._queue.put_nowait(record)
 
@@ -209,6 +210,10 @@ class PreparedStream:
         """For ever, as a child does."""
         while True:
             yield await self._queue.get()
+
+    def ask(self, **wanted: Any) -> None:
+        """Remembers what was asked for."""
+        self.asked |= wanted
 
     async def close(self) -> None:
         """Remembers that the dashboard has closed it."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop import __version__, cli
+from gputop.settings import Settings
 from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GPUTOP = [sys.executable, "-P", "-m", "gputop"]
 BOUND = 60.0
@@ -62,6 +67,10 @@ REFUSED = [
     (["stream", "--count", "many"], COUNT),
     (["stream", "--count", "9" * 5000], COUNT),
     (["stream", "--count"], "Try `gputop stream --help`."),
+    (["--theme", "pink"], HELP),
+    (["--theme"], HELP),
+    (["--config"], HELP),
+    (["--mouse=no"], HELP),
     (["top"], HELP),
     ([""], HELP),
     (["--nosuch"], HELP),
@@ -150,7 +159,10 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
 
 
 WITH_COMMAND = {
-    "": ("--interval", "--demo", "--python", "--version", "status", "stream", "bench"),
+    "": (
+        *("--interval", "--demo", "--python", "--version", "status", "stream", "bench"),
+        *("--theme", "--ascii", "--no-mouse", "--bell", "--readonly", "--config", "--no-gpm"),
+    ),
     "status": ("--json", "--demo"),
     "stream": ("--interval", "--demo", "--count"),
     "bench": ("--device", "--dtype", "--size", "--seconds", "--json", "--python"),
@@ -160,7 +172,7 @@ WITH_COMMAND = {
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        ([], {"command": None, "interval": 1.0, "demo": False, "python": None}),
+        ([], {"command": None, "interval": None, "demo": False, "python": None}),
         (["--demo", "status"], {"command": "status", "demo": True}),
         (["status", "--demo"], {"command": "status", "demo": True}),
         (["status"], {"command": "status", "demo": False, "json": False}),
@@ -176,6 +188,111 @@ def test_an_option_counts_before_and_after_the_command(
 ) -> None:
     given = vars(cli.parser().parse_args(arguments))
     assert {name: given[name] for name in wanted} == wanted
+
+
+class Started:
+    """Stands for the dashboard: keeps what it was started with."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("os.isatty", lambda _: True)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setattr("gputop.ui.start.run", self)
+
+    def __call__(self, **started: Any) -> int:
+        self.settings, self.problems = started["settings"], started["problems"]
+        self.config = started["config"]
+        return 0
+
+
+def test_the_dashboard_gets_what_the_command_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Started(monkeypatch)
+    options = ["--theme", "light", "--ascii", "--no-mouse", "--bell", "--readonly", "--no-gpm"]
+    assert cli.main([*options, "--interval", "2"]) == 0
+    assert started.settings == Settings(
+        theme="light", ascii=True, mouse=False, bell=True, readonly=True, gpm=False, interval=2.0
+    )
+    assert started.problems == []
+    assert started.config.parts[-2:] == ("gputop", "config.toml")
+    assert cli.main([]) == 0
+    assert started.settings == Settings()
+
+
+def test_the_command_line_counts_before_the_file_in_both_directions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = Started(monkeypatch)
+    file = tmp_path / "mine.toml"
+    file.write_text("mouse = false\nbell = true\nreadonly = true\ntheme = 7\n")
+    assert cli.main(["--config", str(file), "--mouse", "--no-bell"]) == 0
+    assert started.settings == Settings(readonly=True)
+    assert started.config == file
+    (problem,) = started.problems
+    assert str(problem).startswith(f"theme = 7 in {file} is not used")
+
+
+def test_in_ascii_on_a_console_of_16_colours() -> None:
+    """Linux's own console asks for both by its name."""
+    with Terminal([*GPUTOP, "--demo"], env={"TERM": "linux", "LANG": "C.UTF-8"}) as terminal:
+        terminal.wait_for("SIMULATED", BOUND)
+        terminal.wait_for("####", BOUND)
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
+        assert terminal.raw.isascii()
+        codes = {
+            int(code or 0)
+            for found in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw)
+            for code in found.split(b";")
+        }
+        assert {31, 32, 33, 36, 94, 95, 91} & codes
+        assert not {38, 48} & codes
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"TERM": "xterm-256color"}, "256"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, None),
+        ({"TERM": "xterm-256color", "TEXTUAL_COLOR_SYSTEM": "standard"}, "standard"),
+        ({"TERM": "xterm"}, None),
+        ({"TERM": "no-such-terminal"}, None),
+    ],
+)
+def test_terminfo_is_asked_for_the_colours(environment: dict[str, str], wanted: str | None) -> None:
+    """Not the name of the terminal alone, which Textual goes by."""
+    program = (
+        "import os; from gputop.ui import start; start._say_colours(); "
+        "print(os.environ.get('TEXTUAL_COLOR_SYSTEM'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(wanted), "")
+
+
+def test_without_the_mouse_and_with_settings_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("mouse = \n")
+    arguments = ["--demo", "--no-mouse", "--config", str(file)]
+    with Terminal([*GPUTOP, *arguments], columns=200) as terminal:
+        terminal.wait_for("Settings", BOUND)
+        terminal.wait_for("SIMULATED", BOUND)
+        assert not {1000, 1002, 1003, 1006} & terminal.modes
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
+    assert file.read_text() == "mouse = \n"
+
+
+def test_the_mouse_is_taken_unless_it_is_not_wanted() -> None:
+    with Terminal([*GPUTOP, "--demo"]) as terminal:
+        terminal.wait_for("SIMULATED", BOUND)
+        assert 1000 in terminal.modes
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
 
 
 def shape(page: str) -> list[str]:

@@ -22,6 +22,7 @@ class Action:
     keys: str
     """As Textual names them, separated by commas; the first is the one that is shown."""
     action: str
+    """A method `action_…` of the tab that is shown, or else of the app, with its arguments."""
     help: str
     label: str = ""
     """For the footer; actions without one are only in the help."""
@@ -72,7 +73,7 @@ ACTIONS = (
     Action("filter", "slash", "filter", "Filter processes by what one types", "Filter", LISTS),
     Action("sort", "full_stop,f6", "sort(1)", "Sort processes by the next column", "Sort", LISTS),
     Action("sort.previous", "comma", "sort(-1)", "... by the previous column", "", LISTS),
-    Action("sort.reverse", "I", "sort_reverse", "Reverse the order of processes", "", LISTS),
+    Action("sort.reverse", "I", "reverse", "Reverse the order of processes", "", LISTS),
     Action("tree", "t,f5", "tree", "Processes as a tree", "Tree", LISTS),
     Action("signal", "f9", "signal", "Send a signal to the selected process", "Signal", LISTS),
     Action("environment", "e", "environment", "Environment of the selected process", "", LISTS),
@@ -90,8 +91,8 @@ ACTIONS = (
         ("benchmark",),
         ("shift+tab",),
     ),
-    Action("theme", "T", "next_theme", "The next theme of colours"),
-    Action("settings", "S", "keep_settings", "Keep theme, density, sorting, … for the next time"),
+    Action("theme", "T", "theme", "The next theme of colours"),
+    Action("settings", "S", "keep", "Keep theme, density, sorting, … for the next time"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
     Action(
         "commands",
@@ -111,6 +112,9 @@ ACTIONS = (
         everywhere=("f10", "ctrl+c"),
     ),
 )
+
+
+BY_ID = {action.id: action for action in ACTIONS}
 
 
 def action_for(key: str, tab: str) -> Action | None:
@@ -142,7 +146,7 @@ def key_names(action: Action) -> list[str]:
 def bindings() -> list[Binding]:
     """The actions as Textual's bindings."""
     return [
-        Binding(key, a.action, a.help, id=a.id, show=False, priority=key in a.everywhere)
+        Binding(key, f"act('{a.id}')", a.help, id=a.id, show=False, priority=key in a.everywhere)
         for a in ACTIONS
         for key in a.keys.split(",")
     ]

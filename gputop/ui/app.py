@@ -7,29 +7,34 @@ import contextlib
 import os
 import sys
 import termios
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
-from textual.app import App
 from textual.events import Key
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
+from gputop.settings import DEFAULT, Settings
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
-from gputop.ui.actions import ACTIONS, Action, action_for, bindings
+from gputop.ui.actions import ACTIONS, BY_ID, Action, action_for, bindings
 from gputop.ui.model import Telemetry
+from gputop.ui.process_table import ProcessTable
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
+from gputop.ui.screens.device import DevicePage
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
+from gputop.ui.screens.processes import ProcessesTab
+from gputop.ui.themed import ANY_TERMINAL, ThemedApp
 from gputop.ui.watchdog import Watchdog
-from gputop.ui.widgets.form import Form
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -38,9 +43,13 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.telemetry.child import Interruption
-    from gputop.telemetry.snapshot import Record
+    from gputop.telemetry.snapshot import Problem, Record
+    from gputop.ui.look import Terminal
+    from gputop.ui.screens.tab import LiveTab
 
 FAULT, INTERRUPTED = 1, 130
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds between samples that keys go through."""
 
 
 class Stream(Protocol):
@@ -59,48 +68,52 @@ class Stream(Protocol):
         ...
 
 
-INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds between samples that keys go through."""
-
-
-class GputopApp(App[None]):
-    """Tabs over one stream."""
+class GputopApp(ThemedApp):
+    """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
 
     CSS_PATH = "gputop.tcss"
     TITLE = "gputop"
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
+    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (80, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
     def __init__(
-        self, stream: Stream, python: str | None = None, settings: Settings = Settings()
+        self,
+        stream: Stream,
+        python: str | None = None,
+        settings: Settings = DEFAULT,
+        *,
+        problems: Sequence[Problem] = (),
+        config: Path | None = None,
+        terminal: Terminal = ANY_TERMINAL,
     ) -> None:
-        super().__init__()
-        self.theme = "ansi-dark"
+        super().__init__(settings, problems, config, terminal)
         self._stream = stream
         self.telemetry = Telemetry()
         self._python = python
         self._watchdog = Watchdog()
-        self._settings = settings
-        self._interval = settings.interval
         self._rung: set[tuple[str, str]] = set()
+        """The alerts that the bell was rung for, while they last."""
         self._came_from = "monitor"
         self.fault: str | None = None
         """What ended the dashboard that should not have."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
-        table = ProcessTable()
-        self._monitor = MonitorTab(self.telemetry, table)
+        self._table = ProcessTable()
+        self._monitor = MonitorTab(self.telemetry, self._table)
         self._benchmark = BenchmarkTab(self.telemetry, self._python)
         self._device = DevicePage(self.telemetry)
         self._live: dict[str, LiveTab] = {
             "monitor": self._monitor,
-            "processes": ProcessesTab(self.telemetry, table),
+            "processes": ProcessesTab(self.telemetry, self._table),
             "device": self._device,
         }
-        self._keys = KeysView()
+        self._keys = KeysView(self.offers)
+        self._monitor.density = self._settings.density
+        self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
         with ContentSwitcher(initial="monitor"):
             yield from self._live.values()
@@ -138,11 +151,11 @@ class GputopApp(App[None]):
             self._show()
 
     def _ring(self) -> None:
-        """Once for each alert that was not there before."""
-        known = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
-        if self._settings.bell and known - self._rung:
+        """Rings the bell for what was not wrong before, where that is wanted."""
+        alerts = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
+        if self._settings.bell and alerts - self._rung:
             self.bell()
-        self._rung = known
+        self._rung = alerts
 
     async def on_event(self, event: Event) -> None:
         """Does at once what a key does where nothing has the focus.
@@ -150,10 +163,36 @@ class GputopApp(App[None]):
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
         if isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
+            if self._tab is not None and self._tab.take_key(event):
+                return
             action = action_for(event.key, self._header.tab)
-            if action is not None and await self.run_action(action.action):
+            if action is not None and await self.act(action):
                 return
         await super().on_event(event)
+
+    async def act(self, action: Action) -> bool:
+        """Does it, if it is on offer here; whether it was done."""
+        if not self.offers(action):
+            return False
+        tab = self._tab
+        does = tab is not None and hasattr(tab, f"action_{action.name}")
+        return await self.run_action(action.action, tab if does else None)
+
+    async def action_act(self, name: str) -> None:
+        """What Textual's bindings call: the action of that id."""
+        await self.act(BY_ID[name])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a binding does something here; behind another screen only `everywhere` do."""
+        return action != "act" or self.offers(BY_ID[str(parameters[0])])
+
+    def offers(self, action: Action) -> bool:
+        """Whether it does something here."""
+        if action.id == "signal" and self._settings.readonly:
+            return False
+        if self.screen.is_modal and action.id != "quit":
+            return False
+        return action.works_on(self._header.tab)
 
     def _focus_changed(self, focused: Widget | None) -> None:
         self._keys.in_field = focused is not None
@@ -183,21 +222,31 @@ class GputopApp(App[None]):
         """Shows a tab."""
         self.set_focus(None)
         self.query_one(ContentSwitcher).current = name
-        if name == "device":
+        if name == "device" and self._header.tab != name:
             self._came_from = self._header.tab
         self._header.tab = self._keys.tab = name
         self._keys.redraw()
         self._show()
 
+    def action_details(self) -> None:
+        """The page of the selected device."""
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify("There is no device to show the page of")
+            return
+        self._device.show(device.uuid)
+        self.action_tab("device")
+
     def action_start(self) -> None:
-        """Stress-tests: on the monitor the selected device, on the benchmark tab what it says."""
+        """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
         if self.telemetry.starting:  # the device that is meant may be about to appear
             self.notify("The driver is still starting: `Start` in the form tests the CPU")
             return
-        if self._header.tab == "benchmark":
+        tab = self._tab
+        if tab is None:
             self._benchmark.start()
             return
-        device = self._tab.selected if self._tab else None
+        device = tab.selected
         self.action_tab("benchmark")
         if self.telemetry.simulated:
             device = None
@@ -208,176 +257,63 @@ class GputopApp(App[None]):
         """Stops the stress test."""
         self._benchmark.stop()
 
-    def action_density(self) -> None:
-        """The next density of the panels."""
-        self._monitor.next_density()
-
-    def action_move(self, step: int) -> None:
-        """Down by that many devices, processes, or lines."""
-        if self._tab:
-            self._tab.move(step)
-
-    def action_page(self, step: int) -> None:
-        """Down by that many pages."""
-        if self._tab:
-            self._tab.page(step)
-
-    def action_side(self, step: int) -> None:
-        """To the right: a device, or later in time."""
-        if self._tab:
-            self._tab.side(step)
-
-    def action_switch(self) -> None:
-        """Between devices and processes."""
-        self._monitor.switch()
-
-    def action_details(self) -> None:
-        """The page of the selected device."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("No device is selected")
-            return
-        self._device.show(device.uuid)
-        self.action_tab("device")
-
-    def action_device(self, step: int) -> None:
-        """The page of another device."""
-        self._device.next_device(step)
-
-    def action_reset(self) -> None:
-        """Minimum, mean and maximum of the device from now on."""
-        self._device.reset()
+    def action_field(self, step: int) -> None:
+        """To another field of the form, before the keys that come behind this one."""
+        self._benchmark.to_field(step)
 
     def action_pause(self) -> None:
-        """Freezes the picture, or lets it go on."""
+        """Freezes the picture, or lets it catch up."""
         self.telemetry.pause()
         self._show()
 
     def action_interval(self, step: int) -> None:
-        """Samples less or more often."""
-        now = self._interval
+        """Samples less often, or more often."""
+        now = self._settings.interval
         others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
         if others:
-            self._interval = others[0] if step > 0 else others[-1]
-            self._stream.ask(interval=self._interval)
-        self.notify(f"A sample every {self._interval:g} s")
+            now = others[0] if step > 0 else others[-1]
+            self._settings = replace(self._settings, interval=now)
+            self._stream.ask(interval=now)
+        self.notify(f"A sample every {now:g} s")
 
-    def action_filter(self) -> None:
-        """What one types is looked for in the processes."""
-        if view := self._list:
-            view.start_filter()
-
-    def action_sort(self, step: int) -> None:
-        """Sorts processes by another column."""
-        if view := self._list:
-            view.sort_by_next(step)
-
-    def action_sort_reverse(self) -> None:
-        """Reverses the order of the processes."""
-        if view := self._list:
-            view.reverse()
-
-    def action_tree(self) -> None:
-        """Processes as a tree, or as a list."""
-        if view := self._list:
-            view.toggle_tree()
-
-    @property
-    def _list(self) -> ProcessesView | None:
-        """The processes that are shown."""
-        return self._tab.processes if self._tab else None
-
-    def action_signal(self) -> None:
-        """Asks which signal to send to the selected process, and sends it."""
-        process = self._chosen()
-        if process is None or process.start_time is None:
-            return
-        pid, start_time = process.pid, process.start_time
-
-        def send(number: int | None) -> None:
-            if number is not None:
-                problem = send_signal(pid, start_time, number)
-                name = signal.Signals(number).name
-                self._report(problem, "Not sent", f"{name} was sent to {pid}")
-
-        held = [p for p in self.telemetry.processes() if p.pid == pid]
-        self.push_screen(SignalScreen(self.telemetry, held), send)
-
-    def action_environment(self) -> None:
-        """Shows the environment of the selected process."""
-        process = self._chosen()
-        if process is None or process.start_time is None:
-            return
-        try:
-            variables = environment(process.pid, process.start_time)
-        except ProcError as error:
-            self._report(error.problem, "Not shown", "")
-            return
-        self.push_screen(EnvironmentScreen(process, variables))
-
-    def _chosen(self) -> Process | None:
-        """The selected process, if it is one of this machine that can be seen; else says why."""
-        process = self._list.selected if self._list else None
-        if process is None:
-            self.notify("No process is selected: Tab goes to the processes")
-        elif self.telemetry.simulated:
-            self.notify("A simulated process: there is nothing behind it")
-        elif process.start_time is None:
-            self.notify(f"{process.pid} cannot be seen: {unseen(process)}", severity="warning")
-        else:
-            return process
-        return None
-
-    def _report(self, problem: Problem | None, failed: str, done: str) -> None:
-        if problem is None:
-            self.notify(done)
-        else:
-            self.notify(str(problem), title=failed, severity="error")
+    async def action_keep(self) -> None:
+        """Keeps the settings, and how devices and processes are shown."""
+        table = self._table
+        self._settings = replace(
+            self._settings,
+            density=self._monitor.density,
+            sort=table.sorted_by.title,
+            reverse=table.reversed,
+            tree=table.tree,
+        )
+        await super().action_keep()
 
     def action_leave(self) -> None:
-        """Out of a field, then back to the monitor."""
+        """Out of a field, off a device's page, then back to the monitor."""
         if self.focused is not None:
             self.set_focus(None)
-        elif self._header.tab == "device":
-            self.action_tab(self._came_from)
         else:
-            self.action_tab("monitor")
+            self.action_tab(self._came_from if self._header.tab == "device" else "monitor")
 
     def action_help(self) -> None:
         """Keys and legend."""
-        self.push_screen(Help())
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Actions of one tab do nothing on others, and these not behind another screen."""
-        if action in ("field", "switch", "commands") and self.screen.is_modal:
-            return False
-        known = [a for a in ACTIONS if a.name == action]
-        return not known or any(self._offers(a) for a in known)
-
-    def _offers(self, action: Action) -> bool:
-        """Whether it does something here."""
-        if action.id == "signal" and self._settings.readonly:
-            return False
-        return action.works_on(self._header.tab)
-
-    def action_field(self, step: int) -> None:
-        """To another field of the form, before the keys that come behind this one."""
-        self.query_one(Form).step(step)
+        self.push_screen(Help(lambda a: not (a.id == "signal" and self._settings.readonly)))
 
     def action_commands(self) -> None:
         """The command palette: what keys do here, by name."""
+        tab = self._header.tab
         here = [
             a
             for a in ACTIONS
-            if self._offers(a)
-            and a.action not in ("commands", f"tab('{self._header.tab}')")
+            if self.offers(a)
+            and a.action not in ("commands", f"tab('{tab}')")
             and (a.id != "bench.stop" or self._benchmark.running)
-            and (a.id != "back" or self._header.tab != "monitor")
+            and (a.id != "back" or tab != "monitor")
         ]
 
         async def run(action: Action | None) -> None:
             if action is not None:
-                await self.run_action(action.action)
+                await self.act(action)
 
         self.push_screen(Commands(here), run)
 

@@ -1,10 +1,12 @@
-"""The colours: of the 256-colour palette, on the terminal's own background.
+"""The colours by their role: of the 256-colour palette, on the terminal's own background.
 
-Over SSH 256 colours are the common case, and an index costs half the bytes of a 24-bit colour. All
-are of middle brightness, to be read on dark and on light.
+Over SSH 256 colours are the common case, and an index costs half the bytes of a 24-bit colour.
+These are the theme `dark`; `gputop.ui.look` has what the other themes show in their place.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from rich.color import Color
 from rich.style import Style
@@ -26,9 +28,21 @@ BUSY = ink(71)
 MEMORY = ink(68)
 POWER = ink(173)
 CPU = ink(37)
+SM = ink(107)
+TENSOR = ink(143)
+TEMPERATURE = ink(167)
+RECEIVED = ink(140)
+SENT = ink(133)
 ACCENT = ink(75, bold=True)
 WARN = ink(178, bold=True)
 FAULT = ink(167, bold=True)
 GOOD = ink(71, bold=True)
 BADGE = ink(178, bold=True, reverse=True)
 TAB = Style(bold=True, reverse=True)
+
+ROLES: Mapping[str, Style] = {
+    name: value
+    for name, value in globals().items()
+    if isinstance(value, Style) and value.color is not None
+}
+"""What a theme has to have a style for; the rest is in the terminal's own colours everywhere."""

@@ -45,17 +45,20 @@ class ProcessTable:
         """The first line that shows."""
         self._sample: Sample | None = None
         self._devices: Sequence[Device] = ()
+        self._only: str | None = None
         self._processes: Sequence[Process] = ()
         self._ordered: Sequence[Process] | None = None
         self._lines: Sequence[Line] | None = None
         self._identity: Identity | None = None
         self._at = 0
 
-    def take(self, sample: Sample | None, devices: Sequence[Device]) -> None:
-        """Lists the processes of that sample, on those devices in their order."""
-        if sample is self._sample and devices is self._devices:
+    def take(
+        self, sample: Sample | None, devices: Sequence[Device], only: str | None = None
+    ) -> None:
+        """Lists the processes of that sample on those devices, or on the one of a UUID `only`."""
+        if sample is self._sample and devices is self._devices and only == self._only:
             return
-        self._sample, self._devices = sample, devices
+        self._sample, self._devices, self._only = sample, devices, only
         self.around = Around.of(sample.time if sample else 0.0, devices)
         last = len(self.around.places)
 
@@ -63,7 +66,10 @@ class ProcessTable:
             place = self.around.places.get(process.device_uuid)
             return process.pid, place.position if place else last
 
-        self._processes = sorted(sample.processes if sample else (), key=tie_break)
+        listed = sample.processes if sample else ()
+        if only is not None:
+            listed = tuple(p for p in listed if p.device_uuid == only)
+        self._processes = sorted(listed, key=tie_break)
         self._changed()
 
     @property
@@ -101,6 +107,21 @@ class ProcessTable:
         self._lines = None
         if order:
             self._ordered = None
+
+    def arrange(self, title: str, reverse: bool, tree: bool) -> None:
+        """As the settings say: sorted by the column of that title, if there is such a one."""
+        column = next((c for c in COLUMNS if c.title == title), None)
+        if column is not None:
+            self.sorted_by, self.descending = column, column.largest_first
+        if reverse:
+            self.descending = not self.descending
+        self.tree = tree
+        self._changed()
+
+    @property
+    def reversed(self) -> bool:
+        """Whether it is sorted the other way than its column usually is."""
+        return self.descending is not self.sorted_by.largest_first
 
     def sort_by(self, column: Column) -> None:
         """By that column, in its own direction; by the same again, in the other one."""

@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import StreamChild, command
 
+if TYPE_CHECKING:
+    from gputop.settings import Settings
+    from gputop.telemetry.snapshot import Problem
 
-def run(*, interval: float, demo: bool, python: str | None) -> int:
-    """Runs the dashboard until it is left; returns the exit status."""
+
+def run(
+    *,
+    settings: Settings,
+    problems: Sequence[Problem],
+    config: Path,
+    demo: bool,
+    python: str | None,
+) -> int:
+    """Runs the dashboard until it is left; returns the exit status.
+
+    `problems` are what could not be used of the settings; `config` is where they are kept.
+    """
+    interval = settings.interval
     child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
     child.spawn()
+    _say_colours()
 
     from gputop.ui import crop
     from gputop.ui.app import GputopApp
+    from gputop.ui.look import Terminal
 
     crop.install()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):
-            # Terminals are UTF-8 whatever the locale says; Textual writes to standard error.
+            # Whatever the locale says; Textual writes to standard error. Where it is best not to
+            # rely on that, everything is drawn in ASCII.
             stream.reconfigure(encoding="utf-8", errors="replace")
-    app = GputopApp(child, python)
-    app.run()
+    app = GputopApp(
+        child,
+        python,
+        settings=settings,
+        problems=problems,
+        config=config,
+        terminal=Terminal.of(os.environ),
+    )
+    app.run(mouse=settings.mouse)
     if app.fault is not None:
         print(
             f"gputop: error: a fault of gputop's own ended it: {app.fault}. "
@@ -30,3 +59,24 @@ def run(*, interval: float, demo: bool, python: str | None) -> int:
             file=sys.stderr,
         )
     return app.return_code or 0
+
+
+def _say_colours() -> None:
+    """Tells Textual of 256 colours where terminfo knows it: Textual goes by the name of TERM.
+
+    That of `alacritty`, `foot` or `xterm-ghostty` does not end in `256color`, and over SSH there is
+    seldom a COLORTERM.
+    """
+    if os.environ.get("COLORTERM") or "TEXTUAL_COLOR_SYSTEM" in os.environ:
+        return
+    try:
+        import curses
+    except ImportError:  # some Pythons are built without it
+        return
+    try:
+        curses.setupterm()
+        colours = curses.tigetnum("colors")
+    except curses.error:  # terminfo does not know this terminal
+        return
+    if colours >= 256:
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = "256"

@@ -61,7 +61,9 @@ def main() -> None:
         for interval in (0.25, 1.0):
             found = ages(driver, interval, changes)
             allowed = interval + ALLOWED_SECONDS
-            row = f"{interval:8.2f} {statistics.median(found):7.3f} {max(found):7.3f} {allowed:9.2f}"
+            row = (
+                f"{interval:8.2f} {statistics.median(found):7.3f} {max(found):7.3f} {allowed:9.2f}"
+            )
             print(row, "" if max(found) <= allowed else "  TOO OLD")
 
 

@@ -185,6 +185,10 @@ class BenchmarkTab(Vertical):
         self._redraw_run()
         self.post_message(self.Changed())
 
+    def to_field(self, step: int) -> None:
+        """Goes on to another field of the form."""
+        self._form.step(step)
+
     def stop(self) -> None:
         """Stops the run; what it measured so far is its result."""
         if self._session is None or self._run_now is None:

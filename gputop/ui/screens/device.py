@@ -11,9 +11,11 @@ from gputop.text import short_name, visible
 from gputop.ui.draw import Row, Span, fit, spread, width_of
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
+from gputop.ui.screens.tab import LiveTab
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.events import EventsView
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView, clock
 
 if TYPE_CHECKING:
@@ -73,11 +75,8 @@ class DeviceTitle(LiveView):
         return fault_of(telemetry.readings(device.uuid))
 
 
-class DevicePage(Vertical):
-    """Charts, readings, processes and events of one device, laid out in the space there is.
-
-    `processes`, if any, shows the device's processes; whoever made it redraws it.
-    """
+class DevicePage(LiveTab):
+    """Charts, readings, processes and events of one device, laid out in the space there is."""
 
     DEFAULT_CSS = """
     DevicePage { height: 1fr; }
@@ -88,16 +87,15 @@ class DevicePage(Vertical):
     DevicePage.wide #details { margin-left: 2; }
     """
 
-    def __init__(self, telemetry: Telemetry, processes: Widget | None = None) -> None:
-        super().__init__(id="device-page")
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="device")
         self._telemetry = telemetry
         self._title = DeviceTitle(telemetry)
         self._timeline = TimelineView(telemetry)
         self._events = EventsView(telemetry)
         self._details = DetailsView(telemetry)
-        self._processes = processes
-        over_time = [self._timeline, self._processes, self._events]
-        self._left = Vertical(*(view for view in over_time if view is not None))
+        self._processes = ProcessesView(telemetry)
+        self._left = Vertical(self._timeline, self._processes, self._events)
         self._body = Container(self._left, self._details, id="device-body")
 
     def compose(self) -> ComposeResult:
@@ -113,7 +111,17 @@ class DevicePage(Vertical):
         """Shows that device."""
         self._show(find_device(self._telemetry.devices, uuid))
 
-    def next_device(self, step: int) -> None:
+    @property
+    def selected(self) -> Device | None:
+        """The device that is shown."""
+        return self.device
+
+    @property
+    def wants_gpm(self) -> bool:
+        """Always."""
+        return True
+
+    def action_device(self, step: int) -> None:
         """Shows the device that is listed `step` further on, round and round."""
         devices = self._telemetry.devices
         if devices:
@@ -124,9 +132,10 @@ class DevicePage(Vertical):
     def _show(self, device: Device | None) -> None:
         for view in (self._title, self._timeline, self._details, self._events):
             view.device = device
-        self.redraw()
+        self._processes.device_uuid = device.uuid if device else None
+        self.show_telemetry()
 
-    def redraw(self) -> None:
+    def show_telemetry(self) -> None:
         """Draws what changed."""
         # What is known of it may have changed; one that is gone stays as it was.
         if self.device is not None:
@@ -134,31 +143,35 @@ class DevicePage(Vertical):
             for view in (self._title, self._timeline, self._details, self._events):
                 view.device = current
         self._arrange()
-        for view in (self._title, self._timeline, self._details, self._events):
+        for view in (self._title, self._timeline, self._details, self._processes, self._events):
             view.redraw()
 
-    def move_cursor(self, step: int) -> None:
+    def action_side(self, step: int) -> None:
         """Reads the charts that many columns of dots later; from the newest on, follows it."""
         self._timeline.move_cursor(step)
 
-    def zoom(self, step: int) -> None:
+    def action_zoom(self, step: int) -> None:
         """Has the charts show more time, or less where `step` is negative."""
         self._timeline.zoom(step)
 
-    def scroll(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Moves the readings by that many rows."""
         self._details.scroll(step)
 
-    def toggle_absent(self) -> None:
+    def action_page(self, step: int) -> None:
+        """Moves the readings by that many pages."""
+        self._details.scroll(step * max(1, self._details.size.height - 2))
+
+    def action_absent(self) -> None:
         """Leaves readings out that the device does not have, or shows them again."""
         self._details.only_present = not self._details.only_present
         self._details.redraw()
 
-    def reset(self) -> None:
+    def action_reset(self) -> None:
         """Begins the device's statistics anew."""
         if self.device is not None:
             self._telemetry.history.reset(self.device.uuid)
-            self.redraw()
+            self.show_telemetry()
 
     def on_resize(self) -> None:
         """Another size, another layout."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual import on
+
 from gputop.ui.model import find_device
-from gputop.ui.screens.tab import LiveTab
+from gputop.ui.screens.tab import ListTab
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.processes import ProcessesView
@@ -19,83 +21,90 @@ if TYPE_CHECKING:
     from gputop.ui.process_table import ProcessTable
 
 
-class MonitorTab(LiveTab):
+class MonitorTab(ListTab):
     """Lays the devices out in the space there is, and draws what came.
 
-    Keys go to the devices, or to the processes: `switch` changes which.
+    Keys are for the devices, or for the processes: Tab changes which.
     """
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(id="monitor")
-        self._telemetry = telemetry
+        self.telemetry = telemetry
+        self.processes = ProcessesView(telemetry, table)
         self._devices = DevicesView(telemetry)
-        self._processes = ProcessesView(telemetry, table, id="processes-below")
         self._host = HostView(telemetry)
-        self.on_processes = False
-        """Whether keys go to the processes."""
 
     def compose(self) -> ComposeResult:
         yield self._devices
-        yield self._processes
+        yield self.processes
         yield self._host
 
     @property
     def selected(self) -> Device | None:
-        """The device that keys act on: that of the selected process, where they go there."""
-        process = self._processes.selected if self.on_processes else None
-        if process is not None:
-            return find_device(self._telemetry.devices, process.device_uuid)
+        """The selected device, or that of the selected process where keys are for those."""
+        if self.processes.focused_list and (process := self.processes.selected) is not None:
+            return find_device(self.telemetry.devices, process.device_uuid)
         return self._devices.selected
-
-    @property
-    def processes(self) -> ProcessesView:
-        return self._processes
 
     @property
     def wants_gpm(self) -> bool:
         """Where there is room for it."""
         return self._devices.shows_gpm
 
+    @property
+    def density(self) -> str:
+        """How much room a device gets, by name; `auto` is what suits."""
+        return self._devices.density
+
+    @density.setter
+    def density(self, name: str) -> None:
+        self._devices.density = name
+
     def show_telemetry(self) -> None:
         """Draws what changed."""
         self._arrange()
-        for view in (self._devices, self._processes, self._host):
+        for view in (self._devices, self.processes, self._host):
             view.redraw()
 
-    def next_density(self) -> None:
+    def action_density(self) -> None:
         """Gives the devices more or less room."""
         self._devices.next_density()
         self.show_telemetry()
 
-    def switch(self, *, to_processes: bool | None = None) -> None:
-        """Between devices and processes."""
-        self.on_processes = not self.on_processes if to_processes is None else to_processes
-        self._devices.active, self._processes.active = not self.on_processes, self.on_processes
+    def action_switch(self) -> None:
+        """Keys are for the processes, or for the devices again."""
+        self._go_to_list(to_it=not self.processes.focused_list)
+
+    def _go_to_list(self, *, to_it: bool) -> None:
+        self.processes.focused_list, self._devices.active = to_it, not to_it
         self.show_telemetry()
 
-    def move(self, step: int) -> None:
+    def action_filter(self) -> None:
+        """Who looks for processes means them with the next keys, too."""
+        self._go_to_list(to_it=True)
+        super().action_filter()
+
+    def action_move(self, step: int) -> None:
         """Selects another device or process."""
-        if self.on_processes:
-            self._processes.move(step)
-        else:
-            self._devices.move(step)
+        (self.processes if self.processes.focused_list else self._devices).move(step)
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """A page of devices or processes on."""
-        if self.on_processes:
-            self._processes.page(step)
-        else:
-            self._devices.page(step)
+        (self.processes if self.processes.focused_list else self._devices).page(step)
 
-    def side(self, step: int) -> None:
+    def action_side(self, step: int) -> None:
         """The device to the right."""
-        if not self.on_processes:
+        if not self.processes.focused_list:
             self._devices.move(step)
+
+    @on(ProcessesView.RowClicked)
+    def _row_clicked(self) -> None:
+        self._go_to_list(to_it=True)
 
     def on_click(self, event: Click) -> None:
-        """Keys go where the mouse was; a second click opens the device's page."""
-        if event.widget in (self._devices, self._processes):
-            self.switch(to_processes=event.widget is self._processes)
+        """A click on a device is for the devices, a second one opens its page."""
+        if event.widget is self._devices:
+            self._go_to_list(to_it=False)
             if event.chain == 2:
                 self.app.call_later(self.app.run_action, "details")
 
@@ -114,9 +123,9 @@ class MonitorTab(LiveTab):
         self._arrange()
 
     def _arrange(self) -> None:
-        has_devices = bool(self._telemetry.devices)
+        has_devices = bool(self.telemetry.devices)
         self._host.display = not has_devices
-        self._devices.display = self._processes.display = has_devices
+        self._devices.display = self.processes.display = has_devices
         width, height = self.size
         if has_devices and width and height:
             rows = min(self._devices.plan(width, height).rows, self._devices.most_rows(height))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.ui.model import find_device
-from gputop.ui.screens.tab import LiveTab
+from gputop.ui.screens.tab import ListTab
 from gputop.ui.widgets.processes import ProcessesView
 
 if TYPE_CHECKING:
@@ -16,35 +16,33 @@ if TYPE_CHECKING:
     from gputop.ui.process_table import ProcessTable
 
 
-class ProcessesTab(LiveTab):
+class ProcessesTab(ListTab):
     """The same table as on the monitor, sorted and filtered alike."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(id="processes")
-        self._telemetry = telemetry
-        self._view = ProcessesView(telemetry, table)
+        self.telemetry = telemetry
+        self.processes = ProcessesView(telemetry, table)
+        self.processes.focused_list = True
 
     def compose(self) -> ComposeResult:
-        yield self._view
+        yield self.processes
 
     @property
     def selected(self) -> Device | None:
-        """The device that the selected process is on."""
-        process = self._view.selected
-        return find_device(self._telemetry.devices, process.device_uuid if process else None)
-
-    @property
-    def processes(self) -> ProcessesView:
-        return self._view
+        """The device that the selected process is on, or else the first one."""
+        process, devices = self.processes.selected, self.telemetry.devices
+        found = find_device(devices, process.device_uuid if process else None)
+        return found or (devices[0] if devices else None)
 
     def show_telemetry(self) -> None:
         """Draws what changed."""
-        self._view.redraw()
+        self.processes.redraw()
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Selects another process."""
-        self._view.move(step)
+        self.processes.move(step)
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """A page of processes on."""
-        self._view.page(step)
+        self.processes.page(step)

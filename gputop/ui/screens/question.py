@@ -32,7 +32,7 @@ class Question(ModalScreen[bool]):
         # Text objects: what processes are called is never read as markup.
         with Vertical(classes="box"):
             yield Static(Text(self._title, style="bold"))
-            yield Static(Text("\n".join(self._lines), overflow="ellipsis", no_wrap=True))
+            yield Static(Text("\n".join(self._lines)), classes="lines")
             yield Static(
                 Text.assemble(("y", "bold"), f" {self._yes}   ", ("n", "bold"), " Leave it")
             )

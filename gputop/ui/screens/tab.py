@@ -1,21 +1,31 @@
-"""What the tabs over the telemetry have in common."""
+"""What the tabs over the telemetry have in common: actions that keys call, for devices and lists."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from textual import work
 from textual.containers import Vertical
 
+from gputop.telemetry.procfs import ProcError, environment, send_signal
+from gputop.telemetry.snapshot import Problem
+from gputop.ui.process_columns import unseen
+from gputop.ui.screens.environment import Environment
+from gputop.ui.screens.signal import SendSignal, Target, target_of
+
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Device
+    from signal import Signals
+
+    from textual.events import Key
+
+    from gputop.telemetry.snapshot import Device, Process
+    from gputop.ui.model import Telemetry
     from gputop.ui.widgets.processes import ProcessesView
 
 
 class LiveTab(Vertical):
-    """A tab that shows what comes with the stream; keys ask this of whichever is shown."""
-
-    wants_gpm = False
-    """Whether it shows readings of GPM, which is sampled only then."""
+    """A tab that shows what comes with the stream."""
 
     @property
     def selected(self) -> Device | None:
@@ -23,21 +33,107 @@ class LiveTab(Vertical):
         raise NotImplementedError
 
     @property
-    def processes(self) -> ProcessesView | None:
-        """The list whose processes keys act on; None where there is none."""
-        return None
+    def wants_gpm(self) -> bool:
+        """Whether it shows readings of GPM, which is sampled only then."""
+        return False
 
     def show_telemetry(self) -> None:
         """Draws what changed."""
         raise NotImplementedError
 
-    def move(self, step: int) -> None:
+    def take_key(self, event: Key) -> bool:  # noqa: ARG002
+        """Takes a key before any action does, as where one types; whether it did."""
+        return False
+
+    def action_move(self, step: int) -> None:
         """Down by that many rows."""
         raise NotImplementedError
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """Down by that many pages."""
         raise NotImplementedError
 
-    def side(self, step: int) -> None:
+    def action_side(self, step: int) -> None:
         """To the right by that many."""
+
+
+class ListTab(LiveTab):
+    """One with a list of processes."""
+
+    telemetry: Telemetry
+    processes: ProcessesView
+
+    def take_key(self, event: Key) -> bool:
+        """What one types while one filters is for the filter."""
+        return self.processes.filtering and self.processes.filter_key(event.key, event.character)
+
+    def action_filter(self) -> None:
+        """What one types from now on is looked for."""
+        self.processes.start_filter()
+
+    def action_sort(self, step: int) -> None:
+        """By another column."""
+        self.processes.sort_by_next(step)
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        self.processes.reverse()
+
+    def action_tree(self) -> None:
+        """As a tree, or as a list."""
+        self.processes.toggle_tree()
+
+    def action_signal(self) -> None:
+        """Asks which signal the selected process is to get, and sends it."""
+        process = self._chosen()
+        if process is None:
+            return
+        telemetry = self.telemetry
+        processes = telemetry.sample.processes if telemetry.sample else ()
+        target = target_of(process, processes, telemetry.devices)
+        if isinstance(target, Problem):
+            self.notify(str(target), severity="warning")
+            return
+
+        def answered(number: Signals | None) -> None:
+            if number is not None:
+                self._send(target, number)
+
+        self.app.push_screen(SendSignal(target), answered)
+
+    def _send(self, target: Target, number: Signals) -> None:
+        problem = send_signal(target.pid, target.start_time, number)
+        if problem is None:
+            self.notify(f"{number.name} was sent to {target.pid}")
+        else:
+            self.notify(str(problem), title="Not sent", severity="error")
+
+    @work(exclusive=True, group="environment", exit_on_error=False)
+    async def action_environment(self) -> None:
+        """Shows the environment of the selected process."""
+        process = self._chosen()
+        if process is None:
+            return
+        if process.start_time is None:
+            why = unseen(process)
+            self.notify(
+                f"The environment of {process.pid} cannot be read: {why}", severity="warning"
+            )
+            return
+        try:
+            # Blocks for a process that hangs in the kernel.
+            found = await asyncio.to_thread(environment, process.pid, process.start_time)
+        except ProcError as error:
+            self.notify(str(error.problem), title="Not shown", severity="error")
+        else:
+            self.app.push_screen(Environment(process, found))
+
+    def _chosen(self) -> Process | None:
+        """The selected process, if it runs on this machine; else says why there is none."""
+        process = self.processes.selected
+        if process is None:
+            self.notify("There is no process to choose")
+        elif self.telemetry.simulated:
+            self.notify("The processes are simulated: there is nothing behind them")
+            return None
+        return process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.settings import AUTO
 from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
@@ -68,6 +69,15 @@ class DevicesView(LiveView):
         return max(
             height // 2, height - min(len(self._telemetry.processes()), FEWEST_PROCESSES) - 1
         )
+
+    @property
+    def density(self) -> str:
+        """The density that was chosen by hand, by its name; `auto` where none was."""
+        return AUTO if self.chosen is None else self.chosen.name.lower()
+
+    @density.setter
+    def density(self, name: str) -> None:
+        self.chosen = None if name == AUTO else Density[name.upper()]
 
     def next_density(self) -> None:
         """The next density by hand: one row, three rows, full; the one that suits is automatic."""

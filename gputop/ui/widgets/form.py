@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.containers import Horizontal
+from textual.containers import Container, Horizontal
 from textual.message import Message
 from textual.widgets import Button, Input, Label, Select
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 CPU = "cpu"
 
 
-class Form(Horizontal):
-    """One line of fields; every field is an argument of `gputop bench`.
+class Form(Container):
+    """One line of fields, two where it is narrow; every field is an argument of `gputop bench`.
 
     What was chosen outlives what is on offer: a device that is away is named so, and refused.
     """
@@ -56,15 +56,17 @@ class Form(Horizontal):
         self._button = Button("Start", id="start", compact=True)
 
     def compose(self) -> ComposeResult:
-        yield Label("Device")
-        yield self._device_field
-        yield Label("Type")
-        yield self._dtype_field
-        yield Label("Size")
-        yield self._size_field
-        yield Label("Time s")
-        yield self._seconds_field
-        yield self._button
+        with Horizontal(id="what"):
+            yield Label("Device")
+            yield self._device_field
+            yield Label("Type")
+            yield self._dtype_field
+        with Horizontal(id="how"):
+            yield Label("Size")
+            yield self._size_field
+            yield Label("Time s")
+            yield self._seconds_field
+            yield self._button
 
     def step(self, step: int) -> None:
         """Goes to the next field, or the one before; before there is a layout too."""

@@ -12,7 +12,7 @@ from gputop.ui.palette import ACCENT, DIM
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from textual.events import Click
 
@@ -32,8 +32,10 @@ class Entry(NamedTuple):
 class KeysView(LiveView):
     """Keys and their labels, as many as fit; a click does what the key does."""
 
-    def __init__(self) -> None:
+    def __init__(self, offers: Callable[[Action], bool]) -> None:
+        """`offers` says which actions do something here."""
         super().__init__(id="keys")
+        self._offers = offers
         self.tab = "monitor"
         self.running = False
         self.in_field = False
@@ -42,7 +44,7 @@ class KeysView(LiveView):
         for action in ACTIONS:
             hidden = action.id == "bench.stop" and not self.running
             label = "Leave the field" if action.id == "back" and self.in_field else action.label
-            if label and action.works_on(self.tab) and not hidden:
+            if label and self._offers(action) and not hidden:
                 yield Entry(action, f" {key_names(action)[0]}", f" {label} ")
 
     def _shown(self, width: int) -> list[Entry]:
@@ -70,5 +72,5 @@ class KeysView(LiveView):
         for entry in self._shown(self.size.width):
             x += entry.width
             if event.x < x:
-                self.app.call_later(self.app.run_action, entry.action.action)
+                self.app.call_later(self.app.run_action, f"act('{entry.action.id}')")
                 return

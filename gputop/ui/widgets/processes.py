@@ -44,10 +44,13 @@ class ProcessesView(LiveView):
     class RowClicked(Message):
         """Somebody selected a row with the mouse."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="processes")
+    def __init__(self, telemetry: Telemetry, table: ProcessTable | None = None) -> None:
+        """Views of one `table` are sorted, filtered and selected in alike."""
+        super().__init__()
         self._telemetry = telemetry
-        self._table = ProcessTable()
+        self._table = table or ProcessTable()
+        self.device_uuid: str | None = None
+        """The device whose processes alone are listed."""
         self._room = 1
         self.focused_list = False
         """Whether keys are for this list, and not for the devices."""
@@ -144,7 +147,7 @@ class ProcessesView(LiveView):
 
     def _listed(self) -> ProcessTable:
         """The table, up to date."""
-        self._table.take(self._telemetry.sample, self._telemetry.devices)
+        self._table.take(self._telemetry.sample, self._telemetry.devices, self.device_uuid)
         return self._table
 
     def _none(self) -> str:
@@ -153,13 +156,14 @@ class ProcessesView(LiveView):
         silent = [
             device.label
             for device in telemetry.devices
-            if "processes" in (r := telemetry.readings(device.uuid)).absent
+            if self.device_uuid in (None, device.uuid)
+            and "processes" in (r := telemetry.readings(device.uuid)).absent
             and r.state is DeviceState.OK
             and r.age_seconds is not None
         ]
         if silent:
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
-        return "No process uses a device"
+        return "No process uses " + ("a device" if self.device_uuid is None else "this device")
 
     def _heading(self, slots: tuple[Slot, ...]) -> Row:
         table = self._table

@@ -1,0 +1,283 @@
+"""What the user likes: read from a TOML file, and written there when the user asks for it.
+
+The file is `gputop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`), unless `GPUTOP_CONFIG` or
+`--config` names another. An option on the command line counts before an environment variable
+(`GPUTOP_THEME` and so on), that before the file, and that before the default. What cannot be used
+is said in one line, and everything else counts all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.telemetry.snapshot import Problem
+from gputop.text import visible
+
+AUTO = "auto"
+THEMES = ("dark", "light", "ansi", "colour-blind", "colour-blind-light")
+DENSITIES = ("row", "compact", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be kept; each is a key of the file by its name."""
+
+    theme: str = AUTO
+    """One of `THEMES`; `auto` is dark, and `ansi` where the terminal has 16 colours."""
+    ascii: bool | None = None
+    """Whether everything is drawn in ASCII; None, in the file `auto`, is where the terminal asks
+    for it."""
+    mouse: bool = True
+    """Whether the mouse is gputop's, or the terminal's to select text with."""
+    bell: bool = False
+    """Whether a new alert rings the terminal's bell, once."""
+    interval: float = 1.0
+    """Seconds between samples, 0.25 to 60."""
+    gpm: bool = True
+    """Whether the devices' profiling counters may be read."""
+    readonly: bool = False
+    """Whether processes cannot be signalled from here."""
+    density: str = AUTO
+    """One of `DENSITIES`; `auto` is what there is room for."""
+    sort: str = AUTO
+    """The column that processes are sorted by, by its title; `auto` is the table's own."""
+    reverse: bool = False
+    """Whether they are sorted the other way round."""
+    tree: bool = False
+    """Whether processes are shown as a tree."""
+
+
+DEFAULT = Settings()
+KEYS = tuple(field.name for field in fields(Settings))
+LARGEST_BYTES = 1 << 20
+REMEDY = "Mend it, or name another one with --config"
+
+
+class SettingsError(Exception):
+    """The settings file cannot be read or written; `problem` says it to the user."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the file is, or would be; `named` is what the command line says."""
+    given = named or environment.get("GPUTOP_CONFIG")
+    if given:
+        return Path(os.path.expanduser(given))  # noqa: PTH111 - Path's own fails for ~nobody
+    from platformdirs import user_config_path
+
+    return user_config_path("gputop") / "config.toml"
+
+
+def load(
+    file: Path,
+    environment: Mapping[str, str] = os.environ,
+    given: Mapping[str, Any] | None = None,
+) -> tuple[Settings, list[Problem]]:
+    """The settings, and what could not be used of them.
+
+    `given` is what the command line says: keys with values that are known to be right. That there
+    is no such file is no problem.
+    """
+    settings = DEFAULT
+    problems: list[Problem] = []
+    found: dict[str, Any] = {}
+    try:
+        found = _parsed(_read(file), file)
+    except SettingsError as error:
+        problems.append(error.problem)
+    for key, value in found.items():
+        if key not in KEYS:
+            what = f"{_shown(key)} in {_shown(file)} is not used"
+            problems.append(Problem(what, "this gputop has no such setting", "See its name"))
+            continue
+        try:
+            settings = replace(settings, **{key: checked(key, value)})
+        except ValueError as error:
+            what = f"{key} = {_shown(value)} in {_shown(file)} is not used"
+            problems.append(Problem(what, "it cannot be that", str(error)))
+    for key in KEYS:
+        name = f"GPUTOP_{key.upper()}"
+        text = environment.get(name)
+        if not text:
+            continue
+        try:
+            settings = replace(settings, **{key: checked(key, _from_text(key, text))})
+        except ValueError as error:
+            what = f"{name}={_shown(text)} is not used"
+            problems.append(Problem(what, "it cannot be that", str(error)))
+    return replace(settings, **(given or {})), problems
+
+
+def checked(key: str, value: object) -> Any:
+    """The value of a setting as `Settings` has it; raises `ValueError` with what it may be."""
+    match key:
+        case "theme" | "density":
+            choices = (AUTO, *(THEMES if key == "theme" else DENSITIES))
+            if value not in choices:
+                raise ValueError(f"Give one of {', '.join(choices)}")
+        case "interval":
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                value = math.nan
+            if not SHORTEST_INTERVAL <= value <= LONGEST_INTERVAL:
+                raise ValueError(f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}")
+            return float(value)
+        case "sort":
+            if not isinstance(value, str) or not re.fullmatch("[A-Za-z0-9_% -]{1,40}", value):
+                raise ValueError("Give the title of a column, such as MEMORY")
+        case "ascii" if value == AUTO:
+            return None
+        case _ if not isinstance(value, bool):
+            raise ValueError(f"Give true or false{', or auto' if key == 'ascii' else ''}")
+    return value
+
+
+WORDS = {"1": True, "true": True, "yes": True, "on": True}
+WORDS |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _from_text(key: str, text: str) -> object:
+    """The value that an environment variable means, to be checked."""
+    if key == "interval":
+        with contextlib.suppress(ValueError):
+            return float(text)
+    return text if isinstance(getattr(DEFAULT, key), str) else WORDS.get(text.lower(), text)
+
+
+def save(file: Path, settings: Settings) -> None:
+    """Keeps the settings: changes the lines of those that differ from what the file says.
+
+    Comments, order, and what is not known here stay as they are. The file is written whole or not
+    at all, for its owner alone. Raises `SettingsError`.
+    """
+    before = text = _read(file)
+    found = _parsed(text, file)
+    for key in KEYS:
+        wanted = getattr(settings, key)
+        if _value_in(found, key) != wanted:
+            text = _with(text, key, json.dumps(AUTO if wanted is None else wanted), file)
+    if text != before:
+        _write(file, text)
+
+
+def _value_in(found: Mapping[str, object], key: str) -> object:
+    with contextlib.suppress(ValueError):
+        if key in found:
+            return checked(key, found[key])
+    return getattr(DEFAULT, key)
+
+
+def _with(text: str, key: str, value: str, file: Path) -> str:
+    """The text with that value for that key.
+
+    What looks like its line may be part of a longer string, and what looks like a table part of an
+    array: of the edits that come into question, the first after which TOML reads everything else as
+    before is the right one.
+    """
+    wanted = _canonical(tomllib.loads(text) | tomllib.loads(f"{key} = {value}"))
+    for edited in _edits(text, key, value):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            if _canonical(tomllib.loads(edited)) == wanted:
+                return edited
+    raise SettingsError(
+        Problem(
+            f"{key} cannot be kept in {_shown(file)}",
+            "what it says there is no line of its own",
+            "Take it out by hand",
+        )
+    )
+
+
+def _edits(text: str, key: str, value: str) -> Iterator[str]:
+    """The text with each line changed that may be the key's, then with a new one."""
+    name = f"(?:{key}|\"{key}\"|'{key}')"
+    literal = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^#\n]*?)"""
+    line = re.compile(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){literal}(?=[ \t]*(?:#[^\n]*)?\r?$)")
+    for found in line.finditer(text):
+        yield text[: found.start()] + found[1] + value + text[found.end() :]
+    end = "\r\n" if "\r\n" in text else "\n"
+    # Before the first table, and the comment that is right above it.
+    for table in re.finditer(r"(?m)^(?:[ \t]*#[^\n]*\n)*[ \t]*\[", text):
+        yield f"{text[: table.start()]}{key} = {value}{end}{text[table.start() :]}"
+    yield f"{text}{'' if text.endswith(end) or not text else end}{key} = {value}{end}"
+
+
+def _canonical(document: Mapping[str, object]) -> str:
+    """The same for the same content, even where that is not equal to itself (`nan`)."""
+    return json.dumps(document, sort_keys=True, default=repr)
+
+
+def _read(file: Path) -> str:
+    """What is in the file; nothing where there is none."""
+    try:
+        with file.open("rb") as source:
+            content = source.read(LARGEST_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise _unusable(file, error.strerror or str(error), "See its permissions") from error
+    if len(content) > LARGEST_BYTES:
+        raise _unusable(file, f"it has over {LARGEST_BYTES >> 10} KiB", REMEDY)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise _unusable(file, "it is not UTF-8", REMEDY) from error
+
+
+def _parsed(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unusable(file, str(error), REMEDY) from error
+
+
+def _unusable(file: Path, why: str, remedy: str) -> SettingsError:
+    what = f"The settings in {_shown(file)} are not used"
+    return SettingsError(Problem(what, visible(why), remedy))
+
+
+def _write(file: Path, text: str) -> None:
+    import tempfile
+
+    target = Path(os.path.realpath(file))  # a link among somebody's dotfiles stays one
+    with contextlib.ExitStack() as undo:
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # For its owner alone from the beginning.
+            descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            undo.callback(_remove, temporary)
+            with open(descriptor, "wb") as output:  # noqa: PTH123 - it is open already
+                output.write(text.encode())
+                output.flush()
+                os.fsync(output.fileno())
+            Path(temporary).replace(target)
+        except OSError as error:
+            raise SettingsError(
+                Problem(
+                    f"The settings cannot be kept in {_shown(file)}",
+                    error.strerror or str(error),
+                    "Name another file with --config",
+                )
+            ) from error
+
+
+def _remove(temporary: str) -> None:
+    with contextlib.suppress(OSError):  # as a rule it has become the file
+        Path(temporary).unlink()
+
+
+def _shown(value: object) -> str:
+    """Text of others in one line, without what is too long."""
+    return visible(str(value), 120)

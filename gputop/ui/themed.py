@@ -1,0 +1,73 @@
+"""An app in the look that the user has chosen, and the keeping of that choice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual.app import App
+
+from gputop.settings import DEFAULT, Settings, SettingsError, path, save
+from gputop.text import visible
+from gputop.ui import look
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.filter import LineFilter
+
+    from gputop.telemetry.snapshot import Problem
+
+ANY_TERMINAL = look.Terminal()
+
+
+class ThemedApp(App[None]):
+    """All that it draws, in whatever widget, goes through its look."""
+
+    def __init__(
+        self,
+        settings: Settings = DEFAULT,
+        problems: Sequence[Problem] = (),
+        config: Path | None = None,
+        terminal: look.Terminal = ANY_TERMINAL,
+    ) -> None:
+        """`problems` are what could not be used of the settings, `config` is their file."""
+        super().__init__(ansi_color=True)  # from the start: what NO_COLOR does goes by it
+        self.theme = "ansi-dark"  # the terminal's own colours; the look has ours
+        self._settings = settings
+        """As they are now: what would be kept."""
+        self._problems = problems
+        self._config = config or path()
+        self._terminal = terminal
+        self.look = look.choose(settings.theme, settings.ascii, terminal)
+
+    def on_mount(self) -> None:
+        """Says what could not be used of the settings."""
+        if self._problems:
+            self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """The look comes first: NO_COLOR then takes what colours are left."""
+        return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
+
+    def set_theme(self, name: str) -> None:
+        """Shows everything in the theme of that name, as far as the terminal can."""
+        self._settings = replace(self._settings, theme=name)
+        self.look = look.choose(name, self._settings.ascii, self._terminal)
+        for screen in self.screen_stack:
+            screen.refresh()
+
+    def action_theme(self) -> None:
+        """The next theme."""
+        self.set_theme(look.following(self.look, self._terminal))
+
+    async def action_keep(self) -> None:
+        """Keeps the settings as they are now."""
+        try:
+            await asyncio.to_thread(save, self._config, self._settings)  # the home may be far away
+        except SettingsError as error:
+            self.notify(str(error), title="Not kept", severity="error")
+        else:
+            self.notify(f"Kept in {visible(str(self._config))}", title="Settings")

@@ -1,0 +1,397 @@
+"""The settings file: read whatever it says, and changed line by line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, assume, example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from gputop import settings
+from gputop.settings import AUTO, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
+from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputop.telemetry.snapshot import Problem
+
+NOTHING: dict[str, str] = {}
+ANY = st.builds(
+    Settings,
+    theme=st.sampled_from((AUTO, *THEMES)),
+    ascii=st.none() | st.booleans(),
+    mouse=st.booleans(),
+    bell=st.booleans(),
+    interval=st.floats(SHORTEST_INTERVAL, LONGEST_INTERVAL),
+    gpm=st.booleans(),
+    readonly=st.booleans(),
+    density=st.sampled_from((AUTO, *DENSITIES)),
+    sort=st.from_regex("[A-Za-z0-9_% -]{1,40}", fullmatch=True),
+    reverse=st.booleans(),
+    tree=st.booleans(),
+)
+OTHER = Settings(
+    theme="light",
+    ascii=True,
+    mouse=False,
+    bell=True,
+    interval=2.5,
+    gpm=False,
+    readonly=True,
+    density="row",
+    sort="memory",
+    reverse=True,
+    tree=True,
+)
+FILES = [
+    "",
+    "\n",
+    "# mine\n",
+    'theme = "dark"',
+    'theme = "dark"\n',
+    "theme = 'light'   # at home\r\ninterval = 2\r\n",
+    'interval = "often"\nmouse = 1\nsort = ["a", "b"] # why\n',
+    '"theme" = "ansi"\n\'bell\' = true\n',
+    "# first\nlater = 1\n\n# of the table\n[other]\ntheme = 'x' # not this\n",
+    "[theme_of_mine]\ntheme = 1\n[[list]]\nbell = 2\n[[list]]\nbell = 3\n",
+    "text = '''\ntheme = \"no\"\n[bell]\n'''\nnumbers = [\n[1, 2],\n[3]\n]\nbell = true\n",
+    'later.on = {theme = "x"}\nnone = nan\nday = 2026-01-01\n',
+    "  interval   =   0.5#close\n\treverse=false\n",
+    "sort = 'a # b'\n",
+    '"café" = "☕"\n',
+]
+
+
+def said(problems: list[Problem]) -> list[str]:
+    lines = [str(problem) for problem in problems]
+    assert all(line.isprintable() for line in lines)
+    return lines
+
+
+def config(folder: Path, content: str) -> Path:
+    file = folder / "config.toml"
+    file.write_bytes(content.encode())
+    return file
+
+
+# --- Where and what it reads ------------------------------------------------------------------
+
+
+def test_there_is_a_value_of_every_setting_that_is_not_the_default() -> None:
+    assert all(getattr(OTHER, key) != getattr(DEFAULT, key) for key in KEYS)
+
+
+def test_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert settings.path(None, NOTHING) == tmp_path / "gputop" / "config.toml"
+    named = {"GPUTOP_CONFIG": "/etc/gputop.toml"}
+    assert str(settings.path(None, named)) == "/etc/gputop.toml"
+    assert str(settings.path("mine.toml", named)) == "mine.toml"
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert str(settings.path("~/g.toml", NOTHING)) == "/home/ada/g.toml"
+    assert str(settings.path("~nobody-there/g.toml", NOTHING)) == "~nobody-there/g.toml"
+
+
+def test_no_file_is_no_problem(tmp_path: Path) -> None:
+    assert settings.load(tmp_path / "none" / "config.toml", NOTHING) == (DEFAULT, [])
+
+
+def test_all_that_a_file_says(tmp_path: Path) -> None:
+    lines = [f"{key} = {json.dumps(getattr(OTHER, key))}" for key in KEYS]
+    file = config(tmp_path, "\n".join(lines))
+    assert settings.load(file, NOTHING) == (OTHER, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("theme = 'pink'", "Give one of auto, dark, light, ansi, colour-blind"),
+        ("theme = ['dark']", "Give one of auto, dark, light"),
+        ("theme = {name = 'dark'}", "Give one of auto, dark, light"),
+        ("density = 3", "Give one of auto, row, compact, full"),
+        ("ascii = 'yes'", "Give true or false, or auto"),
+        ("mouse = 1", "Give true or false"),
+        ("bell = 'auto'", "Give true or false"),
+        ("interval = true", "Give seconds from 0.25 to 60"),
+        ("interval = '1'", "Give seconds from 0.25 to 60"),
+        ("interval = 0.2", "Give seconds from 0.25 to 60"),
+        ("interval = 61", "Give seconds from 0.25 to 60"),
+        ("interval = nan", "Give seconds from 0.25 to 60"),
+        ("interval = -inf", "Give seconds from 0.25 to 60"),
+        ("sort = 'Memory; rm'", "Give the title of a column"),
+        ('sort = "a\\u001b"', "Give the title of a column"),
+        ("sort = 7", "Give the title of a column"),
+    ],
+)
+def test_a_value_that_cannot_be_is_said_and_the_rest_counts(
+    tmp_path: Path, line: str, remedy: str
+) -> None:
+    file = config(tmp_path, f"{line}\nreadonly = true\n")
+    found, problems = settings.load(file, NOTHING)
+    assert found == Settings(readonly=True)
+    (problem,) = said(problems)
+    assert problem.startswith(line.split(maxsplit=1)[0])
+    assert str(file) in problem
+    assert remedy in problem
+
+
+def test_a_key_that_is_not_known_is_said(tmp_path: Path) -> None:
+    file = config(tmp_path, 'colour = "red"\n"\\u001b[31m" = 1\n[keys]\nq = "quit"\n')
+    found, problems = settings.load(file, NOTHING)
+    assert found == DEFAULT
+    lines = said(problems)
+    assert [line.split(" in ")[0] for line in lines] == ["colour", "␛[31m", "keys"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"theme = ", "Invalid value"),
+        (b"theme = 1\ntheme = 2\n", "line 2"),
+        (b"\x1b]0;x\x07", "line 1"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"[" * 100_000, ""),
+        (b"#" * (1 << 20) + b"\n", "over 1024 KiB"),
+        (b"a = " + b"9" * 10_000, ""),
+    ],
+)
+def test_a_broken_file_is_said_and_left_alone(tmp_path: Path, content: bytes, why: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(content)
+    found, problems = settings.load(file, {"GPUTOP_BELL": "1"})
+    assert found == Settings(bell=True)
+    (problem,) = said(problems)
+    assert problem.startswith(f"The settings in {file} are not used: ")
+    assert why in problem
+    assert problem.endswith("Mend it, or name another one with --config")
+    with pytest.raises(SettingsError):
+        settings.save(file, OTHER)
+    assert file.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    found, problems = settings.load(tmp_path, NOTHING)
+    assert found == DEFAULT
+    assert "Is a directory" in said(problems)[0]
+    with pytest.raises(SettingsError, match="Is a directory"):
+        settings.save(tmp_path, OTHER)
+
+
+# --- Which counts -----------------------------------------------------------------------------
+
+
+def test_command_line_before_environment_before_file_before_default(tmp_path: Path) -> None:
+    file = config(tmp_path, "theme = 'light'\ninterval = 2\nbell = true\n")
+    environment = {"GPUTOP_INTERVAL": "3", "GPUTOP_THEME": "ansi"}
+    found, problems = settings.load(file, environment, {"theme": "dark"})
+    assert problems == []
+    assert found == Settings(theme="dark", interval=3.0, bell=True)
+    assert settings.load(file, NOTHING, {"bell": False, "ascii": False})[0] == Settings(
+        theme="light", interval=2.0, bell=False, ascii=False
+    )
+
+
+def test_every_setting_has_a_variable(tmp_path: Path) -> None:
+    environment = {f"GPUTOP_{key.upper()}": str(getattr(OTHER, key)) for key in KEYS}
+    assert settings.load(tmp_path / "none", environment) == (OTHER, [])
+
+
+@pytest.mark.parametrize("text", ["1", "yes", "TRUE", "on"])
+def test_ways_to_say_yes(tmp_path: Path, text: str) -> None:
+    found, problems = settings.load(tmp_path / "none", {"GPUTOP_BELL": text, "GPUTOP_ASCII": text})
+    assert (found, problems) == (Settings(bell=True, ascii=True), [])
+
+
+def test_a_variable_that_is_empty_says_nothing(tmp_path: Path) -> None:
+    environment = {"GPUTOP_MOUSE": "", "GPUTOP_ASCII": AUTO, "GPUTOP_DEBUG": "1"}
+    assert settings.load(tmp_path / "none", environment) == (DEFAULT, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("THEME", "pink"),
+        ("INTERVAL", "soon"),
+        ("INTERVAL", "nan"),
+        ("INTERVAL", "1e9"),
+        ("MOUSE", "perhaps"),
+        ("SORT", "\x1b"),
+        ("ASCII", "2"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_said(tmp_path: Path, key: str, text: str) -> None:
+    found, problems = settings.load(tmp_path / "none", {f"GPUTOP_{key}": text})
+    assert found == DEFAULT
+    (problem,) = said(problems)
+    assert problem.startswith(f"GPUTOP_{key}=")
+
+
+# --- What is kept -----------------------------------------------------------------------------
+
+in_a_folder = hypothesis_settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+
+
+def foreign(content: str) -> dict[str, Any]:
+    """What a file says that is none of the settings."""
+    document = tomllib.loads(content)
+    return {key: value for key, value in document.items() if key not in KEYS}
+
+
+@in_a_folder
+@given(wanted=ANY, content=st.sampled_from(FILES))
+@example(wanted=DEFAULT, content=FILES[6])
+@example(wanted=OTHER, content=FILES[10])
+def test_what_was_kept_is_what_is_read(tmp_path: Path, wanted: Settings, content: str) -> None:
+    """Whatever the file had."""
+    file = config(tmp_path, content)
+    settings.save(file, wanted)
+    assert settings.load(file, NOTHING)[0] == wanted
+    assert repr(foreign(file.read_bytes().decode())) == repr(foreign(content))
+    kept = file.read_bytes()
+    settings.save(file, wanted)
+    assert file.read_bytes() == kept
+
+
+@pytest.mark.parametrize("content", ["sort = [\n'a'\n]\n", "[sort]\nby = 1\n", "sort.by = 1\n"])
+def test_what_has_no_line_of_its_own_is_not_touched(tmp_path: Path, content: str) -> None:
+    file = config(tmp_path, content)
+    settings.save(file, Settings(bell=True))
+    assert settings.load(file, NOTHING)[0] == Settings(bell=True)
+    before = file.read_bytes()
+    with pytest.raises(SettingsError, match="Take it out by hand"):
+        settings.save(file, Settings(sort="memory"))
+    assert file.read_bytes() == before
+
+
+LINE = st.one_of(
+    st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20).map(lambda t: f"# {t}"),
+    st.just(""),
+    st.tuples(st.from_regex("x[a-z]{0,6}", fullmatch=True), st.integers()).map(
+        lambda pair: f"{pair[0]} = {pair[1]}  # {pair[0]}"
+    ),
+)
+
+
+@in_a_folder
+@given(
+    above=st.lists(LINE, max_size=4),
+    between=st.lists(LINE, max_size=4),
+    table=st.lists(LINE, max_size=3),
+    end=st.sampled_from(["\n", "\r\n"]),
+    wanted=ANY,
+)
+def test_lines_of_others_stay_byte_for_byte(
+    tmp_path: Path,
+    above: list[str],
+    between: list[str],
+    table: list[str],
+    end: str,
+    wanted: Settings,
+) -> None:
+    """And in their order; the settings' own lines keep their comments and their places."""
+    names = [line.split(" = ")[0] for line in (*above, *between) if line.startswith("x")]
+    inner = [line.split(" = ")[0] for line in table if line.startswith("x")]
+    assume(len({*names}) == len(names) and len({*inner}) == len(inner))  # or it is no TOML
+    others = [*above, "theme   =  'dark' # at night", *between, "[table]", *table, "bell = 'x'"]
+    file = config(tmp_path, end.join(others) + end)
+    settings.save(file, wanted)
+    after = file.read_bytes().decode().split(end)
+    assert after.pop() == ""
+    theme = next(line for line in after if line.startswith("theme   =  "))
+    assert theme.endswith(" # at night")
+    own = [line for line in after if line.split(" = ")[0] in KEYS and line != "bell = 'x'"]
+    assert [line for line in after if line not in own and line != theme] == [
+        line for line in others if not line.startswith("theme")
+    ]
+
+
+def test_only_what_differs_is_changed(tmp_path: Path) -> None:
+    text = "# Mine.\ntheme = 'light'  # paper\ninterval = 1 # as an integer\n\n[later]\nx = 1\n"
+    file = config(tmp_path, text)
+    settings.save(file, Settings(theme="light"))
+    assert file.read_text() == text
+    settings.save(file, Settings(theme="ansi", bell=True))
+    assert file.read_text() == text.replace("'light'", '"ansi"').replace(
+        "[later]", "bell = true\n[later]"
+    )
+
+
+def test_what_is_not_used_is_not_lost(tmp_path: Path) -> None:
+    """A wrong value stays until there is another one to keep in its place."""
+    file = config(tmp_path, "mouse = 'left'\ncolour = 1\n")
+    settings.save(file, Settings(bell=True))
+    assert file.read_text() == "mouse = 'left'\ncolour = 1\nbell = true\n"
+    settings.save(file, Settings(mouse=False))
+    assert file.read_text() == "mouse = false\ncolour = 1\nbell = false\n"
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "config.toml"
+    settings.save(file, DEFAULT)
+    assert not file.exists()  # nothing to keep
+    settings.save(file, OTHER)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert settings.load(file, NOTHING) == (OTHER, [])
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "gputop.toml"
+    real.parent.mkdir()
+    real.write_text("# mine\n")
+    link = tmp_path / "config.toml"
+    link.symlink_to(real)
+    settings.save(link, Settings(bell=True))
+    assert link.is_symlink()
+    assert real.read_text() == "# mine\nbell = true\n"
+
+
+def test_a_disk_that_is_full_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = config(tmp_path, "theme = 'dark'\n")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SettingsError) as raised:
+        settings.save(file, OTHER)
+    assert str(raised.value).isprintable()
+    assert "No space left on device" in str(raised.value)
+    assert file.read_text() == "theme = 'dark'\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(SettingsError, match="Permission denied"):
+            settings.save(tmp_path / "gputop" / "config.toml", OTHER)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_home_that_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "gputop").touch()
+    with pytest.raises(SettingsError) as raised:
+        settings.save(tmp_path / "gputop" / "config.toml", OTHER)
+    assert str(raised.value).isprintable()
+    assert "Not a directory" in str(raised.value)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DEFAULT.theme = "light"  # type: ignore[misc]
