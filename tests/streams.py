@@ -98,10 +98,10 @@ def process(pid: int, index: int, **changes: Any) -> Process:
 
 def unseen(pid: int, index: int, reason: Absence = Absence.LOST, **changes: Any) -> Process:
     """A process that only the driver knows."""
-    owned = ("user", "command", "start_time", "cpu_percent", "memory_resident_bytes")
-    owned += ("parent_pid", "container", "pod", "slurm_job")
-    nothing: dict[str, Any] = dict.fromkeys(owned)
-    return process(pid, index, **nothing, absent=dict.fromkeys(owned, reason), **changes)
+    owned = "user command start_time cpu_percent memory_resident_bytes parent_pid"
+    names = [*owned.split(), "container", "pod", "slurm_job"]
+    nothing: dict[str, Any] = dict.fromkeys(names)
+    return process(pid, index, **nothing, absent=dict.fromkeys(names, reason), **changes)
 
 
 def crowd(count: int, devices: int = 8) -> list[Process]:

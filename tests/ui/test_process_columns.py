@@ -1,0 +1,99 @@
+"""The columns of the process table: which fit, and what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputop.telemetry.snapshot import Absence
+from gputop.text import ABSENT
+from gputop.ui import process_columns as columns
+from gputop.ui.process_columns import COLUMNS, GPU, Around, Column, fitting
+from tests.streams import NOW, device, process, unseen
+
+
+def titles(width: int, sorted_by: Column = GPU) -> list[str]:
+    return [slot.column.title for slot in fitting(width, sorted_by)]
+
+
+@pytest.mark.parametrize("sorted_by", COLUMNS, ids=lambda c: c.title)
+def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(sorted_by: Column) -> None:
+    for width in range(60, 251):
+        slots = fitting(width, sorted_by)
+        taken = columns.MARK_WIDTH + sum(columns.GAP + slot.cells for slot in slots)
+        assert taken == width
+        assert sorted_by in [slot.column for slot in slots]
+        assert slots[-1].column.title == "COMMAND"
+        assert slots[-1].cells >= columns.LEAST_COMMAND
+
+
+def test_the_least_telling_columns_give_way_first() -> None:
+    assert titles(60) == ["GPU", "PID", "USER", "GPU MEM", "SM%", "COMMAND"]
+    assert titles(200) == [column.title for column in COLUMNS]
+    for width in range(60, 250):
+        assert set(titles(width)) <= set(titles(width + 1))
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.title)
+def test_a_title_has_room_with_its_arrow(column: Column) -> None:
+    assert column.width == 0 or len(column.title) + 1 <= column.width
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3.0, "0s"),
+        (0.4, "0s"),
+        (59.9, "59s"),
+        (60.0, "1m00s"),
+        (599.0, "9m59s"),
+        (600.0, "10m"),
+        (3599.0, "59m"),
+        (3600.0, "1h00m"),
+        (35_999.0, "9h59m"),
+        (36_000.0, "10h"),
+        (172_799.0, "47h"),
+        (172_800.0, "2d00h"),
+        (863_999.0, "9d23h"),
+        (864_000.0, "10d"),
+        (86_400.0 * 4000, "4000d"),
+    ],
+)
+def test_an_age_in_six_cells(seconds: float, text: str) -> None:
+    assert columns.age(seconds) == text
+    assert len(text) <= columns.AGE.width
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, ""),
+        ({"container": "9c1e0a7b12cd"}, "ctr 9c1e0a7b12cd"),
+        ({"container": "9c1e0a7b12cd", "pod": "3f2a"}, "pod 3f2a"),
+        ({"container": "9c1e0a7b12cd", "slurm_job": "71524"}, "job 71524"),
+        ({"slurm_job": "\x1b[2J"}, "job ␛[2J"),
+        ({"absent": {"container": Absence.NO_PERMISSION}}, ABSENT),
+    ],
+)
+def test_where_a_process_runs(changes: dict[str, Any], text: str) -> None:
+    assert columns.WHERE.text(process(1, 0, **changes), Around()) == text
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [(Absence.LOST, "run with --pid=host"), (Absence.NO_PERMISSION, "run as its user or root")],
+)
+def test_a_process_that_cannot_be_seen_says_why_and_what_to_do(
+    reason: Absence, remedy: str
+) -> None:
+    text = columns.command_of(unseen(77, 0, reason), 100)
+    assert text.endswith(f": {remedy}")
+
+
+def test_mig_instances_are_called_by_their_label() -> None:
+    gpu = device(3)
+    instance = device(3, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=1)
+    around = Around.of(NOW, (gpu, instance))
+    assert GPU.text(process(1, 0, device_uuid="MIG-1"), around) == "3:1"
+    assert GPU.text(process(1, 0, device_uuid="MIG-2"), around) == ABSENT
