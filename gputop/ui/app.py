@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import termios
@@ -27,6 +28,7 @@ from gputop.ui.screens.device import DevicePage
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
 from gputop.ui.screens.processes import ProcessesTab
+from gputop.ui.screens.tab import ListTab, LiveTab
 from gputop.ui.themed import ANY_TERMINAL, ThemedApp
 from gputop.ui.watchdog import Watchdog
 from gputop.ui.widgets.header import Header
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from gputop.telemetry.child import Interruption
     from gputop.telemetry.snapshot import Problem, Record
     from gputop.ui.look import Terminal
-    from gputop.ui.screens.tab import LiveTab
 
 FAULT, INTERRUPTED = 1, 130
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -122,6 +123,7 @@ class GputopApp(ThemedApp):
 
     def on_mount(self) -> None:
         """Starts to listen: to the stream, to signals, to the terminal's end."""
+        gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         self._listen()
         self.set_interval(1.0, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
@@ -289,10 +291,11 @@ class GputopApp(ThemedApp):
         await super().action_keep()
 
     def action_leave(self) -> None:
-        """Out of a field, off a device's page, then back to the monitor."""
+        """Out of a field, off a filter or a device's page, then back to the monitor."""
+        tab = self._tab
         if self.focused is not None:
             self.set_focus(None)
-        else:
+        elif not (isinstance(tab, ListTab) and tab.clear_filter()):
             self.action_tab(self._came_from if self._header.tab == "device" else "monitor")
 
     def action_help(self) -> None:

@@ -79,7 +79,7 @@ class PageApp(App[None]):
     def send(self, *records: Record) -> None:
         for record in records:
             self.telemetry.take(record)
-        self.page.redraw()
+        self.page.show_telemetry()
 
 
 def said_by(*devices: DeviceSample, seconds: float = 0.0, events: tuple[Event, ...] = ()) -> Sample:
@@ -344,7 +344,7 @@ async def test_what_happened_to_the_device() -> None:
             "12:00:01 Xid 79: the GPU has fallen off the bus",
         ]
         assert "Xids seen 1, the last one 79" in await page_of(app, pilot)
-        app.page.next_device(1)
+        app.page.action_device(1)
         await settle(pilot)
         assert "Xid 13" in shown(pilot, EventsView)
         assert "Xid 79" not in shown(pilot, EventsView)
@@ -381,7 +381,7 @@ async def test_statistics_and_a_new_beginning() -> None:
         assert "busy 90 % 10 % 55.0 % 90 %" in page
         assert "PCIe replays 2 +2" in page
         assert "since 12:00:00" in shown(pilot, DeviceTitle)
-        app.page.reset()
+        app.page.action_reset()
         await settle(pilot)
         assert "since 12:00:02" in shown(pilot, DeviceTitle)
         again = streams.readings(0, gpu_utilization_percent=30, pcie_replays=2)
@@ -397,7 +397,7 @@ async def test_the_next_device_round_and_round() -> None:
         await page_of(app, pilot)
         seen = []
         for step in (1, 1, 1, -1):
-            app.page.next_device(step)
+            app.page.action_device(step)
             await settle(pilot)
             seen.append(shown(pilot, DeviceTitle)[0])
             assert app.page.device is not None
@@ -414,14 +414,14 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
         assert first[-1].endswith("below: PgUp PgDn")
         seen, room = set(first), len(first) - 1
         for _ in range(20):
-            app.page.scroll(room)
+            app.page.action_move(room)
             await settle(pilot)
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
         assert last[-1].strip().endswith("rows above: PgUp PgDn")
         labels = {row.label for row in ROWS if not row.optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
-        app.page.scroll(-1000)
+        app.page.action_move(-1000)
         await settle(pilot)
         assert shown(pilot, DetailsView).splitlines() == first
 
@@ -430,11 +430,11 @@ async def test_absent_readings_can_be_left_out() -> None:
     app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
     async with app.run_test(size=WHOLE) as pilot:
         assert "fan – no fan" in await page_of(app, pilot)
-        app.page.toggle_absent()
+        app.page.action_absent()
         page = await page_of(app, pilot)
         assert " – " not in page
         assert "busy 97 %" in page
-        app.page.toggle_absent()
+        app.page.action_absent()
         assert "fan – no fan" in await page_of(app, pilot)
 
 

@@ -143,8 +143,9 @@ class DevicePage(LiveTab):
             for view in (self._title, self._timeline, self._details, self._events):
                 view.device = current
         self._arrange()
-        for view in (self._title, self._timeline, self._details, self._processes, self._events):
+        for view in (self._title, self._timeline, self._details, self._events):
             view.redraw()
+        self._processes.redraw()
 
     def action_side(self, step: int) -> None:
         """Reads the charts that many columns of dots later; from the newest on, follows it."""

@@ -32,8 +32,8 @@ PANELS = {
     "power": "draw, of the enforced limit",
     "bus": "share of time in which device memory was read or written",
     "PCIe, NVLink ↓ ↑": "what the device receives and sends",
-    "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power cap is "
-    "normal at full load, set clocks were asked for by somebody",
+    "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power "
+    "cap is normal at full load; set clocks were asked for by somebody",
 }
 SIGNS = {
     "–": "no reading: the device's page says why, and what to do",

@@ -1,4 +1,4 @@
-"""What the tabs over the telemetry have in common: actions that keys call, for devices and lists."""
+"""What the tabs over the telemetry have in common, and those with a list of processes."""
 
 from __future__ import annotations
 
@@ -66,6 +66,10 @@ class ListTab(LiveTab):
     def take_key(self, event: Key) -> bool:
         """What one types while one filters is for the filter."""
         return self.processes.filtering and self.processes.filter_key(event.key, event.character)
+
+    def clear_filter(self) -> bool:
+        """Lists all processes again; whether some were left out."""
+        return self.processes.clear_filter()
 
     def action_filter(self) -> None:
         """What one types from now on is looked for."""

@@ -62,12 +62,12 @@ class DevicesView(LiveView):
         return self.layout_now
 
     def _counts(self) -> tuple[int, int]:
-        return len(self._telemetry.devices), len(self._telemetry.processes())
+        return len(self._telemetry.devices), self._telemetry.process_count
 
     def most_rows(self, height: int) -> int:
         """What the devices may take of the height: a few processes are always shown."""
         return max(
-            height // 2, height - min(len(self._telemetry.processes()), FEWEST_PROCESSES) - 1
+            height // 2, height - min(self._telemetry.process_count, FEWEST_PROCESSES) - 1
         )
 
     @property

@@ -101,6 +101,12 @@ class ProcessesView(LiveView):
         self.filtering = False
         self.type(self._table.filter.strip() if keep else "")
 
+    def clear_filter(self) -> bool:
+        """Lists all again; whether there was a filter."""
+        filtered = bool(self._table.filter)
+        self.stop_filter(keep=False)
+        return filtered
+
     def filter_key(self, key: str, character: str | None) -> bool:
         """Does what a key does while one types; whether it does anything."""
         typed = self._table.filter
