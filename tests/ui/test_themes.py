@@ -6,10 +6,13 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color as Background
 from textual.filter import NoColor
+from textual.strip import Strip
 
 from gputop import settings as kept
 from gputop.ui import palette
@@ -214,6 +217,15 @@ def test_what_has_no_role_is_left_alone_unless_there_are_16_colours() -> None:
     assert after.color.number < 16
     assert after.bgcolor.number is not None
     assert after.bgcolor.number < 16
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.sampled_from([*ROLES.values()]))))
+def test_a_line_in_ascii_is_as_long(spans: list[tuple[str, Style]]) -> None:
+    before = Strip([Segment(text, style) for text, style in spans])
+    after = before.apply_filter(Look(ANSI, ascii=True), BACKGROUND)
+    assert after.text.isascii()
+    assert [s.cell_length for s in after] == [s.cell_length for s in before]
+    assert after.cell_length == before.cell_length
 
 
 def test_what_is_no_text_stays() -> None:
