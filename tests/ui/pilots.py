@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import App
     from textual.pilot import Pilot
+    from textual.strip import Strip
 
     from gputop.ui.widgets.live import LiveView
 
@@ -19,3 +23,13 @@ async def settle(pilot: Pilot[None]) -> None:
     """Until what was sent has been drawn."""
     for _ in range(3):
         await pilot.pause()
+
+
+def lines(app: App[None]) -> list[Strip]:
+    """The lines of the screen as they go to the terminal."""
+    return app.screen._compositor.render_strips()
+
+
+def text_of(strips: Sequence[Strip]) -> str:
+    """Their text, without styles."""
+    return "\n".join(strip.text for strip in strips)

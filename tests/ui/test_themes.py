@@ -1,0 +1,306 @@
+"""Themes: every role, legible, told apart by all eyes; and which of them is shown."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color as Background
+from textual.filter import NoColor
+from textual.strip import Strip
+
+from gputop import settings as kept
+from gputop.ui import palette
+from gputop.ui.look import (
+    ANSI,
+    COLOUR_BLIND,
+    COLOUR_BLIND_LIGHT,
+    DARK,
+    LIGHT,
+    MONOCHROME,
+    THEMES,
+    Look,
+    Terminal,
+    choose,
+    following,
+)
+from gputop.ui.palette import ROLES
+from gputop.ui.widgets.panel import Density
+
+if TYPE_CHECKING:
+    from gputop.ui.look import Theme
+
+BACKGROUND = Background(0, 0, 0)
+TEXT_ROLES = ("DIM", "ACCENT", "WARN", "FAULT", "GOOD", "BADGE")
+SIDE_BY_SIDE = ("BUSY", "MEMORY", "POWER", "CPU")
+BAR_ROLES = (*SIDE_BY_SIDE, "SM", "TENSOR", "TEMPERATURE", "RECEIVED", "SENT")
+ON_WHITE = (LIGHT, COLOUR_BLIND_LIGHT)
+OF_256 = (DARK, LIGHT, COLOUR_BLIND, COLOUR_BLIND_LIGHT)
+
+# The terminal's own 16 colours as VGA, which Linux's console and many others follow, has them.
+VGA = ["000", "a00", "0a0", "a50", "00a", "a0a", "0aa", "aaa"]
+VGA += ["555", "f55", "5f5", "ff5", "55f", "f5f", "5ff", "fff"]
+
+
+# --- How colours look -------------------------------------------------------------------------
+
+RGB = tuple[float, float, float]
+
+
+def rgb_of(style: Style) -> RGB:
+    colour = style.color
+    assert colour is not None
+    if colour.is_default:
+        raise ValueError("the terminal's own")
+    if colour.number is not None and colour.number < 16:
+        red, green, blue = (int(digit, 16) * 17 for digit in VGA[colour.number])
+    else:
+        red, green, blue = colour.get_truecolor()
+    return tuple(linear(value / 255) for value in (red, green, blue))  # type: ignore[return-value]
+
+
+def linear(value: float) -> float:
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+def luminance(rgb: RGB) -> float:
+    return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
+
+
+def contrast(style: Style, *, on_white: bool) -> float:
+    """As WCAG 2 defines it, 1 to 21."""
+    low, high = sorted((luminance(rgb_of(style)), 1.0 if on_white else 0.0))
+    return (high + 0.05) / (low + 0.05)
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB.
+EYES = {
+    "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanope": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranope": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanope": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+
+
+def lab(style: Style, eyes: str) -> RGB:
+    """CIELAB of what those eyes see."""
+    seen = [
+        min(1.0, max(0.0, sum(a * b for a, b in zip(row, rgb_of(style), strict=True))))
+        for row in EYES[eyes]
+    ]
+    r, g, b = seen
+    x = (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505
+    y = 0.2126 * r + 0.7152 * g + 0.0722 * b
+    z = (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089
+    fx, fy, fz = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+def difference(one: Style, other: Style, eyes: str) -> float:
+    """CIE 1976: 2 is just visible, 10 is plain at a glance."""
+    pairs = zip(lab(one, eyes), lab(other, eyes), strict=True)
+    return float(sum((a - b) ** 2 for a, b in pairs) ** 0.5)
+
+
+def test_the_simulation_of_eyes_finds_what_is_known() -> None:
+    """Red and green of one brightness: plain to most, nearly one to a deuteranope."""
+    green, brown = Style(color="#5faf5f"), Style(color="#d75f5f")
+    assert difference(green, brown, "all cones") > 80
+    assert difference(green, brown, "deuteranope") < 25
+    assert contrast(Style(color="#767676"), on_white=True) == pytest.approx(4.54, abs=0.01)
+
+
+# --- Themes -----------------------------------------------------------------------------------
+
+
+def test_settings_and_looks_have_the_same_themes() -> None:
+    assert tuple(THEMES) == kept.THEMES
+
+
+def test_settings_and_panels_have_the_same_densities() -> None:
+    assert tuple(density.name.lower() for density in Density) == kept.DENSITIES
+
+
+def test_roles_are_all_colours_of_the_palette() -> None:
+    styles = {n: v for n, v in vars(palette).items() if isinstance(v, Style)}
+    assert {n for n, style in styles.items() if style.color is not None} == set(ROLES)
+    assert {*TEXT_ROLES, *BAR_ROLES, "TRACK"} == set(ROLES)
+
+
+@pytest.mark.parametrize("theme", [*THEMES.values(), MONOCHROME], ids=lambda t: t.name)
+def test_a_theme_has_a_style_for_every_role(theme: Theme) -> None:
+    assert set(theme.styles) == set(ROLES)
+
+
+@pytest.mark.parametrize("theme", OF_256, ids=lambda t: t.name)
+def test_what_is_read_and_what_is_measured_stands_out(theme: Theme) -> None:
+    on_white = theme in ON_WHITE
+    for role in TEXT_ROLES:
+        assert contrast(theme.styles[role], on_white=on_white) >= 4.5, role
+    for role in BAR_ROLES:
+        assert contrast(theme.styles[role], on_white=on_white) >= 3, role
+    track = contrast(theme.styles["TRACK"], on_white=on_white)
+    assert 2 < track < contrast(theme.styles["DIM"], on_white=on_white)
+
+
+def test_16_colours_stand_out_on_the_console() -> None:
+    faint = {"DIM", "TRACK"}  # by an attribute, in the terminal's own colour
+    for role in set(ROLES) - faint:
+        assert contrast(ANSI.styles[role], on_white=False) >= 3, role
+    assert all(ANSI.styles[role].color.is_default for role in faint)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("eyes", EYES)
+@pytest.mark.parametrize("theme", [COLOUR_BLIND, COLOUR_BLIND_LIGHT], ids=lambda t: t.name)
+def test_colours_are_told_apart_by_all_eyes(theme: Theme, eyes: str) -> None:
+    told_apart = (*SIDE_BY_SIDE, "ACCENT", "WARN", "FAULT")
+    for one, other in itertools.combinations(told_apart, 2):
+        assert difference(theme.styles[one], theme.styles[other], eyes) > 12, (one, other)
+
+
+# --- The filter -------------------------------------------------------------------------------
+
+
+def restyled(look: Look, style: Style) -> Style:
+    (segment,) = look.apply([Segment("x", style)], BACKGROUND)
+    assert segment.style is not None
+    return segment.style
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("theme", OF_256, ids=lambda t: t.name)
+def test_a_role_is_drawn_in_its_colour(theme: Theme, role: str) -> None:
+    """With what it had beside: bold, a background, where a click goes."""
+    for extra in (Style(), Style(bgcolor="default", meta={"@click": "x"}), Style(underline=True)):
+        before = ROLES[role] + extra
+        after = restyled(Look(theme), before)
+        assert after.color is not None
+        assert theme.styles[role].color is not None
+        assert after.color == theme.styles[role].color
+        assert (after.bold, after.reverse) == (before.bold, before.reverse)
+        assert (after.bgcolor, after.meta) == (before.bgcolor, before.meta)
+        assert after.underline == before.underline
+
+
+def test_a_colour_that_textual_made_24_bits_of_is_known() -> None:
+    red, green, blue = palette.ACCENT.color.get_truecolor()  # type: ignore[union-attr]
+    after = restyled(Look(LIGHT), Style(color=f"rgb({red},{green},{blue})", bold=True))
+    assert after.color == LIGHT.styles["ACCENT"].color
+
+
+def test_what_has_no_role_is_left_alone_unless_there_are_16_colours() -> None:
+    for style in (palette.TEXT, palette.STRONG, palette.TAB, Style(color="blue")):
+        assert all(restyled(Look(theme), style) == style for theme in THEMES.values())
+    foreign = Style(color="#123456", bgcolor="color(200)")
+    assert restyled(Look(LIGHT), foreign) == foreign
+    after = restyled(Look(ANSI), foreign)
+    assert after.color is not None
+    assert after.bgcolor is not None
+    assert after.color.number is not None
+    assert after.color.number < 16
+    assert after.bgcolor.number is not None
+    assert after.bgcolor.number < 16
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.sampled_from([*ROLES.values()]))))
+def test_a_line_in_ascii_is_as_long(spans: list[tuple[str, Style]]) -> None:
+    before = Strip([Segment(text, style) for text, style in spans])
+    after = before.apply_filter(Look(ANSI, ascii=True), BACKGROUND)
+    assert after.text.isascii()
+    assert [s.cell_length for s in after] == [s.cell_length for s in before]
+    assert after.cell_length == before.cell_length
+
+
+def test_what_is_no_text_stays() -> None:
+    control = Segment("\x07", None, [])
+    bare = Segment("–")
+    segments = Look(LIGHT, ascii=True).apply([control._replace(control=[(1,)]), bare], BACKGROUND)  # type: ignore[list-item]
+    assert segments == [control._replace(control=[(1,)]), Segment("-")]  # type: ignore[list-item]
+
+
+def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
+    def shown(style: Style) -> Style:
+        look = Look(MONOCHROME).apply([Segment("x", style)], BACKGROUND)
+        (segment,) = NoColor().apply(look, BACKGROUND)
+        assert segment.style is not None
+        return segment.style
+
+    for role, style in ROLES.items():
+        after = shown(style)
+        assert after.color is not None
+        assert after.color.is_default
+        assert bool(after.reverse) == (role in ("FAULT", "BADGE"))
+        assert bool(after.dim) == (role in ("DIM", "TRACK"))
+        assert after.bold == style.bold
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"TERM": "xterm-256color"}, Terminal(256)),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, Terminal(256)),
+        ({"TERM": "xterm"}, Terminal(16)),
+        ({"TERM": "screen", "LANG": "en_US.UTF-8"}, Terminal(16)),
+        ({"TERM": "linux"}, Terminal(16, ascii=True)),
+        ({"TERM": "xterm-256color", "NO_COLOR": ""}, Terminal(0)),
+        ({"TERM": "xterm-256color", "LANG": "C"}, Terminal(256)),
+        ({"TERM": "xterm-256color", "LANG": "C.UTF-8"}, Terminal(256)),
+        ({"TERM": "xterm-256color", "LC_ALL": "de_DE.utf8@euro"}, Terminal(256)),
+        ({"TERM": "xterm-256color", "LANG": "de_DE.ISO-8859-1"}, Terminal(256, ascii=True)),
+        ({"TERM": "xterm-256color", "LANG": "ja_JP.eucJP"}, Terminal(256, ascii=True)),
+        (
+            {"TERM": "xterm-256color", "LANG": "ja_JP.eucJP", "LC_ALL": "C.UTF-8"},
+            Terminal(256),
+        ),
+        (
+            {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_CTYPE": "de_DE.ISO-8859-1"},
+            Terminal(256, ascii=True),
+        ),
+    ],
+)
+def test_what_the_environment_says_of_the_terminal(
+    environment: dict[str, str], wanted: Terminal
+) -> None:
+    assert Terminal.of(environment) == wanted
+
+
+def test_what_is_asked_for_counts_as_far_as_the_terminal_can() -> None:
+    assert choose("auto", None, Terminal()).theme is DARK
+    assert not choose("auto", None, Terminal()).enabled
+    assert choose("light", None, Terminal()).theme is LIGHT
+    assert choose("light", None, Terminal(16)).theme is ANSI
+    assert choose("light", None, Terminal(0)).theme is MONOCHROME
+    assert choose("auto", None, Terminal(16, ascii=True)).ascii
+    assert not choose("auto", False, Terminal(16, ascii=True)).ascii
+    assert choose("auto", True, Terminal()).enabled
+
+
+def test_the_next_theme_goes_round() -> None:
+    terminal = Terminal()
+    seen = []
+    look = choose("auto", None, terminal)
+    for _ in THEMES:
+        seen.append(look.theme.name)
+        look = choose(following(look, terminal), None, terminal)
+    assert seen == list(THEMES)
+    assert look.theme is DARK
+    for few in (Terminal(16), Terminal(0)):
+        look = choose("auto", None, few)
+        assert choose(following(look, few), None, few).theme is look.theme
