@@ -107,6 +107,7 @@ def unseen(pid: int, index: int, reason: Absence = Absence.LOST, **changes: Any)
 def crowd(count: int, devices: int = 8) -> list[Process]:
     """So many processes of all kinds on that many devices; no two have the same numbers."""
     kinds = list(ProcessKind)
+    users = ["ada", "grace", "carol", "wei", "a-very-long-user-name"]
     made = []
     for n in range(count):
         pid = 10_000 + 7 * ((n * 389) % count)
@@ -119,7 +120,7 @@ def crowd(count: int, devices: int = 8) -> list[Process]:
                 n % devices,
                 kind=kinds[n % len(kinds)],
                 memory_used_bytes=(n * 7919 % count + 1) << 24,
-                user=("ada", "grace", "carol", "wei", "a-very-long-user-name")[n % 5],
+                user=users[n % len(users)],
                 command=f"/opt/env/bin/python -m train.run --rank {n} --config llama-8b.yaml "
                 f"--data /scratch/shard-{n * 31 % count:05d} --名前 テスト",
                 start_time=NOW - 60 * n,

@@ -18,7 +18,6 @@ from gputop.telemetry.snapshot import (
     Host,
     Inventory,
     Problem,
-    Process,
     Sample,
     Source,
     silence_limit,

@@ -26,12 +26,12 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
 )
-from gputop.ui.draw import Row, Span, width_of
+from gputop.ui.draw import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.screens.device import DevicePage, DeviceTitle
 from gputop.ui.widgets.details import DetailsView, in_columns
 from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.telemetry.test_nvml import OLDER, Clock
@@ -52,25 +52,17 @@ WHOLE = (100, 170)
 """A terminal in which every row of one device fits, in one column."""
 
 
-class ProcessesHere(LiveView):
-    """Stands for the processes of the device."""
-
-    def draw(self, width: int, height: int) -> list[Row]:
-        return [[Span("processes here")]]
-
-
 class PageApp(App[None]):
     """Nothing but the page."""
 
     def __init__(self, *records: Record) -> None:
         super().__init__()
-        self.processes: ProcessesHere | None = None
         self.telemetry = Telemetry()
         for record in records:
             self.telemetry.take(record)
 
     def compose(self) -> ComposeResult:
-        yield DevicePage(self.telemetry, self.processes)
+        yield DevicePage(self.telemetry)
 
     @property
     def page(self) -> DevicePage:
@@ -459,12 +451,14 @@ async def test_every_size_has_charts_and_readings(size: tuple[int, int], columns
 @pytest.mark.parametrize("size", [(80, 20), (120, 40), (200, 60)])
 async def test_there_is_room_for_the_devices_processes(size: tuple[int, int]) -> None:
     events = (Event(streams.NOW, UUID, "xid", 79),)
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0), events=events))
-    app.processes = ProcessesHere()
+    said = said_by(streams.readings(0), events=events)
+    others = dataclasses.replace(said, processes=tuple(streams.process(n, n) for n in (0, 1)))
+    app = PageApp(streams.inventory(1), others)
     async with app.run_test(size=size) as pilot:
         await page_of(app, pilot)
-        assert app.processes.text().startswith("processes here")
-        views = [app.query_one(view) for view in (TimelineView, ProcessesHere, EventsView)]
+        assert "--rank 0" in shown(pilot, ProcessesView)
+        assert "--rank 1" not in shown(pilot, ProcessesView)
+        views = [app.query_one(view) for view in (TimelineView, ProcessesView, EventsView)]
         assert [view.region.x for view in views] == [0, 0, 0]
         for above, below in pairwise(views):
             assert above.region.bottom == below.region.y

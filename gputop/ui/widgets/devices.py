@@ -66,9 +66,7 @@ class DevicesView(LiveView):
 
     def most_rows(self, height: int) -> int:
         """What the devices may take of the height: a few processes are always shown."""
-        return max(
-            height // 2, height - min(self._telemetry.process_count, FEWEST_PROCESSES) - 1
-        )
+        return max(height // 2, height - min(self._telemetry.process_count, FEWEST_PROCESSES) - 1)
 
     @property
     def density(self) -> str:
