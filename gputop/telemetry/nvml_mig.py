@@ -1,0 +1,242 @@
+"""The MIG instances of a GPU, as devices of their own.
+
+NVML says little of an instance: who it is, its memory, its processes. All else is missing there:
+how warm the GPU is, or what it draws, would be a wrong number under the name of a part of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pynvml as nvml
+
+from gputop.telemetry.nvml_processes import add_attributed, attributed, merge, total
+from gputop.telemetry.nvml_question import (
+    SLOW,
+    Asker,
+    Question,
+    one,
+    sort,
+    state_of,
+    text,
+    unreadable,
+)
+from gputop.telemetry.nvml_readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL, SM_COUNT
+from gputop.telemetry.reading import GpuProcess, Reading
+from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+
+_COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
+_UUID = Question("uuid", text(nvml.nvmlDeviceGetUUID))
+_IDENTITY = (
+    Question("name", text(nvml.nvmlDeviceGetName)),
+    Question("mig_gpu_instance", one(nvml.nvmlDeviceGetGpuInstanceId)),
+    Question("mig_compute_instance", one(nvml.nvmlDeviceGetComputeInstanceId)),
+    SM_COUNT,
+    Question(
+        "memory_total_bytes",
+        *MEMORY_TOTAL.sources,
+        lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20 or Absence.NOT_SUPPORTED,),
+    ),
+    BAR1_TOTAL,
+)
+_READINGS = (MEMORY, BAR1)
+_INHERITED = ("architecture", "compute_capability", "virtualization", "memory_is_shared")
+"""What is true of a chip and of every part of it."""
+_GONE = (
+    nvml.NVML_ERROR_NOT_FOUND,
+    nvml.NVML_ERROR_INVALID_ARGUMENT,
+    nvml.NVML_ERROR_GPU_IS_LOST,
+)
+"""What is said of an index without an instance, and by the handle of one that was destroyed."""
+
+
+_NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
+"""The ids of a process that is on no instance."""
+
+
+class Parts(NamedTuple):
+    """The instances of a GPU at one moment."""
+
+    readings: tuple[Reading, ...]
+    others: Sequence[Any]
+    """The GPU's process lists, as `merge` takes them, without the processes of its instances."""
+    attributed: int | Absence
+    """Bytes that the processes of all instances hold."""
+
+
+class Instances:
+    """Those on one GPU, as they come and go; `lists` are the questions for process lists."""
+
+    def __init__(self, lists: Sequence[Question], clock: Callable[[], float]) -> None:
+        self._lists = lists
+        self._clock = clock
+        self._asker = Asker(clock)
+        self._known: dict[int, _Instance] = {}
+
+    def read(self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool) -> Parts:
+        """The instances now, where MIG is on; `lists` is what the GPU's process lists say.
+
+        Raises `NVMLError` where the GPU is lost.
+        """
+        found = {index: self._find(gpu, parent, index) for index in self._indices(gpu, parent)}
+        self._known = {index: instance for index, instance in found.items() if instance}
+        instances = tuple(self._known.values())
+        for instance in instances:
+            instance.sort_out(lists)
+        # Compute instances of one GPU instance share its memory: each says what all of them use.
+        held: dict[int | None, int | Absence] = defaultdict(int)
+        for instance in instances:
+            gpu_instance = instance.device.mig_gpu_instance
+            held[gpu_instance] = total(held[gpu_instance], instance.attributed)
+        return Parts(
+            tuple(i.reading(held[i.device.mig_gpu_instance], gpm=gpm) for i in instances),
+            [_others(rows, instances) for rows in lists],
+            total(*held.values()),
+        )
+
+    def unreadable(self, code: int) -> tuple[Reading, ...]:
+        """What was there when the GPU as a whole began to answer with that code."""
+        self._asker.forget()
+        for instance in self._known.values():
+            instance.asker.forget()
+        devices = [instance.device for instance in self._known.values()]
+        return tuple(Reading(device, unreadable(device.uuid, code)) for device in devices)
+
+    def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
+        if parent.mig_mode == "enabled":
+            count = self._asker.answer(gpu, _COUNT)
+            return tuple(self._known) if isinstance(count, int) else range(count[0])
+        # One that only this time fails to say the mode, or how many, still has those it had.
+        return tuple(self._known) if parent.mig_mode is None else ()
+
+    def _find(self, gpu: Any, parent: Device, index: int) -> _Instance | None:
+        """The instance at the index, if there is one, when it was asked everything.
+
+        Both may go at any moment, instance and GPU. When the instance seems to be gone, the GPU
+        is asked again: it says that there is none, or another one, or that it is lost itself.
+        """
+        known = self._known.get(index)
+        for again in (False, True):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+            except nvml.NVMLError as error:
+                if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                    raise
+                return known.silent(error.value) if known and error.value not in _GONE else None
+            try:
+                # At every read: the driver gives the handle of one that is gone to a new one.
+                (uuid,) = _UUID.sources[0](handle)
+                if known is None or known.device.uuid != uuid:
+                    known = _Instance(handle, uuid, parent, index, self._clock)
+                known.ask(handle, self._lists)
+            except nvml.NVMLError as error:
+                if known:
+                    known.silent(error.value)
+                continue
+            if again or not known.seems_gone:
+                break
+        return known
+
+
+class _Instance:
+    def __init__(
+        self, handle: Any, uuid: str, parent: Device, index: int, clock: Callable[[], float]
+    ) -> None:
+        self.asker = Asker(clock)
+        found = sort(_IDENTITY, [self.asker.ask(handle, question) for question in _IDENTITY])
+        values = {
+            "name": f"{parent.name} MIG",
+            **found.values,
+            **{name: getattr(parent, name) for name in _INHERITED},
+            "uuid": uuid,
+            "index": parent.index,
+            "parent_uuid": parent.uuid,
+            "mig_index": index,
+        }
+        names = {f.name for f in dataclasses.fields(Device)} - {*values, "absent"}
+        absent = dict.fromkeys(sorted(names), Absence.NOT_SUPPORTED) | found.absent
+        absent |= {name: parent.absent[name] for name in _INHERITED if name in parent.absent}
+        self.device = Device(absent=absent, **values)
+        self._ids = (self.device.mig_gpu_instance, self.device.mig_compute_instance)
+        self._answers: Sequence[Any] = ()
+        self._lists: Sequence[Any] = ()
+        self._processes: tuple[GpuProcess, ...] = ()
+        self._missing: Absence | None = None
+
+    @property
+    def seems_gone(self) -> bool:
+        return self._answers[0] in _GONE
+
+    @property
+    def attributed(self) -> int | Absence:
+        """Bytes that its processes hold."""
+        return attributed(self._processes, self._missing)
+
+    @property
+    def pids(self) -> set[int]:
+        return {process.pid for process in self._processes}
+
+    def ask(self, handle: Any, lists: Sequence[Question]) -> None:
+        """Asks what is due; raises `NVMLError` where it, or the GPU, is lost."""
+        self._answers = [self.asker.answer(handle, question) for question in _READINGS]
+        self._lists = [self.asker.answer(handle, question) for question in lists]
+
+    def silent(self, code: int) -> _Instance:
+        """Of one that is there, and answers everything with that code."""
+        self._answers = [code] * len(_READINGS)
+        self._lists = [code, code]
+        return self
+
+    def owns(self, row: Any) -> bool:
+        """Whether a row of a process list names it."""
+        return (row.gpuInstanceId, row.computeInstanceId) == self._ids
+
+    def sort_out(self, gpu: Sequence[Any]) -> None:
+        """Its processes: of its own lists or, where it cannot say, of those of the GPU."""
+        rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
+        processes, self._missing = merge(*rows)
+        self._processes = tuple(
+            dataclasses.replace(process, utilization_absence=Absence.NOT_SUPPORTED)
+            for process in processes
+        )
+
+    def _rows(self, own: Any, gpu: Any) -> Any:
+        if not isinstance(own, int):
+            unnamed = None in self._ids
+            return [row for row in own if unnamed or self.owns(row) or _is_nowhere(row)]
+        none = own in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
+        return own if none or isinstance(gpu, int) else [row for row in gpu if self.owns(row)]
+
+    def reading(self, held: int | Absence, *, gpm: bool) -> Reading:
+        """Now; `held` is what processes hold of the memory that it shares."""
+        found = sort(_READINGS, self._answers)
+        if self._missing:
+            found.absent["processes"] = self._missing
+        add_attributed(found, self.attributed, held)
+        found.absent |= dict.fromkeys(
+            GPM_READINGS, Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
+        )
+        unsaid = [name for name in READINGS if name not in found.values | found.absent]
+        sample = DeviceSample(
+            uuid=self.device.uuid,
+            state=state_of((*self._answers, *self._lists)),
+            age_seconds=0.0,
+            absent=found.absent | dict.fromkeys(unsaid, Absence.NOT_SUPPORTED),
+            **found.values,
+        )
+        return Reading(self.device, sample, self._processes)
+
+
+def _is_nowhere(row: Any) -> bool:
+    return (row.gpuInstanceId, row.computeInstanceId) == _NOWHERE
+
+
+def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
+    """The rows of the GPU's list that are no instance's: a process is listed once."""
+    if isinstance(rows, int):
+        return rows
+    pids = {pid for instance in instances for pid in instance.pids}
+    return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]
