@@ -79,10 +79,10 @@ def _heading(inventory: Inventory, sample: Sample) -> str:
 
 
 def _row(device: Device, readings: DeviceSample) -> tuple[str, ...]:
-    """index, name, busy, memory, temperature, power, clock, fan, state."""
+    """label, name, busy, memory, temperature, power, clock, fan, state."""
     watts = watts_of(readings.power_watts, readings.power_limit_watts)
     return (
-        f"[{device.index}]",
+        f"[{device.label}]",
         short_name(visible(device.name)),
         f"busy {quantity(readings.gpu_utilization_percent, ' %')}",
         used_of(readings.memory_used_bytes, readings.memory_total_bytes),

@@ -29,7 +29,6 @@ from gputop.telemetry.reading import GpuProcess, Reading
 from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 
 _COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
-_UUID = Question("uuid", text(nvml.nvmlDeviceGetUUID))
 _IDENTITY = (
     Question("name", text(nvml.nvmlDeviceGetName)),
     Question("mig_gpu_instance", one(nvml.nvmlDeviceGetGpuInstanceId)),
@@ -51,10 +50,18 @@ _GONE = (
     nvml.NVML_ERROR_GPU_IS_LOST,
 )
 """What is said of an index without an instance, and by the handle of one that was destroyed."""
-
-
+_MOST = 64
+"""Instances, should a driver say 0xFFFFFFFF."""
 _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
 """The ids of a process that is on no instance."""
+
+
+def _uuid(handle: Any) -> str:
+    """Raises `NVMLError` where there is none: it has no key then."""
+    (uuid,) = text(nvml.nvmlDeviceGetUUID)(handle)
+    if isinstance(uuid, Absence):
+        raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
+    return str(uuid)
 
 
 class Parts(NamedTuple):
@@ -87,12 +94,11 @@ class Instances:
         for instance in instances:
             instance.sort_out(lists)
         # Compute instances of one GPU instance share its memory: each says what all of them use.
-        held: dict[int | None, int | Absence] = defaultdict(int)
+        held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            gpu_instance = instance.device.mig_gpu_instance
-            held[gpu_instance] = total(held[gpu_instance], instance.attributed)
+            held[instance.shares] = total(held[instance.shares], instance.attributed)
         return Parts(
-            tuple(i.reading(held[i.device.mig_gpu_instance], gpm=gpm) for i in instances),
+            tuple(instance.reading(held[instance.shares], gpm=gpm) for instance in instances),
             [_others(rows, instances) for rows in lists],
             total(*held.values()),
         )
@@ -108,7 +114,7 @@ class Instances:
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
             count = self._asker.answer(gpu, _COUNT)
-            return tuple(self._known) if isinstance(count, int) else range(count[0])
+            return tuple(self._known) if isinstance(count, int) else range(min(count[0], _MOST))
         # One that only this time fails to say the mode, or how many, still has those it had.
         return tuple(self._known) if parent.mig_mode is None else ()
 
@@ -128,7 +134,7 @@ class Instances:
                 return known.silent(error.value) if known and error.value not in _GONE else None
             try:
                 # At every read: the driver gives the handle of one that is gone to a new one.
-                (uuid,) = _UUID.sources[0](handle)
+                uuid = _uuid(handle)
                 if known is None or known.device.uuid != uuid:
                     known = _Instance(handle, uuid, parent, index, self._clock)
                 known.ask(handle, self._lists)
@@ -169,6 +175,12 @@ class _Instance:
     @property
     def seems_gone(self) -> bool:
         return self._answers[0] in _GONE
+
+    @property
+    def shares(self) -> int | str:
+        """Whose memory it shares: of its GPU instance, or its own where that is not known."""
+        gpu_instance = self.device.mig_gpu_instance
+        return self.device.uuid if gpu_instance is None else gpu_instance
 
     @property
     def attributed(self) -> int | Absence:
