@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pynvml as nvml
@@ -18,6 +18,7 @@ from gputop.telemetry.nvml_question import (
     SLOW,
     Asker,
     Question,
+    absence_of,
     one,
     sort,
     state_of,
@@ -75,7 +76,7 @@ class Parts(NamedTuple):
 
 
 class Instances:
-    """Those on one GPU, as they come and go; `lists` are the questions for process lists."""
+    """Those on one GPU, as they come and go; `lists` are the questions for its processes."""
 
     def __init__(self, lists: Sequence[Question], clock: Callable[[], float]) -> None:
         self._lists = lists
@@ -84,11 +85,13 @@ class Instances:
         self._known: dict[int, _Instance] = {}
 
     def read(self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool) -> Parts:
-        """The instances now, where MIG is on; `lists` is what the GPU's process lists say.
+        """The instances now, where MIG is on; `lists` is what the GPU says of its processes.
 
         Raises `NVMLError` where the GPU is lost.
         """
-        found = {index: self._find(gpu, parent, index) for index in self._indices(gpu, parent)}
+        found = {
+            index: self._find(gpu, parent, index, gpm=gpm) for index in self._indices(gpu, parent)
+        }
         self._known = {index: instance for index, instance in found.items() if instance}
         instances = tuple(self._known.values())
         for instance in instances:
@@ -98,7 +101,7 @@ class Instances:
         for instance in instances:
             held[instance.shares] = total(held[instance.shares], instance.attributed)
         return Parts(
-            tuple(instance.reading(held[instance.shares], gpm=gpm) for instance in instances),
+            tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
             total(*held.values()),
         )
@@ -118,7 +121,7 @@ class Instances:
         # One that only this time fails to say the mode, or how many, still has those it had.
         return tuple(self._known) if parent.mig_mode is None else ()
 
-    def _find(self, gpu: Any, parent: Device, index: int) -> _Instance | None:
+    def _find(self, gpu: Any, parent: Device, index: int, *, gpm: bool) -> _Instance | None:
         """The instance at the index, if there is one, when it was asked everything.
 
         Both may go at any moment, instance and GPU. When the instance seems to be gone, the GPU
@@ -136,8 +139,10 @@ class Instances:
                 # At every read: the driver gives the handle of one that is gone to a new one.
                 uuid = _uuid(handle)
                 if known is None or known.device.uuid != uuid:
-                    known = _Instance(handle, uuid, parent, index, self._clock)
-                known.ask(handle, self._lists)
+                    asker = Asker(self._clock)
+                    device = _device(asker, handle, parent, uuid=uuid, mig_index=index)
+                    known = _Instance(device, asker, self._lists)
+                known.ask(handle, gpm=gpm)
             except nvml.NVMLError as error:
                 if known:
                     known.silent(error.value)
@@ -147,28 +152,32 @@ class Instances:
         return known
 
 
+def _device(asker: Asker, handle: Any, parent: Device, **known: Any) -> Device:
+    """Who an instance is; raises `NVMLError` where it, or the GPU, is lost."""
+    found = sort(_IDENTITY, [asker.ask(handle, question) for question in _IDENTITY])
+    values = {
+        "index": parent.index,
+        "parent_uuid": parent.uuid,
+        "name": f"{parent.name} MIG",
+        **{name: getattr(parent, name) for name in _INHERITED},
+        **found.values,
+        **known,
+    }
+    unsaid = {f.name for f in dataclasses.fields(Device)} - {*values, "absent"}
+    absent = dict.fromkeys(sorted(unsaid), Absence.NOT_SUPPORTED) | found.absent
+    absent |= {name: parent.absent[name] for name in _INHERITED if name in parent.absent}
+    return Device(absent=absent, **values)
+
+
 class _Instance:
-    def __init__(
-        self, handle: Any, uuid: str, parent: Device, index: int, clock: Callable[[], float]
-    ) -> None:
-        self.asker = Asker(clock)
-        found = sort(_IDENTITY, [self.asker.ask(handle, question) for question in _IDENTITY])
-        values = {
-            "name": f"{parent.name} MIG",
-            **found.values,
-            **{name: getattr(parent, name) for name in _INHERITED},
-            "uuid": uuid,
-            "index": parent.index,
-            "parent_uuid": parent.uuid,
-            "mig_index": index,
-        }
-        names = {f.name for f in dataclasses.fields(Device)} - {*values, "absent"}
-        absent = dict.fromkeys(sorted(names), Absence.NOT_SUPPORTED) | found.absent
-        absent |= {name: parent.absent[name] for name in _INHERITED if name in parent.absent}
-        self.device = Device(absent=absent, **values)
-        self._ids = (self.device.mig_gpu_instance, self.device.mig_compute_instance)
+    def __init__(self, device: Device, asker: Asker, lists: Sequence[Question]) -> None:
+        self.device = device
+        self.asker = asker
+        self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
+        self._questions = lists
         self._answers: Sequence[Any] = ()
         self._lists: Sequence[Any] = ()
+        self._gpm: Mapping[str, float | Absence] = {}
         self._processes: tuple[GpuProcess, ...] = ()
         self._missing: Absence | None = None
 
@@ -191,15 +200,18 @@ class _Instance:
     def pids(self) -> set[int]:
         return {process.pid for process in self._processes}
 
-    def ask(self, handle: Any, lists: Sequence[Question]) -> None:
+    def ask(self, handle: Any, *, gpm: bool) -> None:
         """Asks what is due; raises `NVMLError` where it, or the GPU, is lost."""
         self._answers = [self.asker.answer(handle, question) for question in _READINGS]
-        self._lists = [self.asker.answer(handle, question) for question in lists]
+        self._lists = [self.asker.answer(handle, question) for question in self._questions]
+        reason = Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
+        self._gpm = dict.fromkeys(GPM_READINGS, reason)
 
     def silent(self, code: int) -> _Instance:
         """Of one that is there, and answers everything with that code."""
         self._answers = [code] * len(_READINGS)
-        self._lists = [code, code]
+        self._lists = [code] * len(self._questions)
+        self._gpm = dict.fromkeys(GPM_READINGS, absence_of(code))
         return self
 
     def owns(self, row: Any) -> bool:
@@ -207,7 +219,7 @@ class _Instance:
         return (row.gpuInstanceId, row.computeInstanceId) == self._ids
 
     def sort_out(self, gpu: Sequence[Any]) -> None:
-        """Its processes: of its own lists or, where it cannot say, of those of the GPU."""
+        """Its processes: from its own lists or, where it cannot say, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
         processes, self._missing = merge(*rows)
         self._processes = tuple(
@@ -216,21 +228,20 @@ class _Instance:
         )
 
     def _rows(self, own: Any, gpu: Any) -> Any:
-        if not isinstance(own, int):
+        if isinstance(own, list):
             unnamed = None in self._ids
             return [row for row in own if unnamed or self.owns(row) or _is_nowhere(row)]
         none = own in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
-        return own if none or isinstance(gpu, int) else [row for row in gpu if self.owns(row)]
+        return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) and not none else own
 
-    def reading(self, held: int | Absence, *, gpm: bool) -> Reading:
+    def reading(self, held: int | Absence) -> Reading:
         """Now; `held` is what processes hold of the memory that it shares."""
         found = sort(_READINGS, self._answers)
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
-        found.absent |= dict.fromkeys(
-            GPM_READINGS, Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
-        )
+        for name, value in self._gpm.items():
+            found.add(name, value)
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         sample = DeviceSample(
             uuid=self.device.uuid,
@@ -248,7 +259,7 @@ def _is_nowhere(row: Any) -> bool:
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
     """The rows of the GPU's list that are no instance's: a process is listed once."""
-    if isinstance(rows, int):
+    if not isinstance(rows, list):
         return rows
     pids = {pid for instance in instances for pid in instance.pids}
     return [row for row in rows if row.pid not in pids and not any(i.owns(row) for i in instances)]

@@ -154,7 +154,10 @@ MEMORY_TOTAL = Question(
     "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
 )
 BAR1_TOTAL = Question("bar1_total_bytes", lambda h: _bar1(h)[:1])
-SM_COUNT = Question("sm_count", lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount,))
+SM_COUNT = Question(
+    "sm_count",
+    lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,),
+)
 """These five are for MIG instances, too."""
 
 IDENTITY = (

@@ -11,6 +11,8 @@ from typing import Any
 
 import pynvml
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.reading import GpuProcess, Reading
@@ -417,6 +419,65 @@ def test_a_driver_that_names_no_instances(nvml: FakeDriver, fail: dict[str, int]
     (parent,) = read(reader_of(nvml, gpu(SMALL, fail=fail)))
     assert pids(parent) == [11]
     assert parent.sample.state is DeviceState.OK
+
+
+CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 21, 25, 999, 4711])
+OF_THE_GPU = st.sampled_from(
+    [HANDLE, f"{HANDLE}.0", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigMode", *LISTS]
+)
+OF_AN_INSTANCE = st.sampled_from(
+    [
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetGpuInstanceId",
+        "nvmlDeviceGetComputeInstanceId",
+        "nvmlDeviceGetAttributes_v2",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetBAR1MemoryInfo",
+        *LISTS,
+    ]
+)
+NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))
+FUZZED = st.builds(
+    FakeInstance,
+    uuid=st.sampled_from(["", "MIG-a"]),
+    gpu_instance=st.sampled_from([None, 2, 7]),
+    compute_instance=st.sampled_from([None, 0]),
+    sm_count=NUMBERS,
+    memory_total_bytes=NUMBERS,
+    memory_used_bytes=NUMBERS,
+    bar1_used_bytes=NUMBERS,
+    processes=st.sampled_from([(), SMALL.processes, LARGE.processes]),
+    fail=st.dictionaries(OF_AN_INSTANCE, CODES, max_size=3),
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    states=st.lists(
+        st.tuples(FUZZED, st.dictionaries(OF_THE_GPU, CODES, max_size=2), st.integers(0, 1)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_whatever_a_driver_says_every_reading_is_whole_and_every_process_listed_once(
+    nvml: FakeDriver, states: list[tuple[FakeInstance, dict[str, int], int]]
+) -> None:
+    start()
+    clock = Clock()
+    reader = Reader(0, "580.95.05", clock)
+    for instance, fail, mode in states:
+        other = replace(LARGE, gpu_instance=3, processes=(FakeProcess(99),))
+        nvml.write(gpu(instance, other, fail=fail, mig_mode=mode))
+        clock.seconds += 5.0
+        for reading in read(reader):
+            device = reading.device
+            assert device.mig_index is None or device.parent_uuid == reader.device.uuid
+            for name in ("sm_count", "memory_total_bytes", "bar1_total_bytes", "pci_bus_id"):
+                assert (getattr(device, name) is None) == (name in device.absent)
 
 
 def test_an_absurd_number_of_instances(nvml: FakeDriver) -> None:
