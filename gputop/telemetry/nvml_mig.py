@@ -231,8 +231,7 @@ class _Instance:
         if isinstance(own, list):
             unnamed = None in self._ids
             return [row for row in own if unnamed or self.owns(row) or _is_nowhere(row)]
-        none = own in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
-        return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) and not none else own
+        return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) else own
 
     def reading(self, held: int | Absence) -> Reading:
         """Now; `held` is what processes hold of the memory that it shares."""

@@ -197,6 +197,50 @@ def test_an_instance_that_cannot_list_its_processes_has_them_from_the_gpu(
     assert "processes" not in found.sample.absent
 
 
+def test_a_process_that_ends_between_the_lists_is_not_left_with_the_gpu(
+    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = reader_of(nvml, gpu(SMALL))
+    ended = (replace(SMALL, processes=()),)
+    before(monkeypatch, LISTS[1], 2, lambda: nvml.change(0, instances=ended))
+    parent, small = read(reader)
+    assert pids(parent) == pids(small) == []
+
+
+def test_a_driver_that_lists_a_gpu_instance_for_each_part_of_it(
+    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_of = getattr(pynvml, LISTS[1])
+    whole: list[Any] = []
+
+    def rows(handle: Any) -> Any:
+        whole[:] = whole or list_of(handle)  # the GPU is asked first
+        return [*whole]
+
+    monkeypatch.setattr(pynvml, LISTS[1], rows)
+    halves = [
+        replace(LARGE, compute_instance=n, processes=(FakeProcess(21 + n),)) for n in range(2)
+    ]
+    parent, first, second = read(reader_of(nvml, gpu(*halves)))
+    assert (pids(parent), pids(first), pids(second)) == ([], [21], [22])
+
+
+def test_a_driver_that_does_not_say_on_which_instance_a_process_is(
+    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_of = getattr(pynvml, LISTS[1])
+
+    def rows(handle: Any) -> Any:
+        found = list_of(handle)
+        for row in found:
+            row.gpuInstanceId = row.computeInstanceId = 0xFFFF_FFFF
+        return found
+
+    monkeypatch.setattr(pynvml, LISTS[1], rows)
+    parent, small = read(reader_of(nvml, gpu(SMALL)))
+    assert (pids(parent), pids(small)) == ([], [11])
+
+
 def test_a_user_who_may_only_see_the_processes_of_instances(nvml: FakeDriver) -> None:
     device = gpu(SMALL, LARGE, fail=dict.fromkeys(LISTS, NO_PERMISSION))
     parent, small, large = read(reader_of(nvml, device))
@@ -521,6 +565,12 @@ def test_the_attributes_say_the_memory_where_nothing_else_does(nvml: FakeDriver)
     _, small = read(reader_of(nvml, gpu(replace(SMALL, fail=codes))))
     assert small.device.memory_total_bytes == 9_984 * MIB
     assert small.sample.memory_total_bytes is None
+
+
+def test_nothing_is_not_a_size(nvml: FakeDriver) -> None:
+    _, small = read(reader_of(nvml, gpu(replace(SMALL, sm_count=0, memory_total_bytes=0))))
+    for name in ("sm_count", "memory_total_bytes"):
+        assert small.device.absent[name] is Absence.NOT_SUPPORTED
 
 
 def test_memory_of_a_driver_without_version_2(nvml: FakeDriver) -> None:
