@@ -21,6 +21,9 @@
  *   device.0.hang 1 | device.0.delay_ms 50
  *   device.0.instance.2.uuid MIG-...     the MIG instance 2: all that its handle says, by the same
  *                                        keys; there is one where there is a uuid and MIG is on
+ *   device.0.instance.2.gpu_instance 7   and compute_instance: its ids, in process lists, too
+ *   device.0.max_instances 7
+ *   device.0.instance_gone_code 6        what every call on the handle of one returns that is gone
  *
  * A value that is not in the file is not supported (3): that is how a GPU without a fan is made.
  * Where FAKE_NVML_CALLS names a file, every call appends its function and device to it.

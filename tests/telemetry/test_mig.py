@@ -653,3 +653,31 @@ def inventory_of(lines: Any, count: int) -> list[str]:
             assert [device["uuid"] for device in sample["devices"]] == uuids
             return uuids
     raise AssertionError(f"no inventory with {count} devices")
+
+
+def test_the_fake_drivers_handles(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), gpu(SMALL, None, LARGE))
+    n = pynvml
+    n.nvmlInit()
+    plain, parent = (n.nvmlDeviceGetHandleByIndex(index) for index in range(2))
+    assert [n.nvmlDeviceGetMaxMigDeviceCount(handle) for handle in (plain, parent)] == [0, 7]
+    for handle, index in ((plain, 0), (parent, 1), (parent, 6)):
+        with pytest.raises(n.NVMLError_NotFound):
+            n.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+    large = n.nvmlDeviceGetMigDeviceHandleByIndex(parent, 2)
+    assert [n.nvmlDeviceIsMigDeviceHandle(h).value for h in (parent, large)] == [0, 1]
+    back = n.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(large)
+    assert n.nvmlDeviceGetUUID(back) == n.nvmlDeviceGetUUID(parent)
+    attributes = n.nvmlDeviceGetAttributes_v2(large)
+    assert (attributes.multiprocessorCount, attributes.memorySizeMB) == (60, 40_448)
+    rows = n.nvmlDeviceGetComputeRunningProcesses_v3(parent)
+    assert [(row.pid, row.gpuInstanceId, row.computeInstanceId) for row in rows] == [
+        (11, 7, 0),
+        (12, 2, 0),
+    ]
+    with pytest.raises(n.NVMLError_NotSupported):
+        n.nvmlDeviceGetTemperatureV(large, 0)
+    nvml.change(1, mig_mode=0)
+    with pytest.raises(n.NVMLError_NotFound):
+        n.nvmlDeviceGetUUID(large)
+    assert n.nvmlDeviceGetComputeRunningProcesses_v3(parent) == []
