@@ -19,13 +19,17 @@ from tests.driver import (
     DRIVER_NOT_LOADED,
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
+    INVALID_ARGUMENT,
     NO_DATA,
     NOT_FOUND,
     NOT_SUPPORTED,
     RESET_REQUIRED,
+    TIMEOUT,
+    XID,
     FakeDevice,
     FakeDriver,
     FakeProcess,
+    FakeUsage,
     loaded,
 )
 
@@ -251,7 +255,85 @@ def test_every_value_reaches_its_call(nvml: FakeDriver) -> None:
     (usage,) = n.nvmlDeviceGetProcessUtilization(handle, 0)
     assert (usage.pid, usage.smUtil) == (11, 55)
     assert code_of(n.nvmlDeviceGetProcessUtilization, handle, 1 << 62) == NOT_FOUND
-    assert code_of(n.nvmlEventSetCreate) == NOT_SUPPORTED
+    (row,) = n.nvmlDeviceGetProcessesUtilizationInfo(handle, 0)
+    assert (row.pid, row.smUtil, row.timeStamp >= usage.timeStamp) == (11, 55, True)
+    assert code_of(n.nvmlDeviceGetProcessesUtilizationInfo, handle, 1 << 62) == NOT_FOUND
+
+
+def test_rows_of_usage_come_as_they_are(nvml: FakeDriver) -> None:
+    rows = (FakeUsage(1, 2, 3, 4, 5, age_ms=1_000), FakeUsage(0xFFFFFFFF, 0xFFFFFFFF, age_ms=-500))
+    nvml.write(FakeDevice(usage=rows))
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    for call in (
+        pynvml.nvmlDeviceGetProcessUtilization,
+        pynvml.nvmlDeviceGetProcessesUtilizationInfo,
+    ):
+        old, garbage = call(handle, 0)
+        found = (old.pid, old.smUtil, old.memUtil, old.encUtil, old.decUtil)
+        assert found == (1, 2, 3, 4, 5)
+        assert (garbage.pid, garbage.smUtil) == (0xFFFFFFFF, 0xFFFFFFFF)
+        assert 1_400_000 < garbage.timeStamp - old.timeStamp < 1_600_000
+
+
+def metrics(first: Any, second: Any, *numbers: int) -> list[tuple[int, float]]:
+    """Return code and value of each metric between two samples."""
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(numbers)
+    request.sample1, request.sample2 = first, second
+    for row, number in zip(request.metrics, numbers, strict=False):
+        row.metricId = number
+    pynvml.nvmlGpmMetricsGet(request)
+    return [(row.nvmlReturn, row.value) for row in request.metrics[: len(numbers)]]
+
+
+def test_gpm_is_the_mean_of_two_samples(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(gpm={2: 10.0, 5: 1.0, "5.7": 30.0}, fail={"gpm.5": NO_DATA}))
+    n = pynvml
+    n.nvmlInit()
+    handle = n.nvmlDeviceGetHandleByIndex(0)
+    assert n.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice == 1
+    first, second, other = (n.nvmlGpmSampleAlloc() for _ in range(3))
+    assert code_of(metrics, first, second) == INVALID_ARGUMENT  # which are empty
+    n.nvmlGpmSampleGet(handle, first)
+    nvml.change(0, gpm={2: 20.5})
+    n.nvmlGpmSampleGet(handle, second)
+    assert metrics(first, second, 2, 5, 9) == [(0, 15.25), (NO_DATA, 0.0), (NOT_SUPPORTED, 0.0)]
+    assert code_of(metrics, second, first) == INVALID_ARGUMENT
+    n.nvmlGpmMigSampleGet(handle, 7, other)
+    assert code_of(metrics, first, other) == INVALID_ARGUMENT  # of another part of the device
+    nvml.change(0, gpm_supported=0)
+    assert n.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice == 0
+    assert code_of(n.nvmlGpmSampleGet, handle, first) == NOT_SUPPORTED
+    for sample in (first, second, other):
+        n.nvmlGpmSampleFree(sample)
+
+
+def test_events_go_to_each_set_that_has_the_device_and_their_type(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(event_types=None))
+    n = pynvml
+    n.nvmlInit()
+    handle, other = (n.nvmlDeviceGetHandleByIndex(index) for index in (0, 1))
+    nvml.report_xid(0, 13)
+    first, second = n.nvmlEventSetCreate(), n.nvmlEventSetCreate()
+    assert n.nvmlDeviceGetSupportedEventTypes(handle) & XID
+    assert code_of(n.nvmlDeviceGetSupportedEventTypes, other) == NOT_SUPPORTED
+    assert code_of(n.nvmlDeviceRegisterEvents, other, XID, first) == NOT_SUPPORTED
+    for set_ in (first, second):
+        n.nvmlDeviceRegisterEvents(handle, XID, set_)
+    assert code_of(n.nvmlDeviceRegisterEvents, handle, XID, first) == INVALID_ARGUMENT
+    assert code_of(n.nvmlEventSetWait_v2, first, 0) == TIMEOUT
+    nvml.report_xid(0, 2, kind=2)
+    nvml.report_xid(0, 79)
+    for set_ in (first, second):
+        event = n.nvmlEventSetWait_v2(set_, 0)
+        assert (event.eventType, event.eventData) == (XID, 79)
+        assert n.nvmlDeviceGetIndex(event.device) == 0
+        assert code_of(n.nvmlEventSetWait_v2, set_, 1) == TIMEOUT
+    nvml.change(0, code=GPU_IS_LOST)
+    assert code_of(n.nvmlEventSetWait_v2, first, 60_000) == GPU_IS_LOST
+    for set_ in (first, second):
+        n.nvmlEventSetFree(set_)
 
 
 def test_what_the_file_leaves_out_is_not_supported(nvml: FakeDriver) -> None:

@@ -7,15 +7,22 @@ before `Reader.read`, and each reader wants a thread of its own.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pynvml as nvml
 
+from gputop.telemetry.nvml_events import Events
+from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
 from gputop.telemetry.nvml_mig import Instances
-from gputop.telemetry.nvml_processes import add_attributed, attributed, merge, process_lists, total
+from gputop.telemetry.nvml_processes import (
+    add_attributed,
+    attributed,
+    merge,
+    process_questions,
+    total,
+)
 from gputop.telemetry.nvml_question import (
     Answers,
     Asker,
@@ -27,7 +34,6 @@ from gputop.telemetry.nvml_question import (
 from gputop.telemetry.nvml_readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
-    GPM_READINGS,
     Absence,
     Device,
     DeviceSample,
@@ -89,6 +95,7 @@ class Driver:
         self.driver_version: str | None = _system(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
+        self._events = Events()
 
     def readers(self) -> tuple[Reader, ...]:
         """One for each of NVML's indices, without touching a device; raises `DriverError`."""
@@ -96,11 +103,13 @@ class Driver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             raise DriverError(_problem(error)) from None
-        return tuple(Reader(index, self.driver_version) for index in range(count))
+        return tuple(
+            Reader(index, self.driver_version, events=self._events) for index in range(count)
+        )
 
     def events(self) -> tuple[Event, ...]:
-        threading.Event().wait(1.0)
-        return ()
+        """What the driver reported since the last call; waits for it up to a second."""
+        return self._events.wait()
 
     def close(self) -> None:
         """Shut NVML down; the driver may wait for calls that are under way."""
@@ -132,17 +141,20 @@ class Reader:
         index: int,
         driver_version: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        events: Events | None = None,
     ) -> None:
         self.index = index
         self.device = self._nobody(Absence.NO_DATA_YET)
         self._clock = clock
         self._version = _numbers(driver_version)
-        self._lists = process_lists(self._version)
+        self._events = events
+        self._gpm: Gpm | None = None
+        self._processes = process_questions(self._version, clock)
         self._questions = readings(self._version, clock)
         self._handle: Any = None
         self._asker = Asker(clock)
         self._identity = Answers()
-        self._instances = Instances(self._lists, clock)
+        self._instances = Instances(self._processes[:-1], clock)
 
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """Ask what is due, however long the driver takes; nothing that it says is raised.
@@ -156,20 +168,22 @@ class Reader:
                 self._attach()
             self._follow_modes()
             answers = [self._asker.answer(self._handle, q) for q in self._questions]
-            lists = [self._asker.answer(self._handle, question) for question in self._lists]
+            *lists, usage = [self._asker.answer(self._handle, q) for q in self._processes]
+            percentages = self._ask_gpm(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
+            if self._events:
+                self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
             return self._unreadable(error.value)
         found = sort(self._questions, answers)
-        processes, missing = merge(*parts.others)
+        processes, missing = merge(*(*parts.others, usage))
         if missing:
             found.absent["processes"] = missing
         held = total(attributed(processes, missing), parts.attributed)
         add_attributed(found, held, held)
         self._say_what_is_disabled(found)
-        found.absent |= dict.fromkeys(
-            GPM_READINGS, Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
-        )
+        for name, value in percentages.items():
+            found.add(name, value)
         sample = DeviceSample(
             uuid=self.device.uuid,
             state=state_of((*answers, *lists)),
@@ -185,6 +199,13 @@ class Reader:
                 if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
                     found.absent[name] = Absence.DISABLED
 
+    def _ask_gpm(self, *, wanted: bool) -> Percentages:
+        self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
+        if wanted:
+            return self._gpm.read()
+        self._gpm.close()
+        return all_missing(Absence.DISABLED)
+
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         self._identity = sort(IDENTITY, [self._asker.ask(self._handle, q) for q in IDENTITY])
@@ -193,6 +214,15 @@ class Reader:
             self._identity.values.get("name"), capability, self._identity.get("memory_total_bytes")
         )
         self._identity.add("memory_is_shared", shared)
+
+    def _detach(self) -> None:
+        """What belongs to the handle goes with it."""
+        if self._gpm is not None:
+            self._gpm.close()
+            self._gpm = None
+        if self._events and self._handle is not None:
+            self._events.forget(self._handle)
+        self._handle = None
 
     def _follow_modes(self) -> None:
         modes = sort(MODES, [self._asker.answer(self._handle, question) for question in MODES])
@@ -216,7 +246,7 @@ class Reader:
 
     def _unreadable(self, code: int) -> tuple[Reading, ...]:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
-        self._handle = None
+        self._detach()
         self._asker.forget()
         self._questions = readings(self._version, self._clock)
         if "uuid" in self.device.absent:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pynvml as nvml
 
+from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
 from gputop.telemetry.nvml_processes import add_attributed, attributed, merge, total
 from gputop.telemetry.nvml_question import (
     SLOW,
@@ -27,7 +28,7 @@ from gputop.telemetry.nvml_question import (
 )
 from gputop.telemetry.nvml_readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL, SM_COUNT
 from gputop.telemetry.reading import GpuProcess, Reading
-from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample
 
 _COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
@@ -92,7 +93,10 @@ class Instances:
         found = {
             index: self._find(gpu, parent, index, gpm=gpm) for index in self._indices(gpu, parent)
         }
+        before = self._known.values()
         self._known = {index: instance for index, instance in found.items() if instance}
+        for instance in set(before) - set(self._known.values()):
+            instance.close()
         instances = tuple(self._known.values())
         for instance in instances:
             instance.sort_out(lists)
@@ -111,6 +115,7 @@ class Instances:
         self._asker.forget()
         for instance in self._known.values():
             instance.asker.forget()
+            instance.close()
         devices = [instance.device for instance in self._known.values()]
         return tuple(Reading(device, unreadable(device.uuid, code)) for device in devices)
 
@@ -141,7 +146,7 @@ class Instances:
                 if known is None or known.device.uuid != uuid:
                     asker = Asker(self._clock)
                     device = _device(asker, handle, parent, uuid=uuid, mig_index=index)
-                    known = _Instance(device, asker, self._lists)
+                    known = _Instance(device, asker, self._lists, _gpm(gpu, device, self._clock))
                 known.ask(handle, gpm=gpm)
             except nvml.NVMLError as error:
                 if known:
@@ -169,15 +174,24 @@ def _device(asker: Asker, handle: Any, parent: Device, **known: Any) -> Device:
     return Device(absent=absent, **values)
 
 
+def _gpm(gpu: Any, device: Device, clock: Callable[[], float]) -> Gpm | None:
+    """None where it is not known of what: without an id it would be that of the whole GPU."""
+    instance = device.mig_gpu_instance
+    return None if instance is None else Gpm(gpu, instance, clock)
+
+
 class _Instance:
-    def __init__(self, device: Device, asker: Asker, lists: Sequence[Question]) -> None:
+    def __init__(
+        self, device: Device, asker: Asker, lists: Sequence[Question], gpm: Gpm | None
+    ) -> None:
         self.device = device
         self.asker = asker
         self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
         self._questions = lists
         self._answers: Sequence[Any] = ()
         self._lists: Sequence[Any] = ()
-        self._gpm: Mapping[str, float | Absence] = {}
+        self._gpm = gpm
+        self._percentages: Percentages = {}
         self._processes: tuple[GpuProcess, ...] = ()
         self._missing: Absence | None = None
 
@@ -204,14 +218,23 @@ class _Instance:
         """Asks what is due; raises `NVMLError` where it, or the GPU, is lost."""
         self._answers = [self.asker.answer(handle, question) for question in _READINGS]
         self._lists = [self.asker.answer(handle, question) for question in self._questions]
-        reason = Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
-        self._gpm = dict.fromkeys(GPM_READINGS, reason)
+        if not gpm:
+            self.close()
+            self._percentages = all_missing(Absence.DISABLED)
+        else:
+            missing = all_missing(Absence.NOT_SUPPORTED)
+            self._percentages = self._gpm.read() if self._gpm else missing
+
+    def close(self) -> None:
+        """Gives back what GPM keeps for it."""
+        if self._gpm:
+            self._gpm.close()
 
     def silent(self, code: int) -> _Instance:
         """Of one that is there, and answers everything with that code."""
         self._answers = [code] * len(_READINGS)
         self._lists = [code] * len(self._questions)
-        self._gpm = dict.fromkeys(GPM_READINGS, absence_of(code))
+        self._percentages = all_missing(absence_of(code))
         return self
 
     def owns(self, row: Any) -> bool:
@@ -221,11 +244,7 @@ class _Instance:
     def sort_out(self, gpu: Sequence[Any]) -> None:
         """Its processes: from its own lists or, where it cannot say, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        processes, self._missing = merge(*rows)
-        self._processes = tuple(
-            dataclasses.replace(process, utilization_absence=Absence.NOT_SUPPORTED)
-            for process in processes
-        )
+        self._processes, self._missing = merge(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -239,7 +258,7 @@ class _Instance:
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
-        for name, value in self._gpm.items():
+        for name, value in self._percentages.items():
             found.add(name, value)
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         sample = DeviceSample(

@@ -1,52 +1,162 @@
-"""NVML's process lists: how to ask for them, and both as one."""
+"""NVML's processes: how to ask who they are and what they use, and the answers as one list."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
-from gputop.telemetry.nvml_question import SECOND, Answers, Question, absence_of, value_of
+from gputop.telemetry.nvml_question import (
+    SECOND,
+    Answers,
+    Question,
+    Source,
+    absence_of,
+    value_of,
+)
 from gputop.telemetry.reading import GpuProcess
 from gputop.telemetry.snapshot import Absence, ProcessKind
 
+if TYPE_CHECKING:
+    from gputop.telemetry.nvml_fields import Clock
 
-def process_lists(driver_version: tuple[int, ...]) -> list[Question]:
-    """The questions for the compute and the graphics list; their answers are rows."""
+_LISTS = ("Compute", "Graphics", "MPSCompute")
+_NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
+"""Codes for an empty answer: nvidia-ml-py raises the first one, too."""
+_LONGEST_PERIOD = 1.25
+"""Seconds within which the driver has a new row for a process at work: mostly it has several."""
+_AHEAD = 1.0
+"""Seconds that a row may be newer than this moment; what is from further on is garbage."""
+
+Percentages = tuple[int | None, int | None, int | None, int | None]
+"""Of SMs, memory, encoder and decoder."""
+
+
+def process_questions(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
+    """What `merge` takes the answers to: three lists, and who uses how much, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
-    lists = []
-    for kind in ("Compute", "Graphics"):
-        calls = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{v}") for v in versions)
-        lists.append(Question("", *calls, seconds=SECOND))
-    return lists
+    lists = [
+        [getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
+        for word in _LISTS
+    ]
+    usage = _Usage(clock)
+    return [Question("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
 
 
-def merge(compute: Any, graphics: Any) -> tuple[tuple[GpuProcess, ...], Absence | None]:
-    """Both lists as one, by pid, and why it may lack some."""
+class _Usage:
+    """What each process used since the call before: both of the calls that say so, as `sources`.
+
+    The driver has a ring of samples for all processes of a device. What clock their times are of it
+    does not say (on some it is that since boot), so they are compared with each other only.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.sources: tuple[Source, ...] = (
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
+        )
+        self._clock = clock
+        self._begun = False
+        self._seen = 0
+        """The time of the newest row so far."""
+        self._recent: dict[int, tuple[float, Percentages]] = {}
+        """By pid, with when it came."""
+
+    def _since(
+        self, call: Callable[[Any, int], Any], handle: Any
+    ) -> Mapping[int, Percentages] | Absence:
+        """By pid; the driver leaves out who used nothing."""
+        latest = int((time.time() + _AHEAD) * 1e6)  # by either clock
+        begun = self._begun and self._seen <= latest  # or it was set back
+        seen = self._seen if begun else 0
+        newest: dict[int, tuple[int, Percentages]] = {}
+        for row in _rows(call, handle, seen):
+            percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
+            # The driver at times hands out rows that were never filled in.
+            sound = seen < row.timeStamp <= latest and max(percentages) <= 100
+            if sound and row.timeStamp >= newest.get(row.pid, (0,))[0]:
+                newest[row.pid] = row.timeStamp, percentages
+        self._begun, self._seen = True, max((when for when, _ in newest.values()), default=seen)
+        if newest and not begun:
+            # They are of all the time that the ring goes back, and of who was at work in it.
+            return Absence.NO_DATA_YET
+        # Nothing new since a moment ago is not yet idle.
+        now = self._clock()
+        self._recent = {
+            pid: (came, percentages)
+            for pid, (came, percentages) in self._recent.items()
+            if now - came < _LONGEST_PERIOD
+        } | {pid: (now, percentages) for pid, (_, percentages) in newest.items()}
+        return {pid: percentages for pid, (_, percentages) in self._recent.items()}
+
+
+def _rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
+    try:
+        return call(handle, seen)
+    except nvml.NVMLError as error:
+        if error.value in _NONE:
+            return ()
+        if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            raise
+    # nvidia-ml-py makes room for as many rows as there were: another came in between.
+    return call(handle, seen)
+
+
+def merge(
+    compute: Any, graphics: Any, mps: Any, usage: Any
+) -> tuple[tuple[GpuProcess, ...], Absence | None]:
+    """The processes by pid, from rows or return codes, and why the list may lack some.
+
+    `usage` are percentages by pid, a return code, or an `Absence`.
+    """
     kinds: dict[int, ProcessKind] = {}
     memory: dict[int, int] = {}
     missing = None
-    for kind, rows in ((ProcessKind.GRAPHICS, graphics), (ProcessKind.COMPUTE, compute)):
+    for kind, rows in (
+        (ProcessKind.MPS, mps),
+        (ProcessKind.GRAPHICS, graphics),
+        (ProcessKind.COMPUTE, compute),
+    ):
         if isinstance(rows, int):
-            # Some drivers fail to say "none", and where there is no graphics nothing is missing.
-            none = rows in (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
-            if not none and (
-                kind is ProcessKind.COMPUTE or absence_of(rows) is not Absence.NOT_SUPPORTED
+            # Where there is no graphics or no MPS, nothing is missing.
+            reason = absence_of(rows)
+            if rows not in _NONE and (
+                kind is ProcessKind.COMPUTE or reason is not Absence.NOT_SUPPORTED
             ):
-                missing = absence_of(rows)
+                missing = reason
             continue
         for row in rows:
-            kinds[row.pid] = kind if kinds.get(row.pid, kind) is kind else ProcessKind.BOTH
+            kinds[row.pid] = _both(kinds.get(row.pid, kind), kind)
             used = value_of("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
-                # Either list has all that the process holds: a sum would count it twice.
+                # Each list has all that the process holds: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
+    unknown = absence_of(usage) if isinstance(usage, int) else None
+    if isinstance(usage, Absence):
+        unknown = usage
+    percentages: Mapping[int, Percentages] = {} if unknown else usage
+    nothing: Percentages = (None, None, None, None) if unknown else (0, 0, 0, 0)
     processes = (
-        GpuProcess(pid, kind, memory.get(pid), None if pid in memory else Absence.NOT_SUPPORTED)
+        GpuProcess(
+            pid,
+            kind,
+            memory.get(pid),
+            None if pid in memory else Absence.NOT_SUPPORTED,
+            *percentages.get(pid, nothing),
+            unknown,
+        )
         for pid, kind in sorted(kinds.items())
     )
     return tuple(processes), missing
+
+
+def _both(known: ProcessKind, kind: ProcessKind) -> ProcessKind:
+    if known in (kind, ProcessKind.MPS):
+        return known
+    return ProcessKind.BOTH
 
 
 def attributed(processes: tuple[GpuProcess, ...], missing: Absence | None) -> int | Absence:

@@ -60,6 +60,9 @@ LINK_FIELDS = {
     for field in (138, 139)
     for link in (*range(LINKS), ALL_LINKS)
 }
+GPM: dict[int | str, float] = {2: 91.5, 3: 37.25, 5: 68.75, 10: 54.5, 11: 0.0, 12: 12.25, 13: 3.5}
+"""The metrics of GPM that gputop knows."""
+XID = 0x8
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 
@@ -77,6 +80,27 @@ class FakeProcess:
         memory = "-" if self.memory_bytes is None else self.memory_bytes
         usage = "" if self.sm_percent is None else f" {self.sm_percent} 0"
         return f"{self.pid} {self.kind} {memory}{usage}"
+
+
+@dataclass(frozen=True, slots=True)
+class FakeUsage:
+    """A row of a device's process utilization, `age_ms` old when it is handed out."""
+
+    pid: int
+    sm_percent: int = 0
+    memory_percent: int = 0
+    encoder_percent: int = 0
+    decoder_percent: int = 0
+    age_ms: int = 0
+
+    def __str__(self) -> str:
+        percentages = (
+            self.sm_percent,
+            self.memory_percent,
+            self.encoder_percent,
+            self.decoder_percent,
+        )
+        return " ".join(map(str, (self.pid, self.age_ms, *percentages)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +219,15 @@ class FakeDevice:
     )
     """What has a number in its key: `field.82` and its like are those of GetFieldValues."""
     processes: tuple[FakeProcess, ...] = ()
+    usage: tuple[FakeUsage, ...] = ()
+    """Rows of process utilization as they are, besides those of the processes."""
+    gpm_supported: int | None = 1
+    gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
+    """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""
+    event_types: int | None = 0x1E9F
+    """What it can report: 0x8 are Xids."""
     fail: Mapping[str, int] = field(default_factory=dict)
-    """Return code by function (`nvmlDeviceGetFanSpeed`) or field (`field.83`)."""
+    """Return code by function (`nvmlDeviceGetFanSpeed`), field (`field.83`) or metric (`gpm.5`)."""
     code: int = 0
     """Return code of every function: `GPU_IS_LOST`, `RESET_REQUIRED`."""
     hang: bool = False
@@ -216,10 +247,11 @@ class FakeDevice:
                     if instance is not None:
                         yield from instance.lines(index, number)
             elif isinstance(value, Mapping):
-                prefix = "fail." if item.name == "fail" else ""
+                prefix = "" if item.name == "values" else f"{item.name}."
                 yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
             elif isinstance(value, tuple):
-                yield from (f"device.{index}.process.{n} {row}" for n, row in enumerate(value))
+                key = "process" if item.name == "processes" else item.name
+                yield from (f"device.{index}.{key}.{n} {row}" for n, row in enumerate(value))
             elif value is not None:
                 text = int(value) if isinstance(value, bool) else value
                 yield f"device.{index}.{item.name} {text or own.get(item.name, text)}"
@@ -257,6 +289,7 @@ class FakeDriver:
         self.library = library
         self.devices: tuple[FakeDevice, ...] = ()
         self.machine = FakeMachine()
+        self._events: list[str] = []
         self._state = directory / "nvml-state"
         self._calls = directory / "nvml-calls"
         self.write()
@@ -289,12 +322,18 @@ class FakeDriver:
         lines = itertools.chain(
             self.machine.lines(),
             [f"devices {len(self.devices)}"],
+            (f"event.{number} {event}" for number, event in enumerate(self._events, 1)),
             *(device.lines(index) for index, device in enumerate(self.devices)),
         )
         new = self._state.with_suffix(".new")
         # A driver's text need not be UTF-8: a test writes other bytes as surrogates.
         new.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
         new.replace(self._state)
+
+    def report_xid(self, index: int, number: int, kind: int = XID) -> None:
+        """Let the device report an Xid, or another kind of event, to who has registered for it."""
+        self._events.append(f"{index} {kind:#x} {number}")
+        self.change_machine()
 
     def calls(self, index: int | None = None, instance: int | None = None) -> Counter[str]:
         """How often each function was called so far, on a device, an instance of it, or at all."""

@@ -17,6 +17,13 @@
  *   device.0.field.138.2 4096            a field of GetFieldValues, of link 2; field.83 has no links
  *   device.0.field_type.83 1             its type (NVML_VALUE_TYPE_...); without it, 3
  *   device.0.fail.field.83 3             return code of one field, or of one link of it
+ *   device.0.usage.0 4242 -20 37 12 0 0  a row of process utilization: pid, age in ms (below zero:
+ *                                        to come), and of SMs, memory, encoder, decoder
+ *   device.0.gpm_supported 1
+ *   device.0.gpm.5 61.25                 a GPM metric now; gpm.5.2 is that of GPU instance 2
+ *   device.0.fail.gpm.5 3                return code of one metric
+ *   device.0.event_types 0x8             which events it can report
+ *   event.1 0 0x8 79                     the first event: device, type and data; the next is event.2
  *   device.0.code 15                     return code of every function
  *   device.0.hang 1 | device.0.delay_ms 50
  *   device.0.instance.2.uuid MIG-...     the MIG instance 2: all that its handle says, by the same
@@ -43,7 +50,7 @@
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25,
+    INSUFFICIENT_SIZE = 7, TIMED_OUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25,
 };
 enum { MOST_DEVICES = 64, MOST_INSTANCES = 8, KEY_SIZE = 192, POLL_MS = 5 };
 static const unsigned long long NOT_AVAILABLE = ~0ull;
@@ -310,12 +317,6 @@ static int copy_text(const char *value, char *out, unsigned size)
         STORE(int, out, find(NO_DEVICE, key));                                                     \
         return leave(SUCCESS);                                                                     \
     }
-#define NEVER_SUPPORTED(function)                                                                  \
-    int function(void)                                                                             \
-    {                                                                                              \
-        return NOT_SUPPORTED;                                                                      \
-    }
-
 /* ---- The library and the system ------------------------------------------------------------- */
 
 static int start(const char *function)
@@ -724,27 +725,166 @@ LIST(nvmlDeviceGetComputeRunningProcesses, "compute")
 LIST(nvmlDeviceGetGraphicsRunningProcesses, "graphics")
 LIST(nvmlDeviceGetMPSComputeRunningProcesses, "mps")
 
-struct process_sample { unsigned pid; u64 time_us; unsigned sm, memory, encoder, decoder; };
+/* ---- What processes use --------------------------------------------------------------------- */
+
+struct usage { u64 time_us; unsigned pid, percent[6]; }; /* that of ProcessesUtilizationInfo */
+
+static u64 now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (u64)now.tv_sec * 1000000 + (u64)now.tv_nsec / 1000;
+}
+
+/* Rows newer than that: of the processes that have one, then those of the file as they are. */
+static unsigned usage(int index, u64 last_seen_us, struct usage *out, unsigned room)
+{
+    unsigned found = 0;
+    u64 now = now_us();
+    const char *value;
+    struct process process;
+    struct usage row;
+    for (int cursor = 0; next_process(index, NULL, &cursor, &process);) {
+        row = (struct usage){now, process.pid,
+            {(unsigned)process.sm_percent, (unsigned)process.memory_percent}};
+        if (process.sm_percent >= 0 && now > last_seen_us && found++ < room)
+            out[found - 1] = row;
+    }
+    for (int n = 0; (value = find(index, "usage.%d", n)); n++) {
+        long age_ms = 0;
+        unsigned *of = row.percent;
+        row = (struct usage){0};
+        sscanf(value, "%u %ld %u %u %u %u", &row.pid, &age_ms, of, of + 1, of + 2, of + 3);
+        row.time_us = now - (u64)age_ms * 1000;
+        if (found++ < room) /* garbage comes however old it is */
+            out[found - 1] = row;
+    }
+    return found;
+}
+
+static int code_of_usage(unsigned found, unsigned room)
+{
+    return !found ? NOT_FOUND : found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+struct process_sample { unsigned pid; u64 time_us; unsigned percent[4]; };
 
 int nvmlDeviceGetProcessUtilization(device_t device, struct process_sample *out, unsigned *count,
     u64 last_seen_us)
 {
     ENTER(device);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    u64 time_us = (u64)now.tv_sec * 1000000 + (u64)now.tv_nsec / 1000;
-    unsigned room = out ? *count : 0, found = 0;
-    struct process process;
-    for (int cursor = 0; next_process(index, NULL, &cursor, &process);) {
-        if (process.sm_percent < 0 || time_us <= last_seen_us)
-            continue;
-        if (found < room)
-            out[found] = (struct process_sample){process.pid, time_us,
-                (unsigned)process.sm_percent, (unsigned)process.memory_percent, 0, 0};
-        found++;
+    unsigned room = out ? *count : 0;
+    struct usage *rows = calloc(room + 1, sizeof *rows);
+    *count = usage(index, last_seen_us, rows, room);
+    for (unsigned n = 0; n < room && n < *count; n++) {
+        out[n] = (struct process_sample){.pid = rows[n].pid, .time_us = rows[n].time_us};
+        memcpy(out[n].percent, rows[n].percent, sizeof out[n].percent);
     }
-    *count = found;
-    return leave(!found ? NOT_FOUND : found > room ? INSUFFICIENT_SIZE : SUCCESS);
+    free(rows);
+    return leave(code_of_usage(*count, room));
+}
+
+struct usage_info { unsigned version, count; u64 last_seen_us; struct usage *rows; };
+
+int nvmlDeviceGetProcessesUtilizationInfo(device_t device, struct usage_info *info)
+{
+    ENTER(device);
+    if (info->version != 0x01000018)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    unsigned room = info->rows ? info->count : 0;
+    info->count = usage(index, info->last_seen_us, info->rows, room);
+    return leave(code_of_usage(info->count, room));
+}
+
+/* ---- GPM ------------------------------------------------------------------------------------ */
+
+struct gpm_support { unsigned version, supported; };
+
+int nvmlGpmQueryDeviceSupport(device_t device, struct gpm_support *out)
+{
+    ENTER(device);
+    if (out->version != 1)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    out->supported = (unsigned)number(find(index, "gpm_supported"));
+    return leave(SUCCESS);
+}
+
+enum { MOST_METRICS = 64, WHOLE_DEVICE = -1 };
+
+/* What the device does at that moment; `taken` counts all samples, and is 0 for an empty one. */
+typedef struct sample { int index, instance; u64 taken; double now[MOST_METRICS]; } *sample_t;
+
+int nvmlGpmSampleAlloc(sample_t *out)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    *out = calloc(1, sizeof **out);
+    return leave(SUCCESS);
+}
+
+int nvmlGpmSampleFree(sample_t sample)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    free(sample);
+    return leave(SUCCESS);
+}
+
+static int take_sample(device_t device, const char *function, int instance, sample_t out)
+{
+    static u64 taken;
+    int index, entered = enter(device, &index, function);
+    if (entered)
+        return entered;
+    if (!number(find(index, "gpm_supported")))
+        return leave(NOT_SUPPORTED);
+    *out = (struct sample){.index = index, .instance = instance, .taken = ++taken};
+    for (int id = 0; id < MOST_METRICS; id++) {
+        const char *value = instance == WHOLE_DEVICE ? find(index, "gpm.%d", id)
+                                                     : find(index, "gpm.%d.%d", id, instance);
+        out->now[id] = value ? strtod(value, NULL) : -1; /* not supported */
+    }
+    return leave(SUCCESS);
+}
+
+int nvmlGpmSampleGet(device_t device, sample_t out)
+{
+    return take_sample(device, __func__, WHOLE_DEVICE, out);
+}
+
+int nvmlGpmMigSampleGet(device_t device, unsigned instance, sample_t out)
+{
+    return take_sample(device, __func__, (int)instance, out);
+}
+
+struct gpm_metric { unsigned id; int code; double value; const char *names[3]; };
+struct gpm_metrics { unsigned version, count; sample_t first, second; struct gpm_metric rows[]; };
+
+/* The mean of both samples, which must be two of the same device in the order of their taking. */
+int nvmlGpmMetricsGet(struct gpm_metrics *request)
+{
+    sample_t first = request->first, second = request->second;
+    if (!first || !second || !first->taken || first->taken >= second->taken
+        || first->index != second->index || first->instance != second->instance)
+        return INVALID_ARGUMENT;
+    int entered = enter_index(second->index, __func__);
+    if (entered)
+        return entered;
+    if (request->version != 1)
+        return leave(ARGUMENT_VERSION_MISMATCH);
+    for (unsigned n = 0; n < request->count; n++) {
+        struct gpm_metric *row = &request->rows[n];
+        if (row->id >= MOST_METRICS)
+            return leave(INVALID_ARGUMENT);
+        row->code = (int)number(find(second->index, "fail.gpm.%u", row->id));
+        if (!row->code && (first->now[row->id] == -1 || second->now[row->id] == -1))
+            row->code = NOT_SUPPORTED;
+        if (!row->code)
+            row->value = (first->now[row->id] + second->now[row->id]) / 2;
+    }
+    return leave(SUCCESS);
 }
 
 /* ---- MIG ------------------------------------------------------------------------------------ */
@@ -789,8 +929,88 @@ int nvmlDeviceIsMigDeviceHandle(device_t device, unsigned *out)
 
 /* ---- Events --------------------------------------------------------------------------------- */
 
-NEVER_SUPPORTED(nvmlEventSetCreate)
-NEVER_SUPPORTED(nvmlEventSetFree)
-NEVER_SUPPORTED(nvmlEventSetWait_v2)
-NEVER_SUPPORTED(nvmlDeviceRegisterEvents)
-NEVER_SUPPORTED(nvmlDeviceGetSupportedEventTypes)
+/* The last event that it has seen, and of each device the types and the last one before them. */
+typedef struct event_set {
+    long last;
+    u64 types[MOST_DEVICES];
+    long before[MOST_DEVICES];
+} *event_set_t;
+struct event { device_t device; u64 type, data; unsigned gpu_instance, compute_instance; };
+
+NUMBER(nvmlDeviceGetSupportedEventTypes, u64, "event_types")
+
+static long last_event(void)
+{
+    long last = 0;
+    while (find(NO_DEVICE, "event.%ld", last + 1))
+        last++;
+    return last;
+}
+
+int nvmlEventSetCreate(event_set_t *out)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    *out = calloc(1, sizeof **out);
+    (*out)->last = last_event();
+    return leave(SUCCESS);
+}
+
+int nvmlEventSetFree(event_set_t set)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    free(set);
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceRegisterEvents(device_t device, u64 types, event_set_t set)
+{
+    ENTER(device);
+    const char *supported = find(index, "event_types");
+    if (!supported || types & ~strtoull(supported, NULL, 0))
+        return leave(NOT_SUPPORTED);
+    if (set->types[index])
+        return leave(INVALID_ARGUMENT); /* no test's program does this twice */
+    set->types[index] = types;
+    set->before[index] = last_event(); /* those are not reported */
+    return leave(SUCCESS);
+}
+
+/* Takes the set's next event out of the file; whether there is one. */
+static int next_event(event_set_t set, struct event *out)
+{
+    const char *value;
+    while ((value = find(NO_DEVICE, "event.%ld", set->last + 1))) {
+        long event = ++set->last, index = -1;
+        *out = (struct event){.gpu_instance = ~0u, .compute_instance = ~0u};
+        sscanf(value, "%ld %lli %llu", &index, (long long *)&out->type, &out->data);
+        if (index >= 0 && index < MOST_DEVICES && event > set->before[index]
+            && set->types[index] & out->type) {
+            out->device = &handles[index];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int nvmlEventSetWait_v2(event_set_t set, struct event *out, unsigned timeout_ms)
+{
+    int entered = enter_index(NO_DEVICE, __func__);
+    if (entered)
+        return entered;
+    for (long left = timeout_ms;; left -= POLL_MS) {
+        if (!initialized)
+            return leave(UNINITIALIZED);
+        if (next_event(set, out))
+            return leave(SUCCESS);
+        for (int index = 0; index < MOST_DEVICES; index++)
+            if (set->types[index] && number(find(index, "code")) == GPU_IS_LOST)
+                return leave(GPU_IS_LOST); /* as NVML has it: for the set as a whole */
+        if (left <= 0)
+            return leave(TIMED_OUT);
+        pause_ms(POLL_MS);
+    }
+}

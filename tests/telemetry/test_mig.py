@@ -45,7 +45,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 LISTS = tuple(
     f"nvmlDeviceGet{kind}RunningProcesses_{version}"
-    for kind in ("Compute", "Graphics")
+    for kind in ("Compute", "Graphics", "MPSCompute")
     for version in ("v2", "v3")
 )
 HANDLE = "nvmlDeviceGetMigDeviceHandleByIndex"
@@ -580,9 +580,31 @@ def test_memory_of_a_driver_without_version_2(nvml: FakeDriver) -> None:
     assert small.sample.absent["memory_reserved_bytes"] is Absence.NOT_SUPPORTED
 
 
-def test_gpm_is_not_there_yet_where_it_is_asked_for(nvml: FakeDriver) -> None:
-    _, small = read(reader_of(nvml, gpu(SMALL)), gpm=True)
-    assert {small.sample.absent[name] for name in GPM_READINGS} == {Absence.NOT_SUPPORTED}
+def test_gpm_is_the_instances_own(nvml: FakeDriver) -> None:
+    clock = Clock()
+    metrics: dict[int | str, float] = {5: 99.0, "5.7": 12.5, "5.2": 70.0, "2.2": 80.0}
+    nameless = replace(SMALL, gpu_instance=None, processes=())
+    reader = reader_of(nvml, gpu(SMALL, LARGE, nameless, gpm=metrics), clock=clock)
+    for _ in range(2):
+        clock.seconds += 1.0
+        _, small, large, unnamed = (reading.sample for reading in read(reader, gpm=True))
+    assert (small.tensor_active_percent, large.tensor_active_percent) == (12.5, 70.0)
+    assert large.sm_active_percent == 80.0
+    assert small.absent["sm_active_percent"] is Absence.NOT_SUPPORTED
+    # Without an id it would be that of the whole GPU.
+    assert {unnamed.absent[name] for name in GPM_READINGS} == {Absence.NOT_SUPPORTED}
+
+
+def test_gpm_gives_back_what_it_took(nvml: FakeDriver) -> None:
+    clock = Clock()
+    reader = reader_of(nvml, gpu(SMALL, LARGE), clock=clock)
+    read(reader, gpm=True)
+    nvml.change(0, instances=(None, LARGE))
+    read(reader, gpm=True)
+    assert nvml.calls()["nvmlGpmSampleFree"] == 2
+    read(reader, gpm=False)
+    calls = nvml.calls()
+    assert calls["nvmlGpmSampleFree"] == calls["nvmlGpmSampleAlloc"]
 
 
 def test_an_instance_is_asked_for_little_and_that_not_too_often(nvml: FakeDriver) -> None:
@@ -599,6 +621,7 @@ def test_an_instance_is_asked_for_little_and_that_not_too_often(nvml: FakeDriver
         "nvmlDeviceGetBAR1MemoryInfo": 2,
         "nvmlDeviceGetComputeRunningProcesses_v3": 20,  # two calls each: how many, and which
         "nvmlDeviceGetGraphicsRunningProcesses_v3": 10,
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3": 10,
     }
     assert nvml.calls(0)[HANDLE] == 20 * 7
 

@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.telemetry.nvml import Driver, Reader, start
+from gputop.telemetry.nvml_events import Events
 from gputop.telemetry.nvml_question import text
 from gputop.telemetry.nvml_readings import readings
 from gputop.telemetry.reading import DriverError, GpuProcess, Reading
 from gputop.telemetry.snapshot import (
+    GPM_READINGS,
     READINGS,
     Absence,
     DeviceSample,
@@ -33,6 +35,7 @@ from gputop.telemetry.snapshot import (
 from tests.driver import (
     DRIVER_NOT_LOADED,
     FUNCTION_NOT_FOUND,
+    GPM,
     GPU_IS_LOST,
     NO_DATA,
     NO_PERMISSION,
@@ -130,7 +133,7 @@ def only_reader() -> Reader:
 
 
 def reasons(sample: DeviceSample) -> dict[str, Absence]:
-    """Why readings are missing, but for those that need another reading."""
+    """Why readings are missing, but for those that need another reading or to be asked for."""
     return settled(sample.absent)
 
 
@@ -139,6 +142,7 @@ def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
         name: reason
         for name, reason in absent.items()
         if not (name in RATES and reason is Absence.NO_DATA_YET)
+        and not (name in GPM_READINGS and reason is Absence.DISABLED)
     }
 
 
@@ -203,6 +207,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         "pci_device_id": Absence.NOT_SUPPORTED,
         "compute_capability": Absence.NOT_SUPPORTED,
         "memory_total_bytes": Absence.NOT_SUPPORTED,
+        "memory_is_shared": Absence.NOT_SUPPORTED,
         "power_limit_default_watts": Absence.NOT_SUPPORTED,
         "temperature_slowdown_celsius": Absence.NOT_SUPPORTED,
         "temperature_shutdown_celsius": Absence.NOT_SUPPORTED,
@@ -474,6 +479,12 @@ def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
     assert readings[0].sample.state is DeviceState.OK
 
 
+def idle(
+    pid: int, kind: ProcessKind, used: int | None, absence: Absence | None = None
+) -> GpuProcess:
+    return GpuProcess(pid, kind, used, absence, 0, 0, 0, 0)
+
+
 def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(
@@ -490,11 +501,11 @@ def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
     )
     reading = only_reader().read(gpm=False)[0]
     assert reading.processes == (
-        GpuProcess(10, ProcessKind.COMPUTE, None, Absence.NOT_SUPPORTED),
-        GpuProcess(20, ProcessKind.BOTH, 210 * MIB, None),
-        GpuProcess(30, ProcessKind.COMPUTE, 300 * MIB, None),
-        GpuProcess(40, ProcessKind.GRAPHICS, 10 * MIB, None),
-        GpuProcess(50, ProcessKind.BOTH, 5 * MIB, None),
+        idle(10, ProcessKind.COMPUTE, None, Absence.NOT_SUPPORTED),
+        idle(20, ProcessKind.BOTH, 210 * MIB),
+        idle(30, ProcessKind.COMPUTE, 300 * MIB),
+        idle(40, ProcessKind.GRAPHICS, 10 * MIB),
+        idle(50, ProcessKind.BOTH, 5 * MIB),
     )
     assert "processes" not in reading.sample.absent
 
@@ -548,7 +559,8 @@ def test_drivers_with_a_wider_process_struct_are_asked_for_version_2(
     nvml.write(FakeDevice(processes=(FakeProcess(7),)), driver_version=version)
     assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == [7]
     asked = {name for name in nvml.calls(0) if "RunningProcesses" in name}
-    assert asked == {f"{name}_{list_version}" for name in LISTS}
+    mps = "nvmlDeviceGetMPSComputeRunningProcesses"
+    assert asked == {f"{name}_{list_version}" for name in (*LISTS, mps)}
 
 
 def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
@@ -595,6 +607,8 @@ EVERY_SECOND = (
     "nvmlDeviceGetOfaUtilization",
     "nvmlDeviceGetMarginTemperature",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetProcessesUtilizationInfo",
 )
 EVERY_FIVE_SECONDS = (
     "nvmlDeviceGetFanSpeed",
@@ -603,6 +617,10 @@ EVERY_FIVE_SECONDS = (
     "nvmlDeviceGetCurrPcieLinkGeneration",
     "nvmlDeviceGetCurrPcieLinkWidth",
     "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetEccMode",
 )
 
 
@@ -711,7 +729,7 @@ def test_a_machine_without_the_library() -> None:
 def test_every_reading_of_the_schema_is_asked_for() -> None:
     asked = [name for question in readings() for name in question.names]
     derived = ["memory_attributed_bytes", "memory_unattributed_bytes"]
-    assert sorted(asked + derived) == sorted(READINGS)
+    assert sorted([*asked, *derived, *GPM_READINGS]) == sorted(READINGS)
 
 
 CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 17, 18, 21, 25, 26, 27, 999, 4711])
@@ -729,6 +747,15 @@ CALLS = st.sampled_from(
         "nvmlDeviceGetPowerManagementDefaultLimit",
         "nvmlDeviceGetPcieThroughput",
         "nvmlDeviceGetFanSpeed_v2",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetProcessesUtilizationInfo",
+        "nvmlDeviceGetProcessUtilization",
+        "nvmlGpmQueryDeviceSupport",
+        "nvmlGpmSampleGet",
+        "nvmlGpmMetricsGet",
+        "nvmlDeviceGetSupportedEventTypes",
+        "nvmlDeviceRegisterEvents",
+        *(f"gpm.{metric}" for metric in GPM),
     ]
 )
 NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))
@@ -738,7 +765,7 @@ NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    codes=st.lists(st.dictionaries(CALLS, CODES, max_size=6), min_size=1, max_size=3),
+    codes=st.lists(st.dictionaries(CALLS, CODES, max_size=6), min_size=1, max_size=4),
     numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
 )
 def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
@@ -753,12 +780,18 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
         "performance_state",
     )
     start()
-    reader = Reader(0)
+    clock = Clock()
+    reader = Reader(0, clock=clock, events=Events())
     for fail in codes:
-        device = FakeDevice(fail=fail, **dict(zip(names, numbers, strict=True)))  # type: ignore[arg-type]
+        clock.seconds += 0.5
+        values: dict[str, Any] = dict(zip(names, numbers, strict=True))
+        device = FakeDevice(fail=fail, processes=(FakeProcess(1, sm_percent=50),), **values)
         nvml.write(device)
-        reading = reader.read(gpm=False)[0]
+        reading = reader.read(gpm=True)[0]
         check(reading)
         assert reading.sample.uuid == reader.device.uuid
+        for process in reading.processes:
+            absent = process.utilization_absence is not None
+            assert (process.sm_utilization_percent is None) == absent
         for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
             assert (getattr(reader.device, name) is None) == (name in reader.device.absent)

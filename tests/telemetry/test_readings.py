@@ -13,7 +13,7 @@ import pytest
 
 from gputop.telemetry.codec import to_json
 from gputop.telemetry.nvml import Reader, start
-from gputop.telemetry.snapshot import READINGS, Device
+from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Device
 from tests.driver import (
     ALL_LINKS,
     FUNCTION_NOT_FOUND,
@@ -95,6 +95,13 @@ SAMPLE = (
     ),
     Row("jpeg_utilization_percent", {"jpeg_utilization_percent": 13}, 13, get("JpgUtilization")),
     Row("ofa_utilization_percent", {"ofa_utilization_percent": 14}, 14, get("OfaUtilization")),
+    Row("sm_active_percent", {"gpm.2": 81.5}, 81.5, ("gpm.2",)),
+    Row("sm_occupancy_percent", {"gpm.3": 82.5}, 82.5, ("gpm.3",)),
+    Row("tensor_active_percent", {"gpm.5": 83.5}, 83.5, ("gpm.5",)),
+    Row("dram_active_percent", {"gpm.10": 84.5}, 84.5, ("gpm.10",)),
+    Row("fp64_active_percent", {"gpm.11": 85.5}, 85.5, ("gpm.11",)),
+    Row("fp32_active_percent", {"gpm.12": 86.5}, 86.5, ("gpm.12",)),
+    Row("fp16_active_percent", {"gpm.13": 87.5}, 87.5, ("gpm.13",)),
     Row("memory_used_bytes", MEMORY, 50 * GIB, get("MemoryInfo_v2")),
     Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
     Row("memory_free_bytes", MEMORY, 29 * GIB, get("MemoryInfo_v2")),
@@ -211,8 +218,17 @@ INVENTORY = (
     Row("compute_mode", {"compute_mode": 3}, "exclusive_process", get("ComputeMode")),
     Row("persistence_mode", {"persistence_mode": 0}, "disabled", get("PersistenceMode")),
     Row("mig_mode", {"mig_mode": 1}, "enabled", get("MigMode")),
+    Row("virtualization", {"virtualization_mode": 1}, "passthrough", get("VirtualizationMode")),
     Row("ecc_enabled", {"ecc_mode": 1}, True, get("EccMode")),
 )
+ELSEWHERE = {
+    "parent_uuid",
+    "mig_index",
+    "mig_gpu_instance",
+    "mig_compute_instance",
+    "memory_is_shared",
+}
+"""What MIG instances and unusual platforms say has tests of its own."""
 LINKS = {
     "field.91": 2,
     "field.139.0": 100,
@@ -244,26 +260,27 @@ def device(**changes: Any) -> FakeDevice:
     return FakeDevice(
         **{key: value for key, value in said.items() if key in own},
         values=values,
+        gpm={},
         **changes,
     )
 
 
 def later(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[dict[str, Any], Reader]:
-    """The second reading as JSON, a second after the first."""
+    """The second reading as JSON, GPM included, a second after the first."""
     nvml.write(device(fail=fail or {}))
     start()
     clock = Clock()
     reader = Reader(0, "580.95.05", clock)
-    reader.read(gpm=False)[0]
+    reader.read(gpm=True)
     nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
     clock.seconds += 1.0
-    return to_json(reader.read(gpm=False)[0].sample), reader
+    return to_json(reader.read(gpm=True)[0].sample), reader
 
 
 def test_the_table_has_every_reading() -> None:
     assert {row.name for row in SAMPLE} == set(READINGS)
     named = {f.name for f in dataclasses.fields(Device)} - {"index", "absent"}
-    assert {row.name for row in INVENTORY} == named
+    assert {row.name for row in INVENTORY} == named - ELSEWHERE
 
 
 def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
@@ -298,10 +315,11 @@ def test_the_commands_say_the_same(driver: FakeDriver, command: list[str]) -> No
     assert {row.name: found[row.name] for row in INVENTORY} == {
         row.name: row.value for row in INVENTORY
     }
-    # A rate needs a second reading.
-    assert sample["absent"] == dict.fromkeys(RATES, "no_data_yet")
+    second = (*RATES, *GPM_READINGS)
+    """What a second reading is needed for."""
+    assert sample["absent"] == dict.fromkeys(second, "no_data_yet")
     assert {row.name: sample[row.name] for row in SAMPLE} == {
-        row.name: None if row.name in RATES else row.value for row in SAMPLE
+        row.name: None if row.name in second else row.value for row in SAMPLE
     }
 
 
