@@ -57,7 +57,10 @@ def _preset(changes: Mapping[str, Any], **said: Any) -> FakeDevice:
 
 
 def h100(**changes: Any) -> FakeDevice:
-    """H100 SXM 80 GB: has everything but a fan, as the fake driver's device does by itself."""
+    """H100 SXM 80 GB: has everything but a fan, as the fake driver's device does by itself.
+
+    Source: the data sheet, and `nvidia-smi -q` of driver 580.
+    """
     return _preset(changes, processes=(FakeProcess(4101, memory_bytes=23 * GIB),))
 
 
@@ -65,7 +68,7 @@ def a100_mig(**changes: Any) -> FakeDevice:
     """A100 SXM 40 GB in MIG mode, as 3g.20gb, 2g.10gb and 1g.5gb, at the indices 0, 1 and 3.
 
     Utilization is not supported while MIG is on, says NVML's documentation, whatever the engine.
-    Sizes are those of NVIDIA's MIG user guide. Power is not averaged on GA100.
+    Power is not averaged on GA100, says its header. Source of the sizes: NVIDIA's MIG user guide.
     """
     uuids = (
         "MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11",
@@ -152,7 +155,10 @@ def a100_mig(**changes: Any) -> FakeDevice:
 
 
 def rtx4090(**changes: Any) -> FakeDevice:
-    """GeForce RTX 4090: fans, no NVLink, no MIG, ECC off, no sensor in the memory."""
+    """GeForce RTX 4090: fans, no NVLink, no MIG, ECC off, no sensor in the memory.
+
+    Source: the data sheet, and `nvidia-smi -q` of driver 580.
+    """
     return _preset(
         changes,
         name="NVIDIA GeForce RTX 4090",
@@ -208,7 +214,8 @@ def rtx4090(**changes: Any) -> FakeDevice:
 def v100(**changes: Any) -> FakeDevice:
     """Tesla V100 SXM2 32 GB: no JPEG or optical-flow engine, no row remaps, power as it is now.
 
-    PCIe has no byte counters, so that the driver measures for 20 ms a direction.
+    PCIe has no byte counters, so that the driver measures for 20 ms a direction. Source: the data
+    sheet, and NVML's header, which says since which architecture there is what.
     """
     return _preset(
         changes,
@@ -257,7 +264,8 @@ def v100(**changes: Any) -> FakeDevice:
 def gb10(**changes: Any) -> FakeDevice:
     """GB10 (DGX Spark): the host's memory is its memory, and so neither memory call is supported.
 
-    Processes still have theirs. No power limit, no fan, no memory clock, no ECC, no BAR1.
+    Processes still have theirs. No power limit, no fan, no memory clock, no ECC, no BAR1. Source:
+    https://github.com/XuehaiPan/nvitop/pull/208, https://github.com/Syllo/nvtop/pull/511
     """
     return _preset(
         changes,
@@ -310,7 +318,10 @@ def gb10(**changes: Any) -> FakeDevice:
 
 
 def orin(**changes: Any) -> FakeDevice:
-    """Jetson AGX Orin: its driver says who it is, and next to nothing else."""
+    """Jetson AGX Orin with JetPack 6: its driver says who it is, and next to nothing else.
+
+    Source: https://github.com/OE4T/linux-tegra-5.10/issues/17
+    """
     lists = (
         f"nvmlDeviceGet{kind}RunningProcesses_{version}"
         for kind in ("Compute", "Graphics")
@@ -328,11 +339,15 @@ def orin(**changes: Any) -> FakeDevice:
 
 
 def wsl(**changes: Any) -> FakeDevice:
-    """RTX 4090 under WSL2: processes without their memory, no fan; no PCIe counters."""
+    """RTX 4090 under WSL2: processes without their memory, no fan, no minor number, no counters.
+
+    Source: https://github.com/NVIDIA/nvidia-container-toolkit/issues/271
+    """
     return rtx4090(
         **{
             "fan_percent": None,
             "fans": None,
+            "minor_number": None,
             "persistence_mode": 1,
             "processes": (FakeProcess(4601, memory_bytes=None),),
             "values": _values(
@@ -350,7 +365,10 @@ def wsl(**changes: Any) -> FakeDevice:
 
 
 def vgpu_guest(**changes: Any) -> FakeDevice:
-    """A guest with half an A40: memory, utilization, processes; no sensors, clocks or PCIe."""
+    """A guest with half an A40: memory, utilization, processes; no sensors, clocks or PCIe.
+
+    Source: what NVIDIA's vGPU user guide says that a guest can see.
+    """
     return _preset(
         changes,
         name="NVIDIA A40-24Q",
