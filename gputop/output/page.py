@@ -79,19 +79,27 @@ def _heading(inventory: Inventory, sample: Sample) -> str:
 
 
 def _row(device: Device, readings: DeviceSample) -> tuple[str, ...]:
-    """index, name, busy, memory, temperature, power, clock, fan, state."""
+    """label, name, busy, memory, temperature, power, clock, fan, state."""
     watts = watts_of(readings.power_watts, readings.power_limit_watts)
     return (
-        f"[{device.index}]",
+        f"[{device.label}]",
         short_name(visible(device.name)),
         f"busy {quantity(readings.gpu_utilization_percent, ' %')}",
-        used_of(readings.memory_used_bytes, readings.memory_total_bytes),
+        _memory(device, readings),
         quantity(readings.temperature_celsius, "°C"),
         watts if watts == ABSENT else f"{watts} W",
         quantity(readings.sm_clock_mhz, " MHz"),
         f"fan {quantity(readings.fan_percent, ' %')}",
         _state(readings),
     )
+
+
+def _memory(device: Device, readings: DeviceSample) -> str:
+    """What is used of its own; where the host's is its memory, what processes hold of that."""
+    if not device.memory_is_shared:
+        return used_of(readings.memory_used_bytes, readings.memory_total_bytes)
+    held = readings.memory_attributed_bytes
+    return "the host's" if held is None else f"{size(held)} of the host's"
 
 
 def _state(readings: DeviceSample) -> str:

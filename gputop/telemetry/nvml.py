@@ -7,25 +7,36 @@ before `Reader.read`, and each reader wants a thread of its own.
 from __future__ import annotations
 
 import contextlib
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pynvml as nvml
 
 from gputop.telemetry.nvml_events import Events
 from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
-from gputop.telemetry.nvml_processes import attributed, merge, process_questions
-from gputop.telemetry.nvml_question import AGAIN, Answers, Question, Source, absence_of, sort
-from gputop.telemetry.nvml_readings import IDENTITY, readings
+from gputop.telemetry.nvml_mig import Instances
+from gputop.telemetry.nvml_processes import (
+    add_attributed,
+    attributed,
+    merge,
+    process_questions,
+    total,
+)
+from gputop.telemetry.nvml_question import (
+    Answers,
+    Asker,
+    absence_of,
+    sort,
+    state_of,
+    unreadable,
+)
+from gputop.telemetry.nvml_readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
-    READINGS,
     Absence,
     Device,
     DeviceSample,
-    DeviceState,
     Event,
     Problem,
 )
@@ -56,10 +67,6 @@ _PROBLEMS = {
         "it lacks a function that nvidia-ml-py calls",
         "Upgrade the driver",
     ),
-}
-_STATES = {
-    nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
-    nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
 }
 
 
@@ -123,7 +130,7 @@ def _numbers(version: str | None) -> tuple[int, ...]:
 
 
 class Reader:
-    """One device, asked from one thread at a time.
+    """One GPU and the MIG instances on it, asked from one thread at a time.
 
     `device` is a placeholder with the uuid `unknown:INDEX` until the device has said who it is, and
     can be another after a loss, since indices move: the caller compares it after every `read`.
@@ -142,12 +149,12 @@ class Reader:
         self._version = _numbers(driver_version)
         self._events = events
         self._gpm: Gpm | None = None
-        self._lists = process_questions(self._version, clock)
+        self._processes = process_questions(self._version, clock)
         self._questions = readings(self._version, clock)
         self._handle: Any = None
-        self._missing: set[Source] = set()
-        """What the driver does not have: never called again."""
-        self._answers: dict[Question, tuple[float, Any]] = {}
+        self._asker = Asker(clock)
+        self._identity = Answers()
+        self._instances = Instances(self._processes[:-1], clock)
 
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """Ask what is due, however long the driver takes; nothing that it says is raised.
@@ -159,40 +166,32 @@ class Reader:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            answers = [self._answer(question) for question in self._questions]
-            lists = [self._answer(question) for question in self._lists]
+            self._follow_modes()
+            answers = [self._asker.answer(self._handle, q) for q in self._questions]
+            *lists, usage = [self._asker.answer(self._handle, q) for q in self._processes]
             percentages = self._ask_gpm(wanted=gpm)
+            parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
             return self._unreadable(error.value)
         found = sort(self._questions, answers)
-        processes, missing = merge(*lists)
+        processes, missing = merge(*(*parts.others, usage))
         if missing:
             found.absent["processes"] = missing
-        self._add_attributed(found, attributed(processes, missing))
+        held = total(attributed(processes, missing), parts.attributed)
+        add_attributed(found, held, held)
         self._say_what_is_disabled(found)
         for name, value in percentages.items():
             found.add(name, value)
-        # One that needs a reset may still answer some questions.
-        reset = nvml.NVML_ERROR_RESET_REQUIRED in (*answers, *lists)
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=DeviceState.NEEDS_RESET if reset else DeviceState.OK,
+            state=state_of((*answers, *lists)),
             age_seconds=0.0,
             absent=found.absent,
             **found.values,
         )
-        return (Reading(self.device, sample, processes),)
-
-    def _add_attributed(self, found: Answers, bytes_: int | Absence) -> None:
-        """Of the memory in use, what listed processes hold and what not: others, or nobody."""
-        found.add("memory_attributed_bytes", bytes_)
-        used = found.get("memory_used_bytes")
-        reasons = [known for known in (used, bytes_) if isinstance(known, Absence)]
-        # The lists are older than the memory, by up to a second.
-        rest = reasons[0] if reasons else max(0, used - bytes_)
-        found.add("memory_unattributed_bytes", rest)
+        return (Reading(self.device, sample, processes), *parts.readings)
 
     def _say_what_is_disabled(self, found: Answers) -> None:
         if self.device.ecc_enabled is False:
@@ -209,8 +208,12 @@ class Reader:
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        found = sort(IDENTITY, [self._ask(question) for question in IDENTITY])
-        self.device = self._somebody(found.values, found.absent)
+        self._identity = sort(IDENTITY, [self._asker.ask(self._handle, q) for q in IDENTITY])
+        capability = self._identity.values.get("compute_capability")
+        shared = memory_is_shared(
+            self._identity.values.get("name"), capability, self._identity.get("memory_total_bytes")
+        )
+        self._identity.add("memory_is_shared", shared)
 
     def _detach(self) -> None:
         """What belongs to the handle goes with it."""
@@ -221,55 +224,32 @@ class Reader:
             self._events.forget(self._handle)
         self._handle = None
 
-    def _somebody(self, values: Mapping[str, Any], absent: Mapping[str, Absence]) -> Device:
+    def _follow_modes(self) -> None:
+        modes = sort(MODES, [self._asker.answer(self._handle, question) for question in MODES])
+        device = self._somebody(self._identity, modes)
+        if device != self.device:
+            self.device = device
+
+    def _somebody(self, identity: Answers, modes: Answers) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
-        return Device(index=self.index, absent=absent, **{**unknown, **values})
+        return Device(
+            index=self.index,
+            absent={**identity.absent, **modes.absent},
+            **{**unknown, **identity.values, **modes.values},
+        )
 
     def _nobody(self, absence: Absence) -> Device:
-        return self._somebody({}, {name: absence for q in IDENTITY for name in q.names})
+        nobody = Answers()
+        names = [name for question in (*IDENTITY, *MODES) for name in question.names]
+        nobody.absent = dict.fromkeys([*names, "memory_is_shared"], absence)
+        return self._somebody(nobody, Answers())
 
     def _unreadable(self, code: int) -> tuple[Reading, ...]:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
         self._detach()
-        self._answers.clear()
+        self._asker.forget()
         self._questions = readings(self._version, self._clock)
-        absence = absence_of(code)
         if "uuid" in self.device.absent:
-            self.device = self._nobody(absence)
-        sample = DeviceSample(
-            uuid=self.device.uuid,
-            state=_STATES.get(code, DeviceState.OK),
-            age_seconds=0.0,
-            absent=dict.fromkeys((*READINGS, "processes"), absence),
-        )
-        return (Reading(self.device, sample),)
-
-    def _answer(self, question: Question) -> Any:
-        now = self._clock()
-        due, answer = self._answers.get(question, (-math.inf, None))
-        if now >= due:
-            answer = self._ask(question)
-            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-            self._answers[question] = now + (AGAIN if unsupported else question.seconds), answer
-        return answer
-
-    def _ask(self, question: Question) -> Any:
-        """What the first source says that driver and device support, or else the return code.
-
-        Raises `NVMLError` where the device is lost.
-        """
-        code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
-        for source in question.sources:
-            if source in self._missing:
-                continue
-            try:
-                return source(self._handle)
-            except nvml.NVMLError as error:
-                code = error.value
-                if code == nvml.NVML_ERROR_GPU_IS_LOST:
-                    raise
-            if code == nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
-                self._missing.add(source)
-            if absence_of(code) is not Absence.NOT_SUPPORTED:
-                break
-        return code
+            self.device = self._nobody(absence_of(code))
+        sample = unreadable(self.device.uuid, code)
+        return (Reading(self.device, sample), *self._instances.unreadable(code))

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
-from gputop.telemetry.nvml_question import SECOND, Question, Source, absence_of, value_of
+from gputop.telemetry.nvml_question import (
+    SECOND,
+    Answers,
+    Question,
+    Source,
+    absence_of,
+    value_of,
+)
 from gputop.telemetry.reading import GpuProcess
 from gputop.telemetry.snapshot import Absence, ProcessKind
 
@@ -157,3 +164,18 @@ def attributed(processes: tuple[GpuProcess, ...], missing: Absence | None) -> in
     reasons = [missing, *(process.absence for process in processes)]
     reason = next((reason for reason in reasons if reason), None)
     return reason or sum(process.memory_used_bytes or 0 for process in processes)
+
+
+def total(*parts: int | Absence) -> int | Absence:
+    """Their sum, or why the first that is missing is."""
+    reason = next((part for part in parts if isinstance(part, Absence)), None)
+    return reason or sum(part for part in parts if not isinstance(part, Absence))
+
+
+def add_attributed(found: Answers, bytes_: int | Absence, listed: int | Absence) -> None:
+    """Of the memory in use, what its own processes hold; and what is left of it by all `listed`."""
+    found.add("memory_attributed_bytes", bytes_)
+    used = found.get("memory_used_bytes")
+    reasons = [known for known in (used, listed) if isinstance(known, Absence)]
+    # The lists are older than the memory, by up to a second.
+    found.add("memory_unattributed_bytes", reasons[0] if reasons else max(0, used - listed))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pynvml as nvml
 
-from gputop.telemetry.snapshot import Absence
+from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, DeviceState
 
 # Seconds between questions that cost the driver more than others. A little under the round number:
 # where the interval is one second, a tick that comes a moment early must not wait for the next.
@@ -30,6 +31,11 @@ _ABSENCES = {
     nvml.NVML_ERROR_DEPRECATED: Absence.NOT_SUPPORTED,
 }
 
+_STATES = {
+    nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
+    nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
+}
+
 Source = Callable[[Any], Any]
 """Asks a handle: what `Question` says, or raises `NVMLError`."""
 
@@ -46,9 +52,74 @@ class Question:
         self.seconds = seconds
 
 
+class Asker:
+    """Asks one device, no question more often than it is due; for one thread."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._missing: set[Source] = set()
+        """What the driver does not have: never called again."""
+        self._answers: dict[Question, tuple[float, Any]] = {}
+
+    def answer(self, handle: Any, question: Question) -> Any:
+        """The last answer, as from `ask`, until the next one is due."""
+        now = self._clock()
+        due, answer = self._answers.get(question, (-math.inf, None))
+        if now >= due:
+            answer = self.ask(handle, question)
+            unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
+            self._answers[question] = now + (AGAIN if unsupported else question.seconds), answer
+        return answer
+
+    def ask(self, handle: Any, question: Question) -> Any:
+        """What the first source says that driver and device support, or else the return code.
+
+        Raises `NVMLError` where the device is lost.
+        """
+        code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
+        for source in question.sources:
+            if source in self._missing:
+                continue
+            try:
+                return source(handle)
+            except nvml.NVMLError as error:
+                code = error.value
+                if code == nvml.NVML_ERROR_GPU_IS_LOST:
+                    raise
+            if code == nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                self._missing.add(source)
+            if absence_of(code) is not Absence.NOT_SUPPORTED:
+                break
+        return code
+
+    def forget(self) -> None:
+        """Every question is due."""
+        self._answers.clear()
+
+
 def absence_of(code: int) -> Absence:
     """The reason that a return code stands for."""
     return _ABSENCES.get(code, Absence.ERROR)
+
+
+def state_of(answers: Iterable[Any]) -> DeviceState:
+    """What the return codes among the answers mean for the device.
+
+    One that needs a reset may still answer some questions.
+    """
+    states = {_STATES.get(answer, DeviceState.OK) for answer in answers if isinstance(answer, int)}
+    ranked = (DeviceState.LOST, DeviceState.NEEDS_RESET)
+    return next((state for state in ranked if state in states), DeviceState.OK)
+
+
+def unreadable(uuid: str, code: int) -> DeviceSample:
+    """The readings of a device that answers everything with that code."""
+    return DeviceSample(
+        uuid=uuid,
+        state=state_of([code]),
+        age_seconds=0.0,
+        absent=dict.fromkeys((*READINGS, "processes"), absence_of(code)),
+    )
 
 
 class Answers:

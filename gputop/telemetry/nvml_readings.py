@@ -5,6 +5,7 @@ In tiers by what it costs the driver: at every tick, every `SECOND`, every `SLOW
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ _ARCHITECTURES = {
 }
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 _MODES = {0: "disabled", 1: "enabled"}
+_VIRTUALIZATIONS = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 _RECOVERY_ACTIONS = {
     0: "none",
     1: "gpu_reset",
@@ -72,14 +74,21 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
 
 
 def _memory_v2(handle: Any) -> tuple[Any, ...]:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
     return memory.total, memory.used, memory.free, memory.reserved
 
 
 def _memory_v1(handle: Any) -> tuple[Any, ...]:
     # `used` includes what version 2 reports as reserved, and nothing says how much that is.
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle))
     return memory.total, memory.used, memory.free, Absence.NOT_SUPPORTED
+
+
+def _some(memory: Any) -> Any:
+    """What is known of the memory; none at all is how some say that they have none of their own."""
+    if memory.total == 0:
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    return memory
 
 
 def _pci(handle: Any) -> tuple[str, str]:
@@ -135,6 +144,22 @@ def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
     return one(nvml.nvmlDeviceGetTemperatureThreshold, which)
 
 
+MEMORY = Question(
+    "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
+    _memory_v2,
+    _memory_v1,
+)
+BAR1 = Question("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
+MEMORY_TOTAL = Question(
+    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
+)
+BAR1_TOTAL = Question("bar1_total_bytes", lambda h: _bar1(h)[:1])
+SM_COUNT = Question(
+    "sm_count",
+    lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,),
+)
+"""These five are for MIG instances, too."""
+
 IDENTITY = (
     Question("uuid", text(nvml.nvmlDeviceGetUUID)),
     Question("name", text(nvml.nvmlDeviceGetName)),
@@ -145,9 +170,9 @@ IDENTITY = (
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
     ),
-    Question("sm_count", lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount,)),
-    Question("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]),
-    Question("bar1_total_bytes", lambda h: _bar1(h)[:1]),
+    SM_COUNT,
+    MEMORY_TOTAL,
+    BAR1_TOTAL,
     Question("sm_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
     Question("memory_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
     Question("video_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
@@ -161,12 +186,40 @@ IDENTITY = (
     Question("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
     Question("pcie_generation_max", one(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
     Question("pcie_width_max", one(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
-    Question("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
-    Question("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
-    Question("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
-    Question("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
+    Question("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
 )
 """Once: who a device is."""
+
+MODES = tuple(
+    Question(name, source, seconds=SLOW)
+    for name, source in (
+        ("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
+        ("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
+        ("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
+        ("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
+    )
+)
+"""What an administrator changes about a device while it runs."""
+
+# From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
+_SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
+_SHARED_NAMES = re.compile(r"\b(GB10|Orin|Tegra|Thor|Xavier)\b")
+
+
+def memory_is_shared(
+    name: str | None, compute_capability: str | None, total_bytes: int | Absence
+) -> bool | Absence:
+    """Whether the host's memory is the device's: NVML has no call for it.
+
+    Memory that NVML does not say is no evidence by itself. The chips without any of their own are
+    known by compute capability; where the driver says even less than that, the name will do.
+    """
+    if compute_capability in _SHARED_CAPABILITIES:
+        return True
+    if not isinstance(total_bytes, Absence):
+        return False
+    named = total_bytes is Absence.NOT_SUPPORTED and _SHARED_NAMES.search(name or "")
+    return True if named else total_bytes
 
 
 def readings(
@@ -205,11 +258,7 @@ def readings(
     )
     return (
         Question("gpu_utilization_percent memory_utilization_percent", _utilization),
-        Question(
-            "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
-            _memory_v2,
-            _memory_v1,
-        ),
+        MEMORY,
         Question(
             "temperature_celsius",
             one(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
@@ -242,12 +291,12 @@ def readings(
             for names, source in (
                 ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),
                 ("fans_percent", _fans),
-                ("bar1_used_bytes", lambda h: _bar1(h)[1:]),
                 ("pcie_generation", one(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
                 ("pcie_width", one(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
                 (slow.names, slow),
             )
         ),
+        BAR1,
         Question(
             "power_limit_watts",
             one(nvml.nvmlDeviceGetEnforcedPowerLimit),

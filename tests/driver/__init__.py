@@ -104,6 +104,43 @@ class FakeUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FakeInstance:
+    """A MIG instance, as it stands a 1g.10gb of an H100: all that its handle answers for."""
+
+    uuid: str = ""
+    """Where empty, made from both indices."""
+    name: str | None = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    gpu_instance: int | None = 7
+    compute_instance: int | None = 0
+    sm_count: int | None = 16
+    memory_total_bytes: int | None = 9_984 * _MIB
+    memory_used_bytes: int | None = 2 * _GIB
+    memory_reserved_bytes: int | None = 0
+    bar1_total_bytes: int | None = 16_383 * _MIB
+    bar1_used_bytes: int | None = 0
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Other keys of the state file: what a driver says that takes the handle for the GPU's."""
+    processes: tuple[FakeProcess, ...] = ()
+    fail: Mapping[str, int] = field(default_factory=dict)
+    code: int = 0
+    """Return code of every function."""
+
+    def lines(self, index: int, number: int) -> Iterator[str]:
+        """The lines of the state file for the instance `number` of the device `index`."""
+        prefix = f"device.{index}.instance.{number}"
+        own = f"MIG-{index:08x}-{number:04x}-5d7e-9a51-{number:012x}"
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Mapping):
+                infix = "fail." if item.name == "fail" else ""
+                yield from (f"{prefix}.{infix}{key} {n}" for key, n in value.items())
+            elif isinstance(value, tuple):
+                yield from (f"{prefix}.process.{n} {row}" for n, row in enumerate(value))
+            elif value is not None:
+                yield f"{prefix}.{item.name} {own if value == '' else value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FakeDevice:
     """A device; as it stands, an H100 SXM 80 GB at work. Fields are keys of the state file."""
 
@@ -163,8 +200,14 @@ class FakeDevice:
     ecc_mode_pending: int | None = 1
     mig_mode: int | None = 0
     mig_mode_pending: int | None = 0
+    instances: tuple[FakeInstance | None, ...] = ()
+    """Those that there are while `mig_mode` is 1; None is a gap."""
+    max_instances: int = 7
+    instance_gone_code: int = NOT_FOUND
+    """What the handle of an instance says that is no longer there."""
     sm_count: int | None = None
     """Only MIG instances have it."""
+    virtualization_mode: int | None = 0
     values: Mapping[str, int] = field(
         default_factory=lambda: {
             **{f"temperature_threshold.{n}": c for n, c in enumerate((92, 89, 95, 87))},
@@ -199,7 +242,11 @@ class FakeDevice:
         }
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            if isinstance(value, Mapping):
+            if item.name == "instances":
+                for number, instance in enumerate(value):
+                    if instance is not None:
+                        yield from instance.lines(index, number)
+            elif isinstance(value, Mapping):
                 prefix = "" if item.name == "values" else f"{item.name}."
                 yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
             elif isinstance(value, tuple):
@@ -288,12 +335,13 @@ class FakeDriver:
         self._events.append(f"{index} {kind:#x} {number}")
         self.change_machine()
 
-    def calls(self, index: int | None = None) -> Counter[str]:
-        """How often each function was called so far, on one device or at all."""
+    def calls(self, index: int | None = None, instance: int | None = None) -> Counter[str]:
+        """How often each function was called so far, on a device, an instance of it, or at all."""
         if not self._calls.exists():
             return Counter()
         rows = (line.split() for line in self._calls.read_text().splitlines())
-        return Counter(name for name, where in rows if index is None or int(where) == index)
+        wanted = f"{index}" if instance is None else f"{index}.{instance}"
+        return Counter(name for name, where in rows if index is None or where == wanted)
 
     def forget_calls(self) -> None:
         """Count calls from here on."""

@@ -26,6 +26,11 @@
  *   event.1 0 0x8 79                     the first event: device, type and data; the next is event.2
  *   device.0.code 15                     return code of every function
  *   device.0.hang 1 | device.0.delay_ms 50
+ *   device.0.instance.2.uuid MIG-...     the MIG instance 2: all that its handle says, by the same
+ *                                        keys; there is one where there is a uuid and MIG is on
+ *   device.0.instance.2.gpu_instance 7   and compute_instance: its ids, in process lists, too
+ *   device.0.max_instances 7
+ *   device.0.instance_gone_code 6        what every call on the handle of one returns that is gone
  *
  * A value that is not in the file is not supported (3): that is how a GPU without a fan is made.
  * Where FAKE_NVML_CALLS names a file, every call appends its function and device to it.
@@ -47,12 +52,15 @@ enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7, TIMED_OUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25,
 };
-enum { MOST_DEVICES = 64, KEY_SIZE = 192, POLL_MS = 5 };
+enum { MOST_DEVICES = 64, MOST_INSTANCES = 8, KEY_SIZE = 192, POLL_MS = 5 };
 static const unsigned long long NOT_AVAILABLE = ~0ull;
 
+typedef unsigned long long u64;
 typedef struct device { int unused; } *device_t;
-static struct device handles[MOST_DEVICES]; /* a handle is the address of the device's own place */
-enum { NO_DEVICE = -1 };
+/* A handle is the address of its own place: first those of the devices, then those of each one's
+ * first MIG instance, and so on. The number of the place is what is called an index below. */
+enum { NO_DEVICE = -1, PLACES = MOST_DEVICES * (1 + MOST_INSTANCES) };
+static struct device handles[PLACES];
 
 /* ---- The state file ------------------------------------------------------------------------- */
 
@@ -115,11 +123,20 @@ done:
         close(file);
 }
 
+static int prefix(char *key, int index)
+{
+    if (index == NO_DEVICE)
+        return 0;
+    int device = index % MOST_DEVICES, instance = index / MOST_DEVICES - 1;
+    return instance < 0 ? snprintf(key, KEY_SIZE, "device.%d.", device)
+                        : snprintf(key, KEY_SIZE, "device.%d.instance.%d.", device, instance);
+}
+
 /* The value of `device.INDEX.KEY`, or of KEY itself for NO_DEVICE; NULL where there is none. */
 static const char *find(int index, const char *format, ...)
 {
     char key[KEY_SIZE];
-    int used = index == NO_DEVICE ? 0 : snprintf(key, sizeof key, "device.%d.", index);
+    int used = prefix(key, index);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(key + used, sizeof key - (size_t)used, format, arguments);
@@ -158,7 +175,10 @@ static void count_call(int index, const char *function)
     int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     if (file < 0)
         return;
-    dprintf(file, "%s %d\n", function, index);
+    if (index < MOST_DEVICES)
+        dprintf(file, "%s %d\n", function, index);
+    else
+        dprintf(file, "%s %d.%d\n", function, index % MOST_DEVICES, index / MOST_DEVICES - 1);
     close(file);
 }
 
@@ -168,6 +188,20 @@ static int leave(int code)
     return code;
 }
 
+static int mig_is_on(int device)
+{
+    return number(find(device, "mig_mode")) == 1;
+}
+
+/* What every call on an instance's handle returns. */
+static int instance_code(int index)
+{
+    int device = index % MOST_DEVICES;
+    if (!mig_is_on(device) || !find(index, "uuid"))
+        return (int)number(find(device, "instance_gone_code"));
+    return (int)number(find(index, "code"));
+}
+
 static int enter_index(int index, const char *function)
 {
     pthread_mutex_lock(&lock);
@@ -175,17 +209,20 @@ static int enter_index(int index, const char *function)
     count_call(index, function);
     if (!initialized)
         return leave(UNINITIALIZED);
+    int device = index == NO_DEVICE ? NO_DEVICE : index % MOST_DEVICES;
     if (index != NO_DEVICE) {
-        while (number(find(index, "hang")))
+        while (number(find(device, "hang")))
             pause_ms(POLL_MS);
-        long delay = number(find(index, "delay_ms"));
+        long delay = number(find(device, "delay_ms"));
         if (delay > 0)
             pause_ms(delay);
-        if (index >= device_count())
+        if (device >= device_count())
             return leave(GPU_IS_LOST);
     }
     int code = 0;
-    if (index != NO_DEVICE && !(code = (int)number(find(index, "code"))))
+    if (index != NO_DEVICE && !(code = (int)number(find(device, "code"))) && index != device)
+        code = instance_code(index);
+    if (index != NO_DEVICE && !code)
         code = (int)number(find(index, "fail.%s", function));
     if (!code)
         code = (int)number(find(NO_DEVICE, "fail.%s", function));
@@ -195,7 +232,7 @@ static int enter_index(int index, const char *function)
 /* After SUCCESS the lock is held, and the call ends with `return leave(code)`. */
 static int enter(device_t device, int *index, const char *function)
 {
-    if (device < handles || device >= handles + MOST_DEVICES)
+    if (device < handles || device >= handles + PLACES)
         return INVALID_ARGUMENT;
     *index = (int)(device - handles);
     return enter_index(*index, function);
@@ -395,13 +432,14 @@ NUMBER(nvmlDeviceGetArchitecture, unsigned, "architecture")
 NUMBER(nvmlDeviceGetBrand, unsigned, "brand")
 PAIR(nvmlDeviceGetCudaComputeCapability, int, "compute_capability_major", "compute_capability_minor")
 
-struct attributes { unsigned multiprocessors, others[7]; unsigned long long memory_mib; };
+struct attributes { unsigned multiprocessors, others[7]; u64 memory_mib; };
 
 int nvmlDeviceGetAttributes_v2(device_t device, struct attributes *out)
 {
     ENTER(device);
     *out = (struct attributes){0};
     STORE(unsigned, &out->multiprocessors, find(index, "sm_count"));
+    out->memory_mib = strtoull(find(index, "memory_total_bytes") ?: "0", NULL, 0) >> 20;
     return leave(SUCCESS);
 }
 
@@ -463,8 +501,6 @@ int nvmlDeviceGetPciInfoExt(device_t device, struct pci_ext *out)
 }
 
 /* ---- Readings ------------------------------------------------------------------------------- */
-
-typedef unsigned long long u64;
 
 struct memory_v1 { u64 total, free, used; };
 struct memory_v2 { unsigned version; u64 total, reserved, free, used; };
@@ -591,6 +627,7 @@ PAIR(nvmlDeviceGetEccMode, unsigned, "ecc_mode", "ecc_mode_pending")
 PAIR(nvmlDeviceGetMigMode, unsigned, "mig_mode", "mig_mode_pending")
 CLOCK(nvmlDeviceGetClockInfo, "_mhz")
 CLOCK(nvmlDeviceGetMaxClockInfo, "_max_mhz")
+NUMBER(nvmlDeviceGetVirtualizationMode, unsigned, "virtualization_mode")
 CHOICE(nvmlDeviceGetTemperatureThreshold, "temperature_threshold.%u")
 CHOICE(nvmlDeviceGetPcieThroughput, "pcie_throughput_kib.%u")
 
@@ -642,6 +679,13 @@ static int next_process(int index, const char *kind, int *cursor, struct process
 struct process_v1 { unsigned pid; u64 bytes; };
 struct process_v2 { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; };
 
+static unsigned instance_id(int index, const char *key)
+{
+    const char *id = find(index, "%s", key);
+    return id ? (unsigned)number(id) : ~0u; /* no MIG instance */
+}
+
+/* A device's list has the processes of its instances, too. */
 static int list(device_t device, const char *function, const char *kind, unsigned *count,
     char *out, size_t size)
 {
@@ -649,11 +693,15 @@ static int list(device_t device, const char *function, const char *kind, unsigne
     if (entered)
         return entered;
     unsigned room = out ? *count : 0, found = 0;
-    struct process process;
-    for (int cursor = 0; next_process(index, kind, &cursor, &process); found++) {
-        struct process_v2 row = {process.pid, process.bytes, ~0u, ~0u}; /* no MIG instance */
-        if (found < room)
-            memcpy(out + found * size, &row, size); /* version 1 is the beginning of version 2 */
+    int end = index < MOST_DEVICES && mig_is_on(index) ? PLACES : index + 1;
+    for (int place = index; place < end; place += MOST_DEVICES) {
+        struct process process;
+        for (int cursor = 0; next_process(place, kind, &cursor, &process); found++) {
+            struct process_v2 row = {process.pid, process.bytes,
+                instance_id(place, "gpu_instance"), instance_id(place, "compute_instance")};
+            if (found < room)
+                memcpy(out + found * size, &row, size); /* version 1 begins as version 2 does */
+        }
     }
     *count = found;
     return leave(found > room ? INSUFFICIENT_SIZE : SUCCESS);
@@ -836,6 +884,46 @@ int nvmlGpmMetricsGet(struct gpm_metrics *request)
         if (!row->code)
             row->value = (first->now[row->id] + second->now[row->id]) / 2;
     }
+    return leave(SUCCESS);
+}
+
+/* ---- MIG ------------------------------------------------------------------------------------ */
+
+NUMBER(nvmlDeviceGetGpuInstanceId, unsigned, "gpu_instance")
+NUMBER(nvmlDeviceGetComputeInstanceId, unsigned, "compute_instance")
+
+int nvmlDeviceGetMaxMigDeviceCount(device_t device, unsigned *out)
+{
+    ENTER(device);
+    *out = mig_is_on(index) ? (unsigned)number(find(index, "max_instances")) : 0;
+    return leave(SUCCESS);
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(device_t device, unsigned wanted, device_t *out)
+{
+    ENTER(device);
+    int place = index + MOST_DEVICES * (1 + (int)wanted);
+    if (index >= MOST_DEVICES || wanted >= MOST_INSTANCES)
+        return leave(INVALID_ARGUMENT);
+    if (!mig_is_on(index) || !find(place, "uuid"))
+        return leave(NOT_FOUND);
+    int code = (int)number(find(index, "fail.%s.%u", __func__, wanted));
+    if (!code)
+        *out = &handles[place];
+    return leave(code);
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device_t instance, device_t *out)
+{
+    ENTER(instance);
+    *out = &handles[index % MOST_DEVICES];
+    return leave(index < MOST_DEVICES ? INVALID_ARGUMENT : SUCCESS);
+}
+
+int nvmlDeviceIsMigDeviceHandle(device_t device, unsigned *out)
+{
+    ENTER(device);
+    *out = index >= MOST_DEVICES;
     return leave(SUCCESS);
 }
 

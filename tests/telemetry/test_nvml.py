@@ -207,6 +207,7 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         "pci_device_id": Absence.NOT_SUPPORTED,
         "compute_capability": Absence.NOT_SUPPORTED,
         "memory_total_bytes": Absence.NOT_SUPPORTED,
+        "memory_is_shared": Absence.NOT_SUPPORTED,
         "power_limit_default_watts": Absence.NOT_SUPPORTED,
         "temperature_slowdown_celsius": Absence.NOT_SUPPORTED,
         "temperature_shutdown_celsius": Absence.NOT_SUPPORTED,
@@ -616,6 +617,10 @@ EVERY_FIVE_SECONDS = (
     "nvmlDeviceGetCurrPcieLinkGeneration",
     "nvmlDeviceGetCurrPcieLinkWidth",
     "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetEccMode",
 )
 
 

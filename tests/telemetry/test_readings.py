@@ -218,6 +218,7 @@ INVENTORY = (
     Row("compute_mode", {"compute_mode": 3}, "exclusive_process", get("ComputeMode")),
     Row("persistence_mode", {"persistence_mode": 0}, "disabled", get("PersistenceMode")),
     Row("mig_mode", {"mig_mode": 1}, "enabled", get("MigMode")),
+    Row("virtualization", {"virtualization_mode": 1}, "passthrough", get("VirtualizationMode")),
     Row("ecc_enabled", {"ecc_mode": 1}, True, get("EccMode")),
 )
 ELSEWHERE = {
@@ -225,7 +226,6 @@ ELSEWHERE = {
     "mig_index",
     "mig_gpu_instance",
     "mig_compute_instance",
-    "virtualization",
     "memory_is_shared",
 }
 """What MIG instances and unusual platforms say has tests of its own."""
