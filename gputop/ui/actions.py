@@ -7,11 +7,11 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Tab = Literal["monitor", "benchmark", "processes", "device"]
+Tab = Literal["monitor", "benchmark", "processes", "page"]
 """What is shown between header and keys; the device's page opens from the others."""
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Where there are processes to act on."""
-LIVE: tuple[Tab, ...] = ("monitor", "processes", "device")
+LIVE: tuple[Tab, ...] = ("monitor", "processes", "page")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,19 @@ ACTIONS = (
     Action("previous", "up,k", "move(-1)", "Previous device, process or line", "", LIVE),
     Action("page.next", "pagedown", "page(1)", "A page down", "", LIVE),
     Action("page.previous", "pageup", "page(-1)", "A page up", "", LIVE),
-    Action("right", "right", "side(1)", "Next device; on its page, later in time", "", LIVE),
-    Action("left", "left", "side(-1)", "Previous device; on its page, earlier", "", LIVE),
+    Action("right", "right", "side(1)", "The next device", "", ("monitor",)),
+    Action("left", "left", "side(-1)", "The previous device", "", ("monitor",)),
+    Action("cursor.back", "left", "side(-1)", "What it was: back in time", "Cursor", ("page",)),
+    Action("cursor.on", "right", "side(1)", "... and on again", "", ("page",)),
+    Action("zoom.out", "z", "zoom(1)", "The charts show more time", "Zoom", ("page",)),
+    Action("zoom.in", "Z", "zoom(-1)", "... and less", "", ("page",)),
+    Action("absent", "a", "absent", "Readings without a value: hide or show", "", ("page",)),
     Action("first", "home", "move(-9999)", "To the first", "", LIVE),
     Action("last", "end", "move(9999)", "To the last", "", LIVE),
-    Action("device.next", "n", "device(1)", "The next device's page", "Next GPU", ("device",)),
-    Action("device.previous", "p", "device(-1)", "The previous device's page", "", ("device",)),
+    Action("device.next", "n", "device(1)", "The next device's page", "Next GPU", ("page",)),
+    Action("device.previous", "p", "device(-1)", "The previous device's page", "", ("page",)),
     Action(
-        "device.reset", "0", "reset", "Minimum, mean and maximum from now on", "Reset", ("device",)
+        "device.reset", "0", "reset", "Minimum, mean and maximum from now on", "Reset", ("page",)
     ),
     Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
     Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),

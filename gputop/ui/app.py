@@ -16,11 +16,12 @@ from textual.events import Key
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
-from gputop.settings import DEFAULT, Settings
+from gputop.settings import AUTO, DEFAULT, Settings
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
 from gputop.ui.actions import ACTIONS, BY_ID, Action, action_for, bindings
 from gputop.ui.model import Telemetry
+from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
@@ -106,11 +107,11 @@ class GputopApp(ThemedApp):
         self._table = ProcessTable()
         self._monitor = MonitorTab(self.telemetry, self._table)
         self._benchmark = BenchmarkTab(self.telemetry, self._python)
-        self._device = DevicePage(self.telemetry)
+        self._page = DevicePage(self.telemetry)
         self._live: dict[str, LiveTab] = {
             "monitor": self._monitor,
             "processes": ProcessesTab(self.telemetry, self._table),
-            "device": self._device,
+            "page": self._page,
         }
         self._keys = KeysView(self.offers)
         self._monitor.density = self._settings.density
@@ -224,7 +225,7 @@ class GputopApp(ThemedApp):
         """Shows a tab."""
         self.set_focus(None)
         self.query_one(ContentSwitcher).current = name
-        if name == "device" and self._header.tab != name:
+        if name == "page" and self._header.tab != name:
             self._came_from = self._header.tab
         self._header.tab = self._keys.tab = name
         self._keys.redraw()
@@ -236,8 +237,8 @@ class GputopApp(ThemedApp):
         if device is None:
             self.notify("There is no device to show the page of")
             return
-        self._device.show(device.uuid)
-        self.action_tab("device")
+        self._page.show(device.uuid)
+        self.action_tab("page")
 
     def action_start(self) -> None:
         """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
@@ -284,7 +285,7 @@ class GputopApp(ThemedApp):
         self._settings = replace(
             self._settings,
             density=self._monitor.density,
-            sort=table.sorted_by.title,
+            sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
             reverse=table.reversed,
             tree=table.tree,
         )
@@ -296,7 +297,7 @@ class GputopApp(ThemedApp):
         if self.focused is not None:
             self.set_focus(None)
         elif not (isinstance(tab, ListTab) and tab.clear_filter()):
-            self.action_tab(self._came_from if self._header.tab == "device" else "monitor")
+            self.action_tab(self._came_from if self._header.tab == "page" else "monitor")
 
     def action_help(self) -> None:
         """Keys and legend."""

@@ -62,6 +62,13 @@ class Telemetry:
         if isinstance(record, Interruption):
             self.interruption = record.problem
             return
+        if isinstance(record, Inventory):
+            # A sampler that was started again knows nothing yet: what was known is still shown.
+            self.restarting = record.driver_state is DriverState.STARTING and bool(self.devices)
+        if self.restarting:
+            if isinstance(record, Sample) and not self.paused:
+                self.host = record.host
+            return
         if isinstance(record, Sample):
             self.latest = record
             self.interruption = None
@@ -87,12 +94,7 @@ class Telemetry:
 
     def _show(self, record: Record) -> None:
         if isinstance(record, Inventory):
-            # A sampler that was started again knows nothing yet: what was known is still shown.
-            self.restarting = record.driver_state is DriverState.STARTING and bool(self.devices)
-            if not self.restarting:
-                self.inventory = record
-        elif self.restarting:
-            self.host = record.host
+            self.inventory = record
         else:
             for event in (*record.events, *self._changes_of_state(record)):
                 self._events[event.device_uuid].append(event)

@@ -132,7 +132,8 @@ async def test_the_palette_has_what_keys_do_here_in_the_order_of_the_help() -> N
         assert not {"tab.monitor", "bench.stop", "back", "commands"} & {a.id for a in found}
         rows = shown_palette(app)
         assert rows[1].split() == ["Benchmark:", "stress", "tests", "and", "results", "2"]
-        for action, row in zip(found, rows[1:], strict=True):
+        assert len(found) > len(rows)  # the others come by typing
+        for action, row in zip(found, rows[1:], strict=False):
             assert action.help in row
             assert row.endswith(key_names(action)[0])
 
@@ -146,14 +147,13 @@ async def test_the_palette_runs_what_is_chosen_by_typing_by_arrows_and_by_mouse(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         view = app.query_one(DevicesView)
-        await type_at_once(pilot, "ctrl+p", *"next", "enter")
+        await type_at_once(pilot, "ctrl+p", *"next device", "enter")
         assert view.selected is not None
         assert view.selected.index == 1
         await type_at_once(pilot, "ctrl+p", "end", "up", *"prevx", "backspace", "enter")
         assert view.selected.index == 0
-        await pilot.press("ctrl+p")
-        await settle(pilot)
-        at = next(n for n, row in enumerate(shown_palette(app)) if "last device" in row)
+        await type_at_once(pilot, "ctrl+p", *"to the")
+        at = next(n for n, row in enumerate(shown_palette(app)) if "To the last" in row)
         await pilot.click(CommandList, offset=(5, at))
         await settle(pilot)
         assert view.selected.index == 3

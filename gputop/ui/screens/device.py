@@ -88,7 +88,7 @@ class DevicePage(LiveTab):
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="device")
+        super().__init__(id="page")
         self._telemetry = telemetry
         self._title = DeviceTitle(telemetry)
         self._timeline = TimelineView(telemetry)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WIDEST, FRAME = 90, 8
 """Cells of the text at most, and of the frame around it."""
 NAME = 17
-PLACES = {"monitor": "monitor", "processes": "processes", "device": "device's page"}
+PLACES = {"monitor": "monitor", "processes": "processes", "page": "device's page"}
 PLACES |= {"benchmark": "benchmark"}
 
 PANELS = {

@@ -52,7 +52,7 @@ class DevicesView(LiveView):
         """Whether there is room for what GPM says."""
         now = self.layout_now
         if now is None or now.density is not Density.ROW:
-            return now is not None and now.density is Density.FULL
+            return now is not None
         return panel.shows_gpm(now.panel_width, self._widths())
 
     def plan(self, width: int, height: int) -> Layout:

@@ -66,7 +66,7 @@ class Header(LiveView):
                 parts.insert(0, version + cuda)
             parts.insert(0, clip(visible(inventory.hostname), 24))
             if inventory.interval_seconds != 1:
-                parts[-1] += f" every {inventory.interval_seconds:g} s"
+                parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused_at is not None:
             since = time.strftime(" %H:%M:%S", time.localtime(telemetry.paused_at))
             left += [Span(" "), Span(f" PAUSED{since if width >= ROOMY else ''} ", BADGE)]
@@ -147,9 +147,7 @@ class Header(LiveView):
             known = [(value, gpu) for gpu, r in pairs if (value := getattr(r, name)) is not None]
             if len(gpus) > 1 and known:
                 value, gpu = max(known, key=lambda each: each[0])
-                parts.append(
-                    [Span(f"  {label} ", DIM), Span(f"{gpu.label}"), Span(f" {value}{unit}")]
-                )
+                parts.append([Span(f"  {label} ", DIM), Span(f"{gpu.label}: {value}{unit}")])
         return parts
 
     def on_click(self, event: Click) -> None:

@@ -43,23 +43,28 @@ class KeysView(LiveView):
     def _offered(self) -> Iterator[Entry]:
         for action in ACTIONS:
             hidden = action.id == "bench.stop" and not self.running
-            label = "Leave the field" if action.id == "back" and self.in_field else action.label
+            label = action.label
+            if action.id == "back":
+                label = "Leave the field" if self.in_field else "Back" * (self.tab == "page")
             if label and self._offers(action) and not hidden:
                 yield Entry(action, f" {key_names(action)[0]}", f" {label} ")
 
     def _shown(self, width: int) -> list[Entry]:
-        """What fits; the way out, which is the last, before all others."""
-        *others, way_out = self._offered()
-        left = width - way_out.width
+        """What fits; the last ones, help and the way out, before all others."""
+        others, last = (entries := list(self._offered()))[:-2], entries[-2:]
+        left = width - last[-1].width
         if left < 0:
             return []
+        if last[0].width > left:
+            return last[1:]
+        left -= last[0].width
         shown = []
         for entry in others:
             left -= entry.width
             if left < 0:
                 break
             shown.append(entry)
-        return [*shown, way_out]
+        return [*shown, *last]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""

@@ -201,8 +201,11 @@ def _labelled_bar(label: str, share: float | None, style: Style, value: Row, wid
 
 def _busy_bar(panel: Panel, width: int) -> Row:
     busy = panel.readings.gpu_utilization_percent
-    value = cell(quantity(busy, " %"), 5, STRONG if busy is not None else DIM, right=True)
-    return _labelled_bar("busy", share_of(busy, 100), BUSY, [value], width)
+    value = [cell(quantity(busy, " %"), 5, STRONG if busy is not None else DIM, right=True)]
+    tensor = panel.readings.tensor_active_percent
+    if tensor is not None:  # busy says nothing about how much of it is used
+        value += [Span(" tensor ", DIM), cell(f"{tensor:.0f} %", 5, STRONG, right=True)]
+    return _labelled_bar("busy", share_of(busy, 100), BUSY, value, width)
 
 
 def _memory_bar(panel: Panel, width: int) -> Row:
@@ -248,7 +251,6 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
     # Here unlike elsewhere what is missing is left out: the device's page says why.
     activity = [
         ("SM active", quantity(r.sm_active_percent, " %")),
-        ("tensor", quantity(r.tensor_active_percent, " %")),
         ("DRAM", quantity(r.dram_active_percent, " %")),
         ("occupancy", quantity(r.sm_occupancy_percent, " %")),
     ]
