@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gputop.output.readings import LEGEND
-from gputop.ui.actions import ACTIONS, Action, key_names
+from gputop.ui.actions import ACTIONS, LISTS, LIVE, Action, key_names
 from gputop.ui.palette import ACCENT, STRONG
 from gputop.ui.process_columns import COLUMNS
 
@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-WIDEST, FRAME = 90, 8
+WIDEST, FRAME = 84, 10
 """Cells of the text at most, and of the frame around it."""
 NAME = 17
-PLACES = {"monitor": "monitor", "processes": "processes", "page": "device's page"}
-PLACES |= {"benchmark": "benchmark"}
+PLACES = {
+    (): "Keys everywhere",
+    LIVE: "Devices and processes",
+    LISTS: "Monitor and processes",
+    ("monitor",): "Monitor",
+    ("page",): "A device's page",
+    ("benchmark",): "Benchmark",
+}
+"""Where keys work: one group for each of the registry's places."""
 
 PANELS = {
     "mem": "device memory in use, of what there is; `host` where it shares the host's",
@@ -74,7 +81,7 @@ class Help(ModalScreen[None]):
         text = Text()
         columns = {column.title: column.about for column in COLUMNS}
         for title, entries in (
-            ("Keys", [(" ".join(key_names(a)), _help(a)) for a in self._actions]),
+            *((title, self._keys(tabs)) for tabs, title in PLACES.items()),
             ("Signs", SIGNS.items()),
             ("Panels and rows", PANELS.items()),
             ("Readings", LEGEND.items()),
@@ -85,10 +92,8 @@ class Help(ModalScreen[None]):
         text.rstrip()
         return text
 
-
-def _help(action: Action) -> str:
-    where = ", ".join(PLACES[tab] for tab in action.tabs)
-    return f"{action.help} ({where})" if where else action.help
+    def _keys(self, tabs: tuple[str, ...]) -> list[tuple[str, str]]:
+        return [(" ".join(key_names(a)), a.help) for a in self._actions if a.tabs == tabs]
 
 
 def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:
