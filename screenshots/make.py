@@ -75,6 +75,14 @@ async def main() -> None:
         size=(120, 40),
     )
     await picture(
+        "device",
+        demo=True,
+        interval=0.25,
+        keys=("enter",),
+        ready=lambda app: app.telemetry.history.count >= 150,
+        size=(150, 44),
+    )
+    await picture(
         "monitor",
         demo=False,
         interval=0.5,
