@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem
+
+
+KINDS = ("soak", "sweep", "latency", "peak", "copy", "pairs")
+"""What a run can be: one shape for a duration, or a table of `Point`s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +63,45 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """One row of a run that is a table: a shape of a sweep, a direction of a copy."""
+
+    series: str
+    """What it belongs to: `float32`, `eager`, `host to device, pinned`."""
+    x: float
+    """What it is drawn over: N, or bytes."""
+    values: Mapping[str, float]
+    """By name, with the unit that this ends in: `tflops`, `seconds`, `bytes_per_second`."""
+    shape: tuple[int, ...] = ()
+    """m, n, k of a product."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
     """Checks so far, and elements that were wrong in them."""
 
     checks: int
     wrong_elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What the device was like during a run, of its readings; absent ones are None."""
+
+    driver_version: str | None = None
+    pci_device_id: str | None = None
+    power_watts_mean: float | None = None
+    power_limit_watts: float | None = None
+    sm_clock_mhz_mean: float | None = None
+    sm_clock_max_mhz: float | None = None
+    temperature_celsius_max: float | None = None
+    energy_joules: float | None = None
+    """By the device's own counter."""
+    tflop_per_joule: float | None = None
+    clock_event_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each clock event reason was seen."""
+    percent_of_peak: Mapping[str, float] = field(default_factory=dict)
+    """Of the mean, by the denominator's name: `datasheet dense`, `formula at the live clock`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +114,10 @@ class Result:
     m: int
     n: int
     k: int
-    tflops_mean: float
-    tflops_peak: float
-    """Of the best window, by device events on a GPU."""
+    tflops_mean: float | None
+    """None for a run that makes no products, as is the peak."""
+    tflops_peak: float | None
+    """Of the best window, by device events on a GPU; of a table, of its best row."""
     tflops_sustained: float | None
     """Mean of the last half; None for a run that is too short for it."""
     droop_percent: float | None
@@ -100,6 +140,19 @@ class Result:
     """Unix seconds."""
     verified_products: int | None = None
     """Of the iterations, those that were compared; None for results of older versions."""
+    kind: str = "soak"
+    """One of `KINDS`."""
+    points: tuple[Point, ...] = ()
+    """The rows of a run that is a table."""
+    time_to_steady_seconds: float | None = None
+    """Until the throughput stayed within 2 % of the sustained one."""
+    context_bytes: int | None = None
+    """Device memory of the CUDA context, measured; the next two are what torch holds beyond it."""
+    cache_bytes: int | None = None
+    """Reserved by torch's allocator and free."""
+    tensor_bytes: int | None = None
+    conditions: Conditions | None = None
+    """What the device was like meanwhile; None where nothing was known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +170,13 @@ class Failed:
     status: int
 
 
-Event = Hello | Planned | Progress | Verified | Done | Failed
+Event = Hello | Planned | Progress | Point | Verified | Done | Failed
 
-EVENTS: dict[str, type[Hello | Planned | Progress | Verified]] = {
+EVENTS: dict[str, type[Hello | Planned | Progress | Point | Verified]] = {
     "hello": Hello,
     "plan": Planned,
     "sample": Progress,
+    "point": Point,
     "verify": Verified,
 }
 """By the name that the worker gives them."""
