@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import command, plan
+from gputop.bench import command, devices, plan
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
@@ -15,7 +15,7 @@ from tests.streams import PreparedStream, device, inventory, process, readings, 
 
 
 def target(index: int) -> plan.Target:
-    return plan.targets(inventory(2), sample(2))[index]
+    return devices.targets(inventory(2), sample(2))[index]
 
 
 def heated(celsius: int | None) -> Any:
@@ -88,7 +88,7 @@ def test_only_a_device_that_answers_is_put_under_stress(
     changes: dict[str, Any], why: str | None
 ) -> None:
     seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
-    problem = plan.unusable(seen, target(0))
+    problem = devices.unusable(seen, target(0))
     assert (problem and problem.why) == why
     if why is not None:
         with pytest.raises(command._RefusedError, match=why):
@@ -96,20 +96,20 @@ def test_only_a_device_that_answers_is_put_under_stress(
 
 
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
-    assert plan.unusable(None, target(0)) is not None
-    assert plan.unusable(sample(0), target(0)) is not None
-    assert plan.unusable(None, plan.cpu_target()) is None
+    assert devices.unusable(None, target(0)) is not None
+    assert devices.unusable(sample(0), target(0)) is not None
+    assert devices.unusable(None, plan.cpu_target()) is None
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:
-    assert plan.holders(sample(2), plan.cpu_target()) == []
-    assert plan.holders(None, target(0)) is None
-    assert plan.holders(sample(2, processes=[]), target(0)) == []
-    (holder,) = plan.holders(sample(2), target(1)) or []
+    assert devices.holders(sample(2), plan.cpu_target()) == []
+    assert devices.holders(None, target(0)) is None
+    assert devices.holders(sample(2, processes=[]), target(0)) == []
+    (holder,) = devices.holders(sample(2), target(1)) or []
     assert holder.pid == 4001
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
-    assert plan.holders(seen, target(0)) is None
+    assert devices.holders(seen, target(0)) is None
     with pytest.raises(command._RefusedError, match="may be in use: the driver does not say"):
         command._look_at(target(0), seen, ignore_busy=False)
     command._look_at(target(0), seen, ignore_busy=True)
@@ -117,4 +117,4 @@ def test_who_uses_a_device_may_be_unknown() -> None:
 
 def test_who_only_draws_is_not_disturbed() -> None:
     drawing = process(7, 0, kind=ProcessKind.GRAPHICS)
-    assert plan.holders(sample(1, [drawing]), target(0)) == []
+    assert devices.holders(sample(1, [drawing]), target(0)) == []
