@@ -34,10 +34,14 @@ from gputop.telemetry.snapshot import (
     Sample,
     Source,
 )
+from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import RESULT, fake_interpreter, needs_torch
+from tests.driver.platforms import a100_mig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.driver import FakeDriver
 
 COMMAND = [sys.executable, "-m", "gputop", "bench"]
 
@@ -47,13 +51,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(gputop.__file__).parent.parent)}
 
 
-def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+def ran(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
         timeout=120,
-        env=environment(),
+        env=environment() | changes,
         stdin=subprocess.DEVNULL,
         check=False,
     )
@@ -124,6 +128,58 @@ def test_a_python_without_torch_is_status_3(tmp_path: Path) -> None:
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
     assert f"{path} -m pip install torch" in line
+
+
+TELLS = """
+import json, os, sys
+asked = json.loads(sys.stdin.readline())
+what = f"{os.environ['CUDA_VISIBLE_DEVICES']} by {os.environ['CUDA_DEVICE_ORDER']}"
+print(json.dumps(dict(event="error", kind="k", what=what, why="", remedy="")))
+"""
+"""A worker that says what it was given, and ends."""
+WAITS = """
+import json, sys
+sys.stdin.readline()
+hello = dict(python="3", torch_version="9", device_name="a GPU", threads=1, pid=1)
+print(json.dumps(dict(event="hello", **hello)), flush=True)
+told = sys.stdin.readline().strip()
+print(json.dumps(dict(event="error", kind="k", what="told to " + told, why="", remedy="")))
+"""
+"""A worker that runs until it is stopped."""
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--device", "0:3"], "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by PCI_BUS_ID"),
+        (["--device", "MIG-c7a4"], "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by"),
+        (["--ignore-busy"], "error: MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11 by PCI_BUS_ID"),
+        (["--device", "0:1"], "GPU 0:1, NVIDIA A100-SXM4-40GB MIG 2g.10gb is in use by process 42"),
+        (["--device", "0"], "MIG is on, and CUDA runs on its instances only. Choose one: 0:0 (MIG"),
+        (["--device", "0:2"], "no such device. There are: 0:0 (MIG-6f1c3b52-"),
+        (["--device", "0:3", "--size", "20000", "--dtype", "float64"], "4.75 GiB are free"),
+    ],
+)
+def test_the_worker_gets_the_instance_and_nothing_else(
+    driver: FakeDriver, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    driver.write(a100_mig())
+    python = fake_interpreter(tmp_path, TELLS)
+    ended = ran("--python", python, *arguments, **driver.environment())
+    assert ended.returncode == 3
+    (line,) = ended.stderr.splitlines()
+    assert says in line
+
+
+@pytest.mark.driver
+def test_an_instance_is_stopped_when_its_gpu_is_too_hot(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(a100_mig(temperature_celsius=88))
+    python = fake_interpreter(tmp_path, WAITS)
+    ended = ran("--python", python, "--device", "0:3", **driver.environment())
+    hot, last = ended.stderr.splitlines()
+    assert "MIG 1g.5gb is too hot: GPU 0 reached 88°C, and its limit is 86°C" in hot
+    assert last.startswith("gputop: error: told to stop")
 
 
 class InTerminal:
@@ -225,6 +281,8 @@ NO_DRIVER = replace(
 )
 HELD = replace(SAMPLE, processes=(Process(77, "GPU-0a", ProcessKind.COMPUTE, 1, "ann", "train"),))
 
+BUSY = seen(processes=(trainer(72, 1),))
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -270,6 +328,26 @@ def test_a_gpu_by_its_names(asked: dict[str, Any], device: str) -> None:
     assert asked["request"].size == 512
 
 
+@pytest.mark.parametrize("name", ["3:3", "MIG-00000003"])
+def test_an_instance_by_its_names(asked: dict[str, Any], name: str) -> None:
+    asked["stream"] = (divided(), BUSY)
+    assert run("--device", name) == 0
+    assert asked["request"].target.uuid == instance(3).uuid
+    assert asked["request"].dtype == "bfloat16"
+
+
+def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["stream"] = (undivided(), seen())
+    assert run() == 0
+    assert asked["request"].target.kind == "cpu"
+    assert capsys.readouterr().err == (
+        "gputop: there is no GPU to use (MIG is on, and it has no instance): "
+        "the CPU is put under stress\n"
+    )
+
+
 def test_without_a_gpu_it_is_the_cpu_and_says_so(
     asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +361,11 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
     ("stream", "arguments", "says"),
     [
         ((INVENTORY, SAMPLE), ["--device", "3"], "no such device"),
+        ((INVENTORY, SAMPLE), ["--device", "0:1"], "no such device"),
+        ((divided(), seen()), ["--device", "3"], "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
+        ((divided(), seen()), ["--device", "3:2"], "There are: 0 (GPU-"),
+        ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -cgi"),
+        ((divided(), BUSY), ["--device", "3:1"], "in use by process 72 (ada: train)"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
         (child.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
         ((INVENTORY, HELD), [], "in use by process 77 (ann: train)"),

@@ -11,6 +11,7 @@ from gputop.bench import command, devices, plan
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
+from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
 
 
@@ -50,6 +51,31 @@ def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
     assert reached(target(0), inventory(0), heated(100)) is None
 
 
+@pytest.mark.parametrize(
+    ("celsius", "words"),
+    [
+        (None, None),
+        (85, None),
+        (86, "GPU 3 reached 86°C, and its limit is 86°C"),
+        (95, "GPU 3 reached 95°C, and its limit is 86°C"),
+    ],
+)
+def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
+    celsius: int | None, words: str | None
+) -> None:
+    part = devices.choose(divided(), seen(), "3:1")
+    assert reached(part, divided(), seen(celsius)) == words
+    assert reached(devices.choose(divided(), seen(), "0"), divided(), seen(celsius)) is None
+
+
+def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:
+    part = devices.choose(divided(), seen(), "3:1")
+    alone = dataclasses.replace(
+        seen(), devices=(readings(3, uuid=WHOLE.uuid, temperature_celsius=90),)
+    )
+    assert reached(part, undivided(), alone) is not None
+
+
 class Stoppable:
     """A session that remembers who stopped it."""
 
@@ -71,6 +97,20 @@ async def test_without_the_dashboard_the_stream_is_watched_too(
     assert stream.closed
     assert capsys.readouterr().err == (
         "gputop: GPU 0, NVIDIA H100 80GB HBM3 is too hot: it reached 90°C, and its limit is 86°C\n"
+    )
+
+
+async def test_the_gpu_of_an_instance_is_watched_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = PreparedStream(divided(), seen(70), seen(88))
+    monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
+    session: Any = Stoppable()
+    await command._watch(devices.choose(divided(), seen(), "3:3"), session)
+    assert session.stopped_by == "limit"
+    assert capsys.readouterr().err == (
+        "gputop: GPU 3:3, NVIDIA A100-SXM4-40GB MIG 1g.5gb is too hot: "
+        "GPU 3 reached 88°C, and its limit is 86°C\n"
     )
 
 

@@ -190,7 +190,11 @@ def _key(target: Target) -> str:
 
 
 def _label(target: Target) -> str:
+    """Of a MIG instance its profile before its GPU: that is what is left where it is narrow."""
     name = short_name(visible(target.name))
+    gpu, _, profile = name.rpartition(" MIG ")
+    if target.parent_uuid is not None and gpu:
+        name = f"MIG {profile}, {gpu}"
     return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
 
 
