@@ -36,7 +36,7 @@ from gputop.telemetry.snapshot import (
 )
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import RESULT, fake_interpreter, needs_torch
-from tests.driver.platforms import a100_mig
+from tests.driver.platforms import a100_mig, gb10
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,6 +180,19 @@ def test_an_instance_is_stopped_when_its_gpu_is_too_hot(driver: FakeDriver, tmp_
     hot, last = ended.stderr.splitlines()
     assert "MIG 1g.5gb is too hot: GPU 0 reached 88°C, and its limit is 86°C" in hot
     assert last.startswith("gputop: error: told to stop")
+
+
+@pytest.mark.driver
+def test_a_device_without_memory_of_its_own_is_planned_by_the_hosts(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    driver.write(gb10())
+    python = fake_interpreter(tmp_path, TELLS)
+    ended = ran("--python", python, "--ignore-busy", "--size", "1000000", **driver.environment())
+    assert ended.returncode == 3
+    (line,) = ended.stderr.splitlines()
+    assert "do not fit on GPU 0, NVIDIA GB10: they need" in line
+    assert "Choose --size" in line
 
 
 class InTerminal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -13,6 +14,9 @@ from gputop.telemetry import child
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
+
+BOUND = 20.0
+"""Seconds after which what is waited for does not come."""
 
 
 def target(index: int) -> plan.Target:
@@ -92,7 +96,8 @@ async def test_without_the_dashboard_the_stream_is_watched_too(
     stream = PreparedStream(inventory(2), heated(70), heated(90))
     monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
     session: Any = Stoppable()
-    await command._watch(target(0), session)
+    async with asyncio.timeout(BOUND):
+        await command._watch(target(0), session)
     assert session.stopped_by == "limit"
     assert stream.closed
     assert capsys.readouterr().err == (
@@ -106,7 +111,8 @@ async def test_the_gpu_of_an_instance_is_watched_too(
     stream = PreparedStream(divided(), seen(70), seen(88))
     monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
     session: Any = Stoppable()
-    await command._watch(devices.choose(divided(), seen(), "3:3"), session)
+    async with asyncio.timeout(BOUND):
+        await command._watch(devices.choose(divided(), seen(), "3:3"), session)
     assert session.stopped_by == "limit"
     assert capsys.readouterr().err == (
         "gputop: GPU 3:3, NVIDIA A100-SXM4-40GB MIG 1g.5gb is too hot: "

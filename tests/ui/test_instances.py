@@ -1,4 +1,4 @@
-"""MIG instances in the benchmark tab: chosen, refused as a whole, and shown with their GPU's heat."""
+"""MIG instances in the benchmark tab: chosen, refused as a whole, with the heat of their GPU."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
         await settle(pilot)
         await pilot.press(*"jjj", "b")
         await settle(pilot)
-        assert app._benchmark.running
+        assert "Running" in shown(pilot, TitleView)
         stream.send(seen(88))
         await settle(pilot)
         assert not app._benchmark.running
@@ -147,3 +147,18 @@ async def test_results_name_the_instance(session: type[PreparedSession]) -> None
         view.redraw()
         await settle(pilot)
         assert "3:3 A100-SXM4-40GB MIG 1g.5gb" in shown(pilot, ResultsView)
+
+
+async def test_an_unknown_device_in_mig_mode_becomes_none_of_its_instances() -> None:
+    unknown = dataclasses.replace(device(3), uuid="unknown:3", name="unknown device")
+    stream = PreparedStream(dataclasses.replace(undivided(), devices=(device(0), unknown)), seen())
+    app = GputopApp(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        app.query_one("#device", Select).value = "unknown:3"
+        await settle(pilot)
+        stream.send(divided())
+        await settle(pilot)
+        assert app.query_one("#device", Select).value == "unknown:3"
+        assert offered(pilot)[-1] == "3 unknown device (away)"
