@@ -85,7 +85,7 @@ PAGE = """\
 node7 · driver 580.65.06 · CUDA 13.0 · CPU 12 % · memory 37.0 GiB of 503 GiB
  [0]  H100 80GB HBM3  busy 100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz     fan –
        48211  ada        70.0 GiB  python train.py --lr 1e-4
-     4000000  –                 –  (in another pid namespace, or gone)
+     4000000  –                 –  (in another pid namespace: run with --pid=host)
  [1]  RTX 4090          busy 3 %   0.5/24.0 GiB  41°C       19 W   210 MHz  fan 30 %
            2  root        300 MiB  /usr/lib/xorg/Xorg :0
 [10]  T4                  busy –              –     –          –         –     fan –  LOST
@@ -105,7 +105,7 @@ def test_lines_are_cut_where_a_terminal_would_break_them() -> None:
 def test_a_host_alone() -> None:
     inventory = dataclasses.replace(INVENTORY, devices=(), driver_version=None, cuda_version=None)
     sample = Sample(2.0, Host(absent={"cpu_percent": Absence.NO_DATA_YET}))
-    assert page(inventory, sample) == "node7 · CPU – · memory – of –"
+    assert page(inventory, sample) == "node7 · CPU – · memory –"
 
 
 def test_simulated_numbers_are_marked() -> None:

@@ -224,7 +224,7 @@ PLAIN = "not supported by this device or its driver"
             "tensor_active_percent",
             "disabled",
             GPU,
-            "GPM is off: sampled while this page is open",
+            "GPM is off (--no-gpm), or not sampled yet",
         ),
         (
             "ecc_uncorrected",

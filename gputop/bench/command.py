@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench import plan
+from gputop.bench import devices, plan
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,9 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gputop bench`."""
     parser.add_argument(
         "--device",
-        type=argument(plan.parse_device),
+        type=argument(devices.parse_device),
         metavar="DEVICE",
-        help="cpu, an index or the start of a UUID (default: the first GPU, or else the CPU)",
+        help="cpu, an index, that of a MIG instance such as 0:1, or the start of a UUID "
+        "(default: the first GPU, or else the CPU)",
     )
     parser.add_argument(
         "--dtype",
@@ -119,26 +120,28 @@ def _target(device: str | None, *, ignore_busy: bool) -> Target:
         inventory, sample = asyncio.run(one_snapshot())
     except StreamError as error:
         raise _RefusedError(f"{error}. Or choose --device cpu.") from None
-    if device is None and not inventory.devices:
-        reason = f" ({inventory.problem.why})" if inventory.problem else ""
-        _say(f"there is no GPU{reason}: the CPU is put under stress")
     try:
-        target = plan.choose(plan.targets(inventory, sample), device)
+        target = devices.choose(inventory, sample, device)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
             raise _RefusedError(f"{inventory.problem}, or choose --device cpu.") from None
         raise _RefusedError(str(error)) from None
     if target.kind == "cuda":
         _look_at(target, sample, ignore_busy=ignore_busy)
+        return target
+    problems = (inventory.problem, *devices.divided(inventory).values())
+    reasons = "; ".join(dict.fromkeys(problem.why for problem in problems if problem))
+    why = f" ({reasons})" if reasons else ""
+    _say(f"there is no GPU to use{why}: the CPU is put under stress")
     return target
 
 
 def _look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
     """Refuses a device that does not answer, or that is held and may not be shared."""
-    problem = plan.unusable(sample, target)
+    problem = devices.unusable(sample, target)
     if problem is not None:
         raise _RefusedError(f"{problem}.")
-    holders = plan.holders(sample, target)
+    holders = devices.holders(sample, target)
     if holders == [] or ignore_busy:
         return
     use = "may be in use: the driver does not say by whom" if holders is None else _named(holders)

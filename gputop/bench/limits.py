@@ -22,13 +22,17 @@ def temperature_limit(device: Device) -> int:
 
 
 def reached(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
-    """Which limit the device has reached, in words; None where none, as for a CPU."""
-    if target.uuid is None or inventory is None or sample is None:
+    """Which limit the device has reached, in words; None where none, as for a CPU.
+
+    Of a MIG instance it is the temperature of the GPU that it is a part of.
+    """
+    if target.gpu_uuid is None or inventory is None or sample is None:
         return None
-    device, readings = inventory.device(target.uuid), sample.device(target.uuid)
-    if device is None or readings is None or readings.temperature_celsius is None:
+    gpu, readings = inventory.device(target.gpu_uuid), sample.device(target.gpu_uuid)
+    if gpu is None or readings is None or readings.temperature_celsius is None:
         return None
-    limit = temperature_limit(device)
+    limit = temperature_limit(gpu)
     if readings.temperature_celsius < limit:
         return None
-    return f"it reached {readings.temperature_celsius}°C, and its limit is {limit}°C"
+    what = "it" if target.parent_uuid is None else f"GPU {gpu.label}"
+    return f"{what} reached {readings.temperature_celsius}°C, and its limit is {limit}°C"

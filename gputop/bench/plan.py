@@ -1,4 +1,4 @@
-"""What is to be run, and whether it can be: devices, data types, sizes, memory, before a start."""
+"""What is to be run, and whether it fits: data types, sizes, memory, before a start."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gputop.telemetry.cpu import cpu_name
-from gputop.telemetry.snapshot import DeviceState, Problem, ProcessKind
+from gputop.telemetry.snapshot import Problem
 from gputop.text import size as sized
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gputop.telemetry.snapshot import Inventory, Process, Sample
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -91,7 +86,10 @@ DTYPES: dict[str, DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device that can be put under stress. `uuid` and `index` (NVML's) are None for the CPU."""
+    """A device that can be put under stress. `uuid` and `index` (NVML's) are None for the CPU.
+
+    A MIG instance is one, with the `index` of its GPU.
+    """
 
     kind: DeviceKind
     uuid: str | None
@@ -99,11 +97,27 @@ class Target:
     name: str
     compute_capability: str | None
     memory_free_bytes: int | None
+    parent_uuid: str | None = None
+    """Of a MIG instance: the GPU."""
+    mig_index: int | None = None
+    """Of a MIG instance: its number on that GPU."""
+
+    @property
+    def number(self) -> str | None:
+        """As `--device` takes it: `3`, `3:1` for a MIG instance, None for the CPU."""
+        if self.index is None:
+            return None
+        return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
     @property
     def label(self) -> str:
         """What people call it: `GPU 0, NVIDIA H200`."""
-        return self.name if self.kind == "cpu" else f"GPU {self.index}, {self.name}"
+        return self.name if self.kind == "cpu" else f"GPU {self.number}, {self.name}"
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """Of the whole GPU, which alone has a temperature and a power."""
+        return self.parent_uuid or self.uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,44 +147,6 @@ class Request:
 def cpu_target() -> Target:
     """The CPU of this machine."""
     return Target("cpu", None, None, _cpu_name(), None, _available_bytes())
-
-
-def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
-    """Every device of a stream in its order, and the CPU behind them."""
-    gpus = []
-    for device in inventory.devices:
-        readings = sample.device(device.uuid) if sample else None
-        gpus.append(
-            Target(
-                "cuda",
-                device.uuid,
-                device.index,
-                device.name,
-                device.compute_capability,
-                readings.memory_free_bytes if readings else None,
-            )
-        )
-    return (*gpus, cpu_target())
-
-
-def choose(among: Sequence[Target], device: str | None) -> Target:
-    """The target that `device` (of `parse_device`) names; None is the first, a GPU if there is one.
-
-    Raises `ValueError` where there is none, or more than one.
-    """
-    if device is None:
-        return among[0]
-    if device == "cpu":
-        return next(target for target in among if target.kind == "cpu")
-    if device.isdigit():
-        found = [target for target in among if target.index == int(device)]
-    else:
-        found = [t for t in among if t.uuid and t.uuid.lower().startswith(device.lower())]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join("cpu" if t.kind == "cpu" else f"{t.index} ({t.uuid})" for t in among)
-    why = f"{len(found)} devices match it" if found else "this machine has no such device"
-    raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
 def offered(target: Target) -> tuple[Offer, ...]:
@@ -293,22 +269,6 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-def parse_device(text: str) -> str:
-    """`cpu`, an index (`cuda:1` is `1`) or the start of a UUID; raises `ValueError`."""
-    device = text.strip()
-    if device.lower() == "cpu":
-        return "cpu"
-    index = re.fullmatch(r"(?:cuda:|gpu:)?([0-9]{1,4})", device, re.IGNORECASE)
-    if index:
-        return str(int(index[1]))
-    if re.fullmatch(r"(?:GPU|MIG)-[0-9a-fA-F-]*", device, re.IGNORECASE):
-        return device
-    raise ValueError(
-        f"{text!r} is not a device: it is cpu, an index, or the start of a UUID. "
-        "Give one such as cpu, 0 or GPU-4f2a; `gputop status` lists them."
-    )
-
-
 def parse_python(text: str) -> str:
     """An interpreter, by path or by name on the PATH, as a path; raises `ValueError`."""
     path = Path(text if os.sep in text else shutil.which(text) or text)
@@ -319,34 +279,6 @@ def parse_python(text: str) -> str:
             "Give the path of a Python that has torch, such as ~/venv/bin/python."
         )
     return str(path.absolute())  # not resolved: it may be the link of an environment
-
-
-def holders(sample: Sample | None, target: Target) -> list[Process] | None:
-    """Whom a stress test would disturb: those that compute on the device; None if unknown."""
-    if target.kind == "cpu":
-        return []
-    readings = sample.device(target.uuid or "") if sample else None
-    if sample is None or readings is None or "processes" in readings.absent:
-        return None
-    return [
-        process
-        for process in sample.processes
-        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
-    ]
-
-
-def unusable(sample: Sample | None, target: Target) -> Problem | None:
-    """Why no stress test is started on a device that does not answer; None for one that does."""
-    if target.kind == "cpu":
-        return None
-    readings = sample.device(target.uuid or "") if sample else None
-    what = f"{target.label} cannot be put under stress"
-    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it"
-    if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
-        return Problem(what, "it has not answered yet", remedy)
-    if readings.state is not DeviceState.OK:
-        return Problem(what, f"its state is {readings.state.replace('_', ' ')}", remedy)
-    return None
 
 
 def _cpu_name() -> str:

@@ -1,4 +1,4 @@
-"""Why a reading is missing, in words that are right for it, and what brings it back."""
+"""Why a reading or a process is not seen, in words right for it, and what brings it back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence
 from gputop.text import used_of
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Device, Host
+    from gputop.telemetry.snapshot import Device, Host, Process
 
 _WHOLE_GPU = tuple(name for name in READINGS if name.endswith("_utilization_percent"))
 _RATES = tuple(name for name in READINGS if name.endswith("_bytes_per_second"))
 _MEMORY = tuple(name for name in READINGS if name.startswith("memory_") and "_bytes" in name)
+
+UNSEEN = {
+    Absence.LOST: "in another pid namespace: run with --pid=host",
+    Absence.NO_PERMISSION: "not permitted to look: run as its user or root",
+    Absence.TIMED_OUT: "the host did not say in time: wait for the next sample",
+    Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
+}
+"""Why nothing is known of a process but its pid, and what to do about it."""
+UNSEEN_BRIEFLY = {
+    Absence.LOST: "other pid namespace: --pid=host",
+    Absence.NO_PERMISSION: "no permission: needs root",
+}
+"""The same where there is no room for it."""
 
 
 def absence_text(name: str, absence: Absence, device: Device, host: Host | None = None) -> str:
@@ -61,7 +74,14 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 def _disabled(name: str) -> str:
     if name in GPM_READINGS:
-        return "GPM is off: sampled while this page is open"
+        return "GPM is off (--no-gpm), or not sampled yet"
     if name.startswith("ecc_"):
         return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
     return "switched off: `nvidia-smi -q` shows what is"
+
+
+def unseen(process: Process, room: int | None = None) -> str:
+    """Why a process has no command, and the remedy; briefly where that is more than `room`."""
+    reason = process.absent.get("command", Absence.LOST)
+    text = UNSEEN.get(reason, "the host does not say what it is")
+    return text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)

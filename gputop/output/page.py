@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gputop.output.absences import unseen
 from gputop.telemetry.codec import to_json
-from gputop.telemetry.snapshot import Absence, DeviceState, Source
+from gputop.telemetry.snapshot import DeviceState, Source
 from gputop.text import ABSENT, quantity, short_name, size, used_of, visible, watts_of
 
 if TYPE_CHECKING:
@@ -17,17 +18,6 @@ STATES = {
     DeviceState.LOST: "LOST",
     DeviceState.NEEDS_RESET: "NEEDS RESET",
 }
-
-
-UNSEEN = {
-    Absence.LOST: "in another pid namespace, or gone",
-    Absence.NO_PERMISSION: "not permitted to look",
-}
-
-
-def unseen(process: Process) -> str:
-    """Why a process has no command."""
-    return UNSEEN.get(process.absent.get("command", Absence.LOST), "unknown")
 
 
 def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
@@ -74,7 +64,9 @@ def _heading(inventory: Inventory, sample: Sample) -> str:
     if inventory.cuda_version:
         parts.append(f"CUDA {visible(inventory.cuda_version)}")
     parts.append(f"CPU {quantity(host.cpu_percent, ' %')}")
-    parts.append(f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}")
+    total = host.memory_total_bytes
+    of = "" if total is None else f" of {size(total)}"
+    parts.append(f"memory {size(host.memory_used_bytes)}{of}")
     return " · ".join(parts)
 
 

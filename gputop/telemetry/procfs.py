@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +24,6 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 ENVIRONMENT_BYTES = 1 << 22
 """More of an environment is left out; the kernel allows a few MiB."""
-
-SIGNALS: Mapping[signal.Signals, str] = {
-    signal.SIGTERM: "ask it to end",
-    signal.SIGINT: "interrupt it, as Ctrl+C does",
-    signal.SIGKILL: "end it at once; it saves nothing",
-    signal.SIGSTOP: "halt it; it keeps its memory",
-    signal.SIGCONT: "let it go on after a halt",
-    signal.SIGHUP: "hang up; many daemons reload",
-    signal.SIGQUIT: "end it with a core dump",
-    signal.SIGUSR1: "what the program makes of it",
-    signal.SIGUSR2: "what the program makes of it",
-}
-"""The signals to offer, in that order, and what each does in a few words."""
 
 
 class ProcError(Exception):

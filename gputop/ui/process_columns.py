@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gputop.telemetry.snapshot import Absence, Device, Process, ProcessKind
+from gputop.output.absences import unseen
+from gputop.telemetry.snapshot import Device, Process, ProcessKind
 from gputop.text import ABSENT, quantity, size, visible
 
 MARK_WIDTH = 1
@@ -27,18 +28,6 @@ KINDS = {
     ProcessKind.BOTH: "comp+gfx",
     ProcessKind.MPS: "MPS",
 }
-UNSEEN = {
-    Absence.LOST: "in another pid namespace: run with --pid=host",
-    Absence.NO_PERMISSION: "not permitted to look: run as its user or root",
-    Absence.TIMED_OUT: "the host did not say in time: wait for the next sample",
-    Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
-}
-"""Why nothing is known of a process but its pid, and what to do about it."""
-UNSEEN_BRIEFLY = {
-    Absence.LOST: "other pid namespace: --pid=host",
-    Absence.NO_PERMISSION: "no permission: needs root",
-}
-"""The same where there is no room for it."""
 
 
 class Place(NamedTuple):
@@ -81,13 +70,6 @@ class Column:
     def cells(self, table_width: int) -> int:
         """Cells in a table of that width."""
         return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
-
-
-def unseen(process: Process, room: int | None = None) -> str:
-    """Why a process has no command, and the remedy; briefly where that is more than `room`."""
-    reason = process.absent.get("command", Absence.LOST)
-    text = UNSEEN.get(reason, "the host does not say what it is")
-    return text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)
 
 
 def command_of(process: Process, room: int) -> str:

@@ -11,13 +11,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 import pytest
 
-import gputop
 from gputop.bench import command, results
 from gputop.bench.events import Done, Failed
 from gputop.telemetry import child
@@ -34,29 +32,13 @@ from gputop.telemetry.snapshot import (
     Sample,
     Source,
 )
+from tests.bench.commands import COMMAND, environment, ran
+from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import RESULT, fake_interpreter, needs_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-COMMAND = [sys.executable, "-m", "gputop", "bench"]
-
-
-def environment() -> dict[str, str]:
-    """The environment of the tests, in which `-m gputop` is this gputop."""
-    return {**os.environ, "PYTHONPATH": str(Path(gputop.__file__).parent.parent)}
-
-
-def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    from pathlib import Path
 
 
 @needs_torch
@@ -225,6 +207,8 @@ NO_DRIVER = replace(
 )
 HELD = replace(SAMPLE, processes=(Process(77, "GPU-0a", ProcessKind.COMPUTE, 1, "ann", "train"),))
 
+BUSY = seen(processes=(trainer(72, 1),))
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -270,6 +254,26 @@ def test_a_gpu_by_its_names(asked: dict[str, Any], device: str) -> None:
     assert asked["request"].size == 512
 
 
+@pytest.mark.parametrize("name", ["3:3", "MIG-00000003"])
+def test_an_instance_by_its_names(asked: dict[str, Any], name: str) -> None:
+    asked["stream"] = (divided(), BUSY)
+    assert run("--device", name) == 0
+    assert asked["request"].target.uuid == instance(3).uuid
+    assert asked["request"].dtype == "bfloat16"
+
+
+def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["stream"] = (undivided(), seen())
+    assert run() == 0
+    assert asked["request"].target.kind == "cpu"
+    assert capsys.readouterr().err == (
+        "gputop: there is no GPU to use (MIG is on, and it has no instance): "
+        "the CPU is put under stress\n"
+    )
+
+
 def test_without_a_gpu_it_is_the_cpu_and_says_so(
     asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +287,11 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
     ("stream", "arguments", "says"),
     [
         ((INVENTORY, SAMPLE), ["--device", "3"], "no such device"),
+        ((INVENTORY, SAMPLE), ["--device", "0:1"], "no such device"),
+        ((divided(), seen()), ["--device", "3"], "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g."),
+        ((divided(), seen()), ["--device", "3:2"], "There are: 0 (GPU-"),
+        ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -cgi"),
+        ((divided(), BUSY), ["--device", "3:1"], "in use by process 72 (ada: train)"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
         (child.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
         ((INVENTORY, HELD), [], "in use by process 77 (ann: train)"),

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
 import pytest
 
-from gputop.bench import command, plan
+from gputop.bench import command, devices, plan
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
+from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
+
+BOUND = 20.0
+"""Seconds after which what is waited for does not come."""
 
 
 def target(index: int) -> plan.Target:
-    return plan.targets(inventory(2), sample(2))[index]
+    return devices.targets(inventory(2), sample(2))[index]
 
 
 def heated(celsius: int | None) -> Any:
@@ -50,6 +55,31 @@ def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
     assert reached(target(0), inventory(0), heated(100)) is None
 
 
+@pytest.mark.parametrize(
+    ("celsius", "words"),
+    [
+        (None, None),
+        (85, None),
+        (86, "GPU 3 reached 86°C, and its limit is 86°C"),
+        (95, "GPU 3 reached 95°C, and its limit is 86°C"),
+    ],
+)
+def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
+    celsius: int | None, words: str | None
+) -> None:
+    part = devices.choose(divided(), seen(), "3:1")
+    assert reached(part, divided(), seen(celsius)) == words
+    assert reached(devices.choose(divided(), seen(), "0"), divided(), seen(celsius)) is None
+
+
+def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:
+    part = devices.choose(divided(), seen(), "3:1")
+    alone = dataclasses.replace(
+        seen(), devices=(readings(3, uuid=WHOLE.uuid, temperature_celsius=90),)
+    )
+    assert reached(part, undivided(), alone) is not None
+
+
 class Stoppable:
     """A session that remembers who stopped it."""
 
@@ -66,11 +96,27 @@ async def test_without_the_dashboard_the_stream_is_watched_too(
     stream = PreparedStream(inventory(2), heated(70), heated(90))
     monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
     session: Any = Stoppable()
-    await command._watch(target(0), session)
+    async with asyncio.timeout(BOUND):
+        await command._watch(target(0), session)
     assert session.stopped_by == "limit"
     assert stream.closed
     assert capsys.readouterr().err == (
         "gputop: GPU 0, NVIDIA H100 80GB HBM3 is too hot: it reached 90°C, and its limit is 86°C\n"
+    )
+
+
+async def test_the_gpu_of_an_instance_is_watched_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = PreparedStream(divided(), seen(70), seen(88))
+    monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
+    session: Any = Stoppable()
+    async with asyncio.timeout(BOUND):
+        await command._watch(devices.choose(divided(), seen(), "3:3"), session)
+    assert session.stopped_by == "limit"
+    assert capsys.readouterr().err == (
+        "gputop: GPU 3:3, NVIDIA A100-SXM4-40GB MIG 1g.5gb is too hot: "
+        "GPU 3 reached 88°C, and its limit is 86°C\n"
     )
 
 
@@ -88,7 +134,7 @@ def test_only_a_device_that_answers_is_put_under_stress(
     changes: dict[str, Any], why: str | None
 ) -> None:
     seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
-    problem = plan.unusable(seen, target(0))
+    problem = devices.unusable(seen, target(0))
     assert (problem and problem.why) == why
     if why is not None:
         with pytest.raises(command._RefusedError, match=why):
@@ -96,20 +142,20 @@ def test_only_a_device_that_answers_is_put_under_stress(
 
 
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
-    assert plan.unusable(None, target(0)) is not None
-    assert plan.unusable(sample(0), target(0)) is not None
-    assert plan.unusable(None, plan.cpu_target()) is None
+    assert devices.unusable(None, target(0)) is not None
+    assert devices.unusable(sample(0), target(0)) is not None
+    assert devices.unusable(None, plan.cpu_target()) is None
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:
-    assert plan.holders(sample(2), plan.cpu_target()) == []
-    assert plan.holders(None, target(0)) is None
-    assert plan.holders(sample(2, processes=[]), target(0)) == []
-    (holder,) = plan.holders(sample(2), target(1)) or []
+    assert devices.holders(sample(2), plan.cpu_target()) == []
+    assert devices.holders(None, target(0)) is None
+    assert devices.holders(sample(2, processes=[]), target(0)) == []
+    (holder,) = devices.holders(sample(2), target(1)) or []
     assert holder.pid == 4001
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
-    assert plan.holders(seen, target(0)) is None
+    assert devices.holders(seen, target(0)) is None
     with pytest.raises(command._RefusedError, match="may be in use: the driver does not say"):
         command._look_at(target(0), seen, ignore_busy=False)
     command._look_at(target(0), seen, ignore_busy=True)
@@ -117,4 +163,4 @@ def test_who_uses_a_device_may_be_unknown() -> None:
 
 def test_who_only_draws_is_not_disturbed() -> None:
     drawing = process(7, 0, kind=ProcessKind.GRAPHICS)
-    assert plan.holders(sample(1, [drawing]), target(0)) == []
+    assert devices.holders(sample(1, [drawing]), target(0)) == []

@@ -1,4 +1,4 @@
-"""Devices, data types, sizes and memory, before anything is started."""
+"""Data types, sizes and memory, before anything is started."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ from hypothesis import strategies as st
 
 from gputop.bench import plan
 from gputop.bench.plan import DTYPES, DeviceKind, Request, Target
-from gputop.telemetry.snapshot import (
-    Device,
-    DeviceSample,
-    DriverState,
-    Host,
-    Inventory,
-    Sample,
-    Source,
-)
 
 GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)
 
 
-def gpu(capability: str | None, index: int = 0, uuid: str = "GPU-0a", free: int = GIB) -> Target:
-    return Target("cuda", uuid, index, "a GPU", capability, free)
+def gpu(capability: str | None, free: int = GIB) -> Target:
+    return Target("cuda", "GPU-0a", 0, "a GPU", capability, free)
 
 
 V100, T4, A100, H100 = gpu("7.0"), gpu("7.5"), gpu("8.0"), gpu("9.0")
@@ -155,50 +146,12 @@ def test_no_seconds(text: str) -> None:
         plan.parse_seconds(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "device"),
-    [("cpu", "cpu"), ("CPU", "cpu"), ("0", "0"), ("cuda:07", "7"), ("GPU-4f2a", "GPU-4f2a")],
-)
-def test_a_device(text: str, device: str) -> None:
-    assert plan.parse_device(text) == device
-
-
-@pytest.mark.parametrize("text", ["", "gpu", "-1", "cuda:", "cuda:x", "GPU-xyz", "0,1", "/dev/x"])
-def test_no_device(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a device: .*gputop status"):
-        plan.parse_device(text)
-
-
-TWO = (gpu("8.0", 0, "GPU-aa01"), gpu("8.0", 1, "GPU-ab02"), CPU)
-
-
-@pytest.mark.parametrize(
-    ("device", "target"),
-    [(None, TWO[0]), ("1", TWO[1]), ("GPU-ab", TWO[1]), ("gpu-AA01", TWO[0]), ("cpu", CPU)],
-)
-def test_choosing_a_device(device: str | None, target: Target) -> None:
-    assert plan.choose(TWO, device) is target
-
-
-@pytest.mark.parametrize(("device", "why"), [("2", "no such device"), ("GPU-a", "2 devices match")])
-def test_choosing_a_device_that_is_not_there(device: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why) as caught:
-        plan.choose(TWO, device)
-    assert "GPU-ab02" in str(caught.value)
-
-
-def test_without_a_gpu_the_first_target_is_the_cpu() -> None:
-    assert plan.choose((CPU,), None) is CPU
-
-
-def test_targets_of_a_stream() -> None:
-    device = Device(index=3, uuid="GPU-aa", name="NVIDIA H200", compute_capability="9.0")
-    inventory = Inventory(0.0, "host", Source.NVML, DriverState.OK, 1.0, devices=(device,))
-    sample = Sample(0.0, Host(), (DeviceSample("GPU-aa", memory_free_bytes=7 * GIB),))
-    first, last = plan.targets(inventory, sample)
-    assert first == Target("cuda", "GPU-aa", 3, "NVIDIA H200", "9.0", 7 * GIB)
-    assert last.kind == "cpu"
-    assert plan.targets(inventory, None)[0].memory_free_bytes is None
+def test_a_target_says_what_it_is_called_and_whose_part_it_is() -> None:
+    instance = Target("cuda", "MIG-1", 3, "an A100 MIG 1g.5gb", "8.0", GIB, "GPU-0a", 1)
+    assert (instance.number, instance.label) == ("3:1", "GPU 3:1, an A100 MIG 1g.5gb")
+    assert instance.gpu_uuid == "GPU-0a"
+    assert (A100.number, A100.label, A100.gpu_uuid) == ("0", "GPU 0, a GPU", "GPU-0a")
+    assert (CPU.number, CPU.label, CPU.gpu_uuid) == (None, "a CPU", None)
 
 
 def test_the_cpu_of_this_machine() -> None:

@@ -24,7 +24,6 @@ from gputop.telemetry.codec import to_json
 from gputop.telemetry.procfs import (
     BOOT_TIME,
     PAGE_BYTES,
-    SIGNALS,
     TICKS_PER_SECOND,
     ProcError,
     Stat,
@@ -186,14 +185,6 @@ def test_a_process_is_halted_and_goes_on(child: subprocess.Popen[bytes]) -> None
     until(lambda: state() != b"T")
     child.communicate(timeout=BOUND)
     assert child.returncode == 0
-
-
-def test_the_signals_to_offer_begin_with_the_gentlest() -> None:
-    assert next(iter(SIGNALS)) is signal.SIGTERM
-    assert {"SIGTERM", "SIGINT", "SIGKILL", "SIGSTOP", "SIGCONT", "SIGHUP", "SIGQUIT"} <= {
-        number.name for number in SIGNALS
-    }
-    assert all(0 < len(word) <= 32 for word in SIGNALS.values())
 
 
 def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,7 @@ from textual import on, work
 from textual.containers import Vertical
 from textual.message import Message
 
-from gputop.bench import limits, plan
+from gputop.bench import devices, limits, plan
 from gputop.bench.results import ResultsError, append, recent
 from gputop.bench.session import Session
 from gputop.text import visible
@@ -91,11 +91,12 @@ class BenchmarkTab(Vertical):
 
     def show_targets(self) -> None:
         """Offers the devices of the stream; simulated ones can do no work."""
-        telemetry = self._telemetry
-        if telemetry.inventory is None or telemetry.simulated:
+        inventory = self._telemetry.inventory
+        if inventory is None or self._telemetry.simulated:
             self._form.offer((plan.cpu_target(),))
         else:
-            self._form.offer(plan.targets(telemetry.inventory, telemetry.latest))
+            targets = devices.targets(inventory, self._telemetry.latest)
+            self._form.offer(targets, devices.divided(inventory))
 
     def show_telemetry(self) -> None:
         """Draws what the device under test says."""
@@ -125,11 +126,11 @@ class BenchmarkTab(Vertical):
             self.notify(str(error), title="Not started", severity="error", markup=False)
             return
         telemetry = self._telemetry
-        problem = plan.unusable(telemetry.latest, request.target)
+        problem = devices.unusable(telemetry.latest, request.target)
         if problem is not None:
             self.notify(str(problem), title="Not started", severity="error", markup=False)
             return
-        others = plan.holders(telemetry.latest, request.target)
+        others = devices.holders(telemetry.latest, request.target)
         if others == []:
             self._begin(request)
             return

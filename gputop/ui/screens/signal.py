@@ -11,11 +11,11 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import ModalScreen
 
+from gputop.output.absences import unseen
 from gputop.telemetry.snapshot import Problem
 from gputop.text import ABSENT, size, visible
 from gputop.ui.draw import Row, Span, cell, clip
 from gputop.ui.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
-from gputop.ui.process_columns import unseen
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:

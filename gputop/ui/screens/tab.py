@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from textual import work
 from textual.containers import Vertical
 
+from gputop.output.absences import unseen
 from gputop.telemetry.procfs import ProcError, environment, send_signal
 from gputop.telemetry.snapshot import Problem
-from gputop.ui.process_columns import unseen
 from gputop.ui.screens.environment import Environment
 from gputop.ui.screens.signal import SendSignal, Target, target_of
 

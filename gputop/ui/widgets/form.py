@@ -15,8 +15,12 @@ from gputop.text import short_name, visible
 from gputop.ui.widgets.field import Field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.app import ComposeResult
     from textual.widget import Widget
+
+    from gputop.telemetry.snapshot import Problem
 
 CPU = "cpu"
 
@@ -34,6 +38,7 @@ class Form(Container):
         super().__init__(id="form")
         cpu = plan.cpu_target()
         self._offered = {CPU: cpu}
+        self._refused: Mapping[str, Problem] = {}
         self._device: Target | None = None
         """None until there is a choice: the CPU alone, before the stream has come, is none."""
         self._dtype: str | None = None
@@ -87,9 +92,15 @@ class Form(Container):
         """The device of the form, even while it is away."""
         return self._device or next(iter(self._offered.values()))
 
-    def offer(self, targets: tuple[Target, ...]) -> None:
-        """Offers these devices; the choice stays as it is."""
+    def offer(
+        self, targets: tuple[Target, ...], refused: Mapping[str, Problem] | None = None
+    ) -> None:
+        """Offers these devices; the choice stays as it is.
+
+        Of those that are there and cannot be tested, `refused` says why, by UUID.
+        """
         self._offered = {_key(target): target for target in targets}
+        self._refused = refused or {}
         if self._device is not None:
             self._device = self._found(self._device) or self._device
         elif len(targets) > 1:
@@ -99,25 +110,35 @@ class Form(Container):
     def _found(self, chosen: Target) -> Target | None:
         """The device as it is now; one that was unknown when it was chosen, by its index."""
         for target in self._offered.values():
-            if _key(target) == _key(chosen) or chosen.uuid == f"unknown:{target.index}":
+            if _key(target) == _key(chosen) or chosen.uuid == f"unknown:{target.number}":
                 return target
         return None
 
     def choose(self, uuid: str | None) -> None:
-        """Sets the device; if it is another one, the data type that suits it too."""
+        """Sets the device; if it is another one, the data type that suits it too.
+
+        Raises `ValueError` with what, why and the remedy where it is not on offer.
+        """
         target = self._offered.get(uuid or CPU)
         if target is None:
-            raise ValueError("The device is away: choose another one, or wait until it is back.")
+            raise ValueError(self._why_not(uuid or CPU, "The device"))
         if _key(target) != _key(self.target):
             self._dtype = None
         self._device = target
         self._show()
 
+    def _why_not(self, key: str, label: str) -> str:
+        problem = self._refused.get(key)
+        if problem is not None:
+            return f"{problem}."
+        return f"{label} is away: choose another device, or wait until it is back."
+
     def _show(self) -> None:
         target = self.target
         devices = [(_label(each), key) for key, each in self._offered.items()]
         if _key(target) not in self._offered:
-            devices.append((f"{_label(target)} (away)", _key(target)))
+            why = "MIG is on" if _key(target) in self._refused else "away"
+            devices.append((f"{_label(target)} ({why})", _key(target)))
         dtypes = _dtypes(target)
         with self.prevent(Select.Changed):
             # Only what differs: new options close a list that somebody has open.
@@ -154,9 +175,7 @@ class Form(Container):
         """What the fields say; raises `ValueError` with what, why and the remedy."""
         target = self.target
         if _key(target) not in self._offered:
-            raise ValueError(
-                f"{target.label} is away: choose another device, or wait until it is back."
-            )
+            raise ValueError(self._why_not(_key(target), target.label))
         return Request(
             target=target,
             dtype=str(self._dtype_field.value),
@@ -171,8 +190,12 @@ def _key(target: Target) -> str:
 
 
 def _label(target: Target) -> str:
+    """Of a MIG instance its profile before its GPU: that is what is left where it is narrow."""
     name = short_name(visible(target.name))
-    return f"CPU {name}" if target.uuid is None else f"{target.index} {name}"
+    gpu, _, profile = name.rpartition(" MIG ")
+    if target.parent_uuid is not None and gpu:
+        name = f"MIG {profile}, {gpu}"
+    return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
 
 
 def _dtypes(target: Target) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ def _shape(run: Run) -> str:
 
 def _device_name(target: Target) -> str:
     name = short_name(visible(target.name))
-    return name if target.index is None else f"GPU {target.index} {name}"
+    return name if target.number is None else f"GPU {target.number} {name}"
 
 
 def _ending(run: Run, result: Result, what: str, width: int) -> Row:
@@ -100,20 +100,24 @@ class ReadoutView(LiveView):
         return [figures, self._progress(run, width)]
 
     def _device(self, run: Run) -> list[Row]:
-        """What the device under test says now: first what there is a limit for."""
+        """What the device under test says now: first what there is a limit for.
+
+        A MIG instance has none of it: it is said whose it is.
+        """
         target = run.request.target
-        if target.uuid is None:
+        if target.gpu_uuid is None:
             host = self._telemetry.host
             watts, limit = None, None
             clock = host.cpu_clock_mhz if host else None
             celsius = host.cpu_temperature_celsius if host else None
         else:
-            readings = self._telemetry.readings(target.uuid)
+            readings = self._telemetry.readings(target.gpu_uuid)
             watts, limit = readings.power_watts, readings.power_limit_watts
             clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
         power = watts_of(watts, limit)
+        whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
         return [
-            [Span("  temp ", DIM), reading(quantity(celsius, "°C"))],
+            [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
             [Span("  power ", DIM), reading(power if power == ABSENT else f"{power} W")],
             [Span("  clock ", DIM), reading(quantity(clock, " MHz"))],
         ]

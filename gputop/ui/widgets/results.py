@@ -51,15 +51,13 @@ class ResultsView(LiveView):
         """The device with its index, where it is one of this machine: eight may have one name."""
         name = short_name(visible(result.device))
         device = find_device(self._telemetry.devices, result.device_uuid)
-        return name if device is None else f"{device.index} {name}"
+        return name if device is None else f"{device.label} {name}"
 
     def _cells(self, result: Result) -> tuple[str, ...]:
         """One result by column."""
         square = result.m == result.n == result.k
         shape = f"{result.n}" if square else f"{result.m}×{result.n}×{result.k}"
-        end = {"time": "ok", "user": "stopped", "limit": "too hot"}.get(
-            result.stopped, result.stopped
-        )
+        end = ENDS.get(result.stopped, result.stopped)
         return (
             time.strftime("%d %b %H:%M", time.localtime(result.started_at)),
             self._device_of(result),

@@ -1,0 +1,135 @@
+"""The devices of a stream under stress: which can be, how one is named, whom it would disturb."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gputop.bench.plan import Target, cpu_target
+from gputop.telemetry.snapshot import DeviceState, Problem, ProcessKind
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Device, Inventory, Process, Sample
+
+_NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
+_UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGNORECASE)
+"""Drivers before 470 name an instance `MIG-GPU-…/1/0`."""
+
+
+def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
+    """Every device of a stream that can be put under stress, in its order, then the CPU."""
+    cpu, whole = cpu_target(), divided(inventory)
+    gpus = []
+    for device in inventory.devices:
+        if device.uuid in whole:
+            continue
+        readings = sample.device(device.uuid) if sample else None
+        free = readings.memory_free_bytes if readings else None
+        gpus.append(
+            Target(
+                "cuda",
+                device.uuid,
+                device.index,
+                device.name,
+                device.compute_capability,
+                cpu.memory_free_bytes if device.memory_is_shared else free,
+                device.parent_uuid,
+                device.mig_index,
+            )
+        )
+    return (*gpus, cpu)
+
+
+def divided(inventory: Inventory) -> dict[str, Problem]:
+    """By UUID the GPUs in MIG mode, and why they cannot be put under stress as a whole."""
+    found = {}
+    for gpu in inventory.devices:
+        instances = [device for device in inventory.devices if device.parent_uuid == gpu.uuid]
+        if gpu.mig_mode != "enabled" and not instances:
+            continue
+        what = f"GPU {gpu.label}, {gpu.name}, cannot be put under stress as a whole"
+        why, remedy = "MIG is on, and it has no instance", "Create one with `nvidia-smi mig -cgi`"
+        if instances:
+            named = ", ".join(f"{each.label} ({_profile(each, gpu)})" for each in instances)
+            why, remedy = "MIG is on, and CUDA runs on its instances only", f"Choose one: {named}"
+        found[gpu.uuid] = Problem(what, why, remedy)
+    return found
+
+
+def _profile(instance: Device, gpu: Device) -> str:
+    """What it is besides a part of that GPU: `MIG 3g.20gb`."""
+    return visible(instance.name.removeprefix(gpu.name).strip())
+
+
+def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> Target:
+    """The target that `device` (of `parse_device`) names; None is the first, a GPU if there is one.
+
+    Raises `ValueError` where there is none, or more than one, or a GPU in MIG mode.
+    """
+    among = targets(inventory, sample)
+    if device is None:
+        return among[0]
+    if device == "cpu":
+        return among[-1]
+    start = device.lower()
+    found = [
+        each.uuid
+        for each in inventory.devices
+        if each.label == device or each.uuid.lower().startswith(start)
+    ]
+    if len(found) == 1:
+        problem = divided(inventory).get(found[0])
+        if problem is not None:
+            raise ValueError(f"{problem}.")
+        return next(target for target in among if target.uuid == found[0])
+    names = ", ".join("cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among)
+    why = f"{len(found)} devices match it" if found else "this machine has no such device"
+    raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
+
+
+def parse_device(text: str) -> str:
+    """What `choose` takes; raises `ValueError` with what, why and the remedy.
+
+    It is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`) or the start of a UUID.
+    """
+    device = text.strip()
+    if device.lower() == "cpu":
+        return "cpu"
+    number = _NUMBER.fullmatch(device)
+    if number:
+        return ":".join(str(int(part)) for part in number.groups() if part is not None)
+    if _UUID.fullmatch(device):
+        return device
+    raise ValueError(
+        f"{text!r} is not a device: it is cpu, an index, or the start of a UUID. "
+        "Give one such as cpu, 0, 0:1 (a MIG instance) or GPU-4f2a; `gputop status` lists them."
+    )
+
+
+def holders(sample: Sample | None, target: Target) -> list[Process] | None:
+    """Whom a stress test would disturb: those that compute on the device; None if unknown."""
+    if target.kind == "cpu":
+        return []
+    readings = sample.device(target.uuid or "") if sample else None
+    if sample is None or readings is None or "processes" in readings.absent:
+        return None
+    return [
+        process
+        for process in sample.processes
+        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
+    ]
+
+
+def unusable(sample: Sample | None, target: Target) -> Problem | None:
+    """Why no stress test is started on a device that does not answer; None for one that does."""
+    if target.kind == "cpu":
+        return None
+    readings = sample.device(target.uuid or "") if sample else None
+    what = f"{target.label} cannot be put under stress"
+    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it"
+    if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
+        return Problem(what, "it has not answered yet", remedy)
+    if readings.state is not DeviceState.OK:
+        return Problem(what, f"its state is {readings.state.replace('_', ' ')}", remedy)
+    return None

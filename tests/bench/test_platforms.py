@@ -1,0 +1,79 @@
+"""`gputop bench` on machines as they are found: what is refused, and what the worker is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.commands import ran
+from tests.bench.workers import fake_interpreter
+from tests.driver.platforms import a100_mig, gb10
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+
+pytestmark = pytest.mark.driver
+
+TELLS = """
+import json, os, sys
+asked = json.loads(sys.stdin.readline())
+what = f"{os.environ['CUDA_VISIBLE_DEVICES']} by {os.environ['CUDA_DEVICE_ORDER']}"
+print(json.dumps(dict(event="error", kind="k", what=what, why="", remedy="")))
+"""
+"""A worker that says what it was given, and ends."""
+WAITS = """
+import json, sys
+sys.stdin.readline()
+hello = dict(python="3", torch_version="9", device_name="a GPU", threads=1, pid=1)
+print(json.dumps(dict(event="hello", **hello)), flush=True)
+told = sys.stdin.readline().strip()
+print(json.dumps(dict(event="error", kind="k", what="told to " + told, why="", remedy="")))
+"""
+"""A worker that runs until it is stopped."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--device", "0:3"], "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by PCI_BUS_ID"),
+        (["--device", "MIG-c7a4"], "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by"),
+        (["--ignore-busy"], "error: MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11 by PCI_BUS_ID"),
+        (["--device", "0:1"], "GPU 0:1, NVIDIA A100-SXM4-40GB MIG 2g.10gb is in use by process 42"),
+        (["--device", "0"], "MIG is on, and CUDA runs on its instances only. Choose one: 0:0 (MIG"),
+        (["--device", "0:2"], "no such device. There are: 0:0 (MIG-6f1c3b52-"),
+        (["--device", "0:3", "--size", "20000", "--dtype", "float64"], "4.75 GiB are free"),
+    ],
+)
+def test_the_worker_gets_the_instance_and_nothing_else(
+    driver: FakeDriver, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    driver.write(a100_mig())
+    python = fake_interpreter(tmp_path, TELLS)
+    ended = ran("--python", python, *arguments, **driver.environment())
+    assert ended.returncode == 3
+    (line,) = ended.stderr.splitlines()
+    assert says in line
+
+
+def test_an_instance_is_stopped_when_its_gpu_is_too_hot(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(a100_mig(temperature_celsius=88))
+    python = fake_interpreter(tmp_path, WAITS)
+    ended = ran("--python", python, "--device", "0:3", **driver.environment())
+    hot, last = ended.stderr.splitlines()
+    assert "MIG 1g.5gb is too hot: GPU 0 reached 88°C, and its limit is 86°C" in hot
+    assert last.startswith("gputop: error: told to stop")
+
+
+def test_a_device_without_memory_of_its_own_is_planned_by_the_hosts(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    driver.write(gb10())
+    python = fake_interpreter(tmp_path, TELLS)
+    ended = ran("--python", python, "--ignore-busy", "--size", "1000000", **driver.environment())
+    assert ended.returncode == 3
+    (line,) = ended.stderr.splitlines()
+    assert "do not fit on GPU 0, NVIDIA GB10: they need" in line
+    assert "Choose --size" in line
