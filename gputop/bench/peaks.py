@@ -98,7 +98,7 @@ def by_formula(
     if field is None or rates is None or field in _unpublished(compute_capability, name):
         return None
     operations = _of(rates, field)
-    if operations is None or not sm_count or not clock_mhz:
+    if operations is None or sm_count is None or sm_count <= 0 or clock_mhz is None:
         return None
     if field in _matching(_HALVED, name):
         operations /= 2
@@ -115,14 +115,25 @@ def denominators(
     """
     if device is None or device.virtualization == "vgpu":
         return {}
-    facts = device.compute_capability, device.sm_count
-    part = device.mig_index is not None
+    name = None if "name" in device.absent else device.name
+
+    def at(clock_mhz: float | None) -> float | None:
+        return by_formula(device.compute_capability, device.sm_count, clock_mhz, dtype, name=name)
+
     found = {
-        DATASHEET: None if part else _datasheet(device, dtype),
-        AT_MAXIMUM_CLOCK: by_formula(*facts, device.sm_clock_max_mhz, dtype, name=device.name),
-        AT_LIVE_CLOCK: by_formula(*facts, clock_mhz_live, dtype, name=device.name),
+        DATASHEET: _datasheet(device, dtype),
+        AT_MAXIMUM_CLOCK: at(device.sm_clock_max_mhz),
+        AT_LIVE_CLOCK: at(clock_mhz_live),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {denominator: peak for denominator, peak in found.items() if peak is not None}
+
+
+def memory_bytes_per_second(device: Device | None) -> float | None:
+    """The datasheet's bandwidth of the device's memory; None where it is not known."""
+    peak = _row(device)
+    if peak is None or peak.memory_gigabytes_per_second is None:
+        return None
+    return peak.memory_gigabytes_per_second * 1e9
 
 
 def percent_of_peak(tflops: float | None, peaks: Mapping[str, float]) -> dict[str, float]:
@@ -146,8 +157,15 @@ def in_words(tflops: float | None, percent: Mapping[str, float], dtype: str) -> 
     return lines or ("no peak is known to compare with",)
 
 
+def _row(device: Device | None) -> Peak | None:
+    """The datasheet of a whole GPU."""
+    if device is None or device.virtualization == "vgpu" or device.mig_index is not None:
+        return None
+    return find(device.pci_device_id, device.name)
+
+
 def _datasheet(device: Device, dtype: str) -> float | None:
-    field, peak = _field(dtype), find(device.pci_device_id, device.name)
+    field, peak = _field(dtype), _row(device)
     if field is None or peak is None:
         return None
     value = _of(peak, field)

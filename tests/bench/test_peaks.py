@@ -20,9 +20,12 @@ from gputop.bench.peaks import (
     by_formula,
     denominators,
     in_words,
+    memory_bytes_per_second,
     percent_of_peak,
 )
-from gputop.telemetry.snapshot import Device
+from gputop.telemetry.nvml import Reader, start
+from gputop.telemetry.snapshot import Absence, Device
+from tests.driver import FakeDevice, FakeDriver
 
 DTYPES = {
     "fp64": "float64",
@@ -269,8 +272,13 @@ def test_the_formula_gives_a_peak_or_nothing(
 ) -> None:
     value = by_formula(capability, sms, clock, dtype, name=name)
     assert value is None or (value > 0 and math.isfinite(value))
-    if not capability or not sms or not clock or sms < 0 or not clock > 0:
+    if capability not in RATES or sms is None or clock is None or sms <= 0 or not clock > 0:
         assert value is None
+
+
+def test_two_wrong_numbers_are_no_peak() -> None:
+    assert by_formula("9.0", -132, -1980.0, "float32", name="NVIDIA H100") is None
+    assert by_formula("9.0", 132, 0, "float32", name="NVIDIA H100") is None
 
 
 @given(
@@ -338,6 +346,37 @@ def test_a_part_of_a_gpu_has_no_datasheet() -> None:
     assert denominators(dataclasses.replace(h100, virtualization="vgpu"), "bfloat16") == {}
     through = dataclasses.replace(h100, virtualization="passthrough")
     assert denominators(through, "bfloat16")[DATASHEET] == 989
+
+
+def test_a_device_whose_name_is_not_known_may_be_half_as_fast() -> None:
+    anybody = dataclasses.replace(
+        named("L4"), name="unknown device", absent={"name": Absence.NOT_SUPPORTED}
+    )
+    assert denominators(anybody, "bfloat16", 2000.0) == {DATASHEET: 121}
+    assert AT_MAXIMUM_CLOCK in denominators(anybody, "float32")
+
+
+@pytest.mark.driver
+def test_the_facts_are_those_that_nvml_has(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA H100 NVL", pci_device_id="2321"))
+    start()
+    found = []
+    for number in range(2):
+        reader = Reader(number)
+        sample = reader.read(gpm=False)[0].sample
+        found.append(denominators(reader.device, "float16", sample.sm_clock_mhz))
+    assert list(found[0]) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]
+    assert found[0][AT_LIVE_CLOCK] == pytest.approx(132 * 4096 * 1755 / 1e6)
+    assert [peaks[DATASHEET] for peaks in found] == [989, 835]
+
+
+def test_the_bandwidth_of_a_whole_gpu() -> None:
+    h100 = named("H100 SXM")
+    assert memory_bytes_per_second(h100) == 3.35e12
+    part = dataclasses.replace(h100, mig_index=0)
+    unlisted = dataclasses.replace(h100, pci_device_id=None)
+    vgpu = dataclasses.replace(h100, virtualization="vgpu")
+    assert [memory_bytes_per_second(it) for it in (part, unlisted, vgpu, None)] == [None] * 4
 
 
 def test_percentages_and_their_words() -> None:
