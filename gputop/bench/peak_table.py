@@ -56,7 +56,7 @@ _H20 = "NVIDIA H20 specifications, 2023, as resellers print them"
 
 _NVL = _for(
     "tf32 fp16 int8 fp8",
-    "the datasheet has the tensor cores at 1545 MHz, and everything else at the maximum of 1785",
+    "the figures are those of tensor cores at 1545 MHz, all others those of the maximum of 1785",
 )
 _CUT = {
     **_for("fp64 tf32 fp16 int8 fp8", "cut for export: what is left per SM is not published"),
