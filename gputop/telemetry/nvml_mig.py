@@ -26,7 +26,7 @@ from gputop.telemetry.nvml_question import (
     text,
     unreadable,
 )
-from gputop.telemetry.nvml_readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL, SM_COUNT
+from gputop.telemetry.nvml_readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.telemetry.reading import GpuProcess, Reading
 from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample
 
@@ -35,7 +35,12 @@ _IDENTITY = (
     Question("name", text(nvml.nvmlDeviceGetName)),
     Question("mig_gpu_instance", one(nvml.nvmlDeviceGetGpuInstanceId)),
     Question("mig_compute_instance", one(nvml.nvmlDeviceGetComputeInstanceId)),
-    SM_COUNT,
+    Question(
+        "sm_count",
+        lambda h: (
+            nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,
+        ),
+    ),
     Question(
         "memory_total_bytes",
         *MEMORY_TOTAL.sources,

@@ -43,6 +43,20 @@ _RECOVERY_ACTIONS = {
     6: "bus_reset",
     7: "system_reboot",
 }
+_CORES_PER_SM = {
+    "3": 192,
+    "5": 128,
+    "6": 128,
+    "6.0": 64,
+    "7": 64,
+    "8": 128,
+    "8.0": 64,
+    "9": 128,
+    "10": 128,
+    "11": 128,
+    "12": 128,
+}
+"""By compute capability, or else by its first part. Source: helper_cuda.h of the CUDA samples."""
 _CLOCK_EVENTS = {
     0x1: "idle",
     0x2: "application_clocks",
@@ -129,6 +143,14 @@ def _bar1(handle: Any) -> tuple[int, int]:
     return memory.bar1Total, memory.bar1Used
 
 
+def _sm_count(handle: Any) -> tuple[int | Absence]:
+    """Of a whole GPU, whose CUDA cores NVML counts; its attributes are of MIG instances only."""
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    cores = _CORES_PER_SM.get(f"{major}.{minor}", _CORES_PER_SM.get(f"{major}"))
+    count, rest = divmod(nvml.nvmlDeviceGetNumGpuCores(handle), cores or 1)
+    return (Absence.NOT_SUPPORTED if cores is None or rest or not count else count,)
+
+
 def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
     """The first of what a call returns, where the second is about the first."""
     return lambda handle: (call(handle)[0],)
@@ -154,11 +176,7 @@ MEMORY_TOTAL = Question(
     "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
 )
 BAR1_TOTAL = Question("bar1_total_bytes", lambda h: _bar1(h)[:1])
-SM_COUNT = Question(
-    "sm_count",
-    lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,),
-)
-"""These five are for MIG instances, too."""
+"""These four are for MIG instances, too."""
 
 IDENTITY = (
     Question("uuid", text(nvml.nvmlDeviceGetUUID)),
@@ -170,7 +188,7 @@ IDENTITY = (
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
     ),
-    SM_COUNT,
+    Question("sm_count", _sm_count),
     MEMORY_TOTAL,
     BAR1_TOTAL,
     Question("sm_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),

@@ -166,13 +166,14 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
     assert set(second.device.absent.values()) == {Absence.NO_DATA_YET}
     for reader in (first, second):
         assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
-        assert reader.device.absent == {"sm_count": Absence.NOT_SUPPORTED}
+        assert reader.device.absent == {}
     device = first.device
     assert (device.index, device.name) == (0, "NVIDIA H100 80GB HBM3")
     assert device.uuid == "GPU-00000000-fa4e-4dcf-8a3b-000000000000"
     assert (device.pci_bus_id, device.pci_device_id) == ("00000000:17:00.0", "2330")
     assert (device.memory_total_bytes, device.compute_capability) == (81_559 * MIB, "9.0")
     assert (device.sm_clock_max_mhz, device.memory_clock_max_mhz) == (1980, 2619)
+    assert device.sm_count == 132
     assert device.power_limit_default_watts == 700.0
     assert device.temperature_slowdown_celsius == 89
     assert (second.device.index, second.device.name) == (1, "NVIDIA L4")
@@ -240,7 +241,7 @@ def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
     reader = only_reader()
     assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "unknown:0"
-    assert reader.device.absent == {"uuid": Absence.ERROR, "sm_count": Absence.NOT_SUPPORTED}
+    assert reader.device.absent == {"uuid": Absence.ERROR}
     nvml.change(0, fail={})
     assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
     assert reader.device.uuid.startswith("GPU-")

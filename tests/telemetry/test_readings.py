@@ -171,7 +171,7 @@ INVENTORY = (
     Row("minor_number", {"minor_number": 5}, 5, get("MinorNumber")),
     Row("architecture", {"architecture": 8}, "ada", get("Architecture")),
     Row("compute_capability", {"compute_capability_major": 8}, "8.0", get("CudaComputeCapability")),
-    Row("sm_count", {"sm_count": 142}, 142, get("Attributes_v2")),
+    Row("sm_count", {"gpu_cores": 142 * 64}, 142, get("NumGpuCores")),
     Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
     Row("bar1_total_bytes", {"bar1_total_bytes": 64 * GIB}, 64 * GIB, get("BAR1MemoryInfo")),
     Row("sm_clock_max_mhz", {"sm_clock_max_mhz": 2001}, 2001, get("MaxClockInfo")),
@@ -402,6 +402,41 @@ def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words:
     start()
     sample = to_json(Reader(0).read(gpm=False)[0].sample)
     assert sample["clock_event_reasons"] == words
+
+
+@pytest.mark.parametrize(
+    ("capability", "cores", "count"),
+    [
+        ((3, 7), 2_496, 13),  # Tesla K80
+        ((5, 2), 1_024, 8),  # Tesla M4
+        ((6, 0), 3_584, 56),  # Tesla P100
+        ((6, 1), 3_840, 30),  # Tesla P40
+        ((7, 0), 5_120, 80),  # Tesla V100
+        ((7, 5), 2_560, 40),  # Tesla T4
+        ((8, 0), 6_912, 108),  # A100
+        ((8, 6), 10_496, 82),  # GeForce RTX 3090
+        ((8, 9), 18_176, 142),  # L40S
+        ((9, 0), 16_896, 132),  # H100 SXM
+        ((10, 0), 18_944, 148),  # B200
+        ((12, 0), 24_064, 188),  # RTX PRO 6000
+        ((8, 0), 0, None),
+        ((8, 0), 6_911, None),  # no whole number of SMs
+        ((99, 0), 6_912, None),  # whose SMs are not known
+    ],
+)
+def test_sms_are_counted_by_their_cores(
+    nvml: FakeDriver, capability: tuple[int, int], cores: int, count: int | None
+) -> None:
+    major, minor = capability
+    nvml.write(
+        FakeDevice(compute_capability_major=major, compute_capability_minor=minor, gpu_cores=cores)
+    )
+    start()
+    reader = Reader(0)
+    reader.read(gpm=False)
+    assert reader.device.sm_count == count
+    reason = None if count else "not_supported"
+    assert reader.device.absent.get("sm_count") == reason
 
 
 def test_words_of_a_later_driver_keep_their_number(nvml: FakeDriver) -> None:
