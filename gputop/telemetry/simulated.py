@@ -81,7 +81,7 @@ class SimulatedReader:
             persistence_mode="enabled",
             mig_mode="disabled",
             ecc_enabled=True,
-            absent={"sm_count": Absence.NOT_SUPPORTED},
+            sm_count=132,
         )
 
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:

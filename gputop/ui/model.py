@@ -43,8 +43,8 @@ class Telemetry:
         self.sample: Sample | None = None
         self.latest: Sample | None = None
         """The newest one; while it is paused, another than the one that is shown."""
-        self.paused_at: float | None = None
-        """Unix seconds."""
+        self.paused = False
+        """Whether what is shown stays as it is."""
         self.alerts: list[Alert] = []
         self._held: deque[Record] = deque()
         self.history = History()
@@ -83,14 +83,9 @@ class Telemetry:
 
     def pause(self) -> None:
         """Stops the picture, or lets it catch up."""
-        self.paused_at = None if self.paused else time.time()
+        self.paused = not self.paused
         while not self.paused and self._held:
             self._show(self._held.popleft())
-
-    @property
-    def paused(self) -> bool:
-        """Whether what is shown stays as it is."""
-        return self.paused_at is not None
 
     def _show(self, record: Record) -> None:
         if isinstance(record, Inventory):

@@ -27,7 +27,6 @@ TABS = (
     ("processes", " 3 Processes "),
 )
 TITLE = " gputop "
-ROOMY = 80
 
 
 class Header(LiveView):
@@ -67,9 +66,8 @@ class Header(LiveView):
             parts.insert(0, clip(visible(inventory.hostname), 24))
             if inventory.interval_seconds != 1:
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
-        if telemetry.paused_at is not None:
-            since = time.strftime(" %H:%M:%S", time.localtime(telemetry.paused_at))
-            left += [Span(" "), Span(f" PAUSED{since if width >= ROOMY else ''} ", BADGE)]
+        if telemetry.paused:
+            left += [Span(" "), Span(" PAUSED ", BADGE)]
         room = width - sum(len(span.text) for span in left) - 2
         while len(parts) > 1 and len(" · ".join(parts)) > room:
             parts.pop(-2)
