@@ -307,7 +307,10 @@ class Sampler:
             events = tuple(self._events)
             self._events.clear()
         # Indices move when a device is lost: two readers may have found the same one.
-        looks = [*{look.devices[0].uuid: look for look in reversed(looks)}.values()][::-1]
+        first: dict[str, _Look] = {}
+        for look in looks:
+            first.setdefault(look.devices[0].uuid, look)
+        looks = [*first.values()]
         devices = tuple(device for look in looks for device in look.devices)
         samples = tuple(
             _current(device, owned, look)
