@@ -248,6 +248,7 @@ class Reader:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
         self._detach()
         self._asker.forget()
+        self._processes = process_questions(self._version, self._clock)
         self._questions = readings(self._version, self._clock)
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence_of(code))
