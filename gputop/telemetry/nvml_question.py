@@ -17,6 +17,9 @@ SLOW = 4.95
 AGAIN = 59.95
 """Until what a device did not support is asked for again: a link comes up, MIG is switched off."""
 
+UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+"""All bits set in 32 or 64 of them, which is -1 where they are signed: NVML's "not available"."""
+
 _ABSENCES = {
     nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
     nvml.NVML_ERROR_TIMEOUT: Absence.TIMED_OUT,
@@ -158,12 +161,11 @@ def value_of(name: str, raw: Any) -> Any:
         return raw
     if isinstance(raw, (bool, tuple, Mapping)):
         return raw
-    # "Not available" is all bits set in 32 or 64 of them, which is -1 where they are signed.
-    unavailable = raw in (None, -1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+    unavailable = raw is None or raw in UNAVAILABLE
     unavailable = unavailable and not (name == "temperature_margin_celsius" and raw == -1)
     if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
-    if abs(raw) >= 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
+    if not abs(raw) < 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
         return Absence.ERROR
     # Milliwatts and millijoules.
     return raw / 1000 if name.endswith(("_watts", "_joules")) else raw

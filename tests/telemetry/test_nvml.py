@@ -182,6 +182,19 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
         driver.readers()
 
 
+def test_a_driver_that_cannot_be_used_is_begun_anew(nvml: FakeDriver) -> None:
+    """NVML looks for devices when it is initialized for the first of several times."""
+    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
+    for _ in range(3):
+        driver = start()
+        with pytest.raises(DriverError, match="No permission"):
+            driver.readers()
+    calls = nvml.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3
+    nvml.change_machine(fail={})
+    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+
+
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(
