@@ -10,11 +10,11 @@ import pynvml as nvml
 
 from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, DeviceState
 
-# Seconds between questions that cost the driver more than others. A little under the round number:
-# where the interval is one second, a tick that comes a moment early must not wait for the next.
-SECOND = 0.95
-SLOW = 4.95
-AGAIN = 59.95
+# Seconds between questions that cost the driver more than others. Under the round number: of ticks
+# one second apart, one that comes late must not make the next one come too early.
+SECOND = 0.8
+SLOW = 4.8
+AGAIN = 59.8
 """Until what a device did not support is asked for again: a link comes up, MIG is switched off."""
 
 UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)

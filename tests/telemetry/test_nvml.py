@@ -605,6 +605,27 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     }
 
 
+@pytest.mark.parametrize("interval", [0.25, 0.5, 1.0, 2.0])
+def test_a_tick_that_comes_late_does_not_make_the_next_one_too_early(
+    nvml: FakeDriver, interval: float
+) -> None:
+    """What is asked for every second is asked for at every tick of one second, however uneven."""
+    nvml.write(FakeDevice())
+    clock = Clock()
+    start()
+    reader = Reader(0, clock=clock)
+    began = clock.seconds
+    reader.read(gpm=False)
+    nvml.forget_calls()
+    ticks = round(20 / interval)
+    for tick in range(1, ticks + 1):
+        clock.seconds = began + tick * interval + (0.15 if tick % 3 == 1 else 0.0)
+        reader.read(gpm=False)
+    calls = nvml.calls(0)
+    assert calls["nvmlDeviceGetEncoderUtilization"] == min(ticks, 20)
+    assert calls["nvmlDeviceGetBAR1MemoryInfo"] == (4 if interval <= 1.0 else 3)
+
+
 EVERY_TICK = (
     "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceGetMemoryInfo_v2",
