@@ -25,7 +25,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
         case Absence.NO_PERMISSION:
             return "no permission: run as root or ask for /dev/nvidia*"
         case Absence.LOST:
-            return "the device is lost: `dmesg` has the Xid"
+            return "the device is lost or needs a reset: `dmesg` has the Xid"
         case Absence.TIMED_OUT:
             return "timed out: the driver did not answer, it is asked again"
         case Absence.NO_DATA_YET:
@@ -61,7 +61,7 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 def _disabled(name: str) -> str:
     if name in GPM_READINGS:
-        return "GPM is off: sampled while this page is open"
+        return "GPM is off: sampled while this page is open, unless --no-gpm"
     if name.startswith("ecc_"):
         return "ECC is disabled: `nvidia-smi -e 1` and a reset enable it"
     return "switched off: `nvidia-smi -q` shows what is"
