@@ -72,10 +72,12 @@ class _Owned(NamedTuple):
 
 @dataclass
 class _Slot:
-    """A reader and what it read last; guarded by the sampler's condition."""
+    """A reader and what it read last; guarded by the sampler's lock."""
 
     reader: Reader
     owners: OwnersOf
+    ask: threading.Condition
+    """Of the sampler's lock: its own, or each answer would wake all readers."""
     asked: int = 0
     answered: int = 0
     since: float = 0.0
@@ -140,7 +142,8 @@ class Sampler:
         self._source = source
         self._host = HostReader()
         self._new_owners = owners
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._opened = _Opened()
         self._hurry = threading.Event()
         """Set where the next tick should come at once."""
@@ -223,7 +226,13 @@ class Sampler:
                 pause(RETRY_SECONDS)
                 continue
             slots = tuple(
-                _Slot(reader, self._new_owners(), since=time.monotonic()) for reader in readers
+                _Slot(
+                    reader,
+                    self._new_owners(),
+                    threading.Condition(self._lock),
+                    since=time.monotonic(),
+                )
+                for reader in readers
             )
             with self._changed:
                 self._opened = _Opened(driver, slots=slots)
@@ -245,8 +254,8 @@ class Sampler:
 
     def _read_for_ever(self, slot: _Slot) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: slot.asked > slot.answered)
+            with slot.ask:
+                slot.ask.wait_for(lambda: slot.asked > slot.answered)
                 tick = slot.asked
             # Owners here, and not by the emitter: /proc blocks for one that hangs in the kernel.
             readings = tuple(
@@ -267,7 +276,7 @@ class Sampler:
                 if slot.answered >= slot.asked:
                     slot.asked_at = now
                 slot.asked = tick
-            self._changed.notify_all()
+                slot.ask.notify()
             self._changed.wait_for(
                 lambda: all(slot.late or slot.answered >= tick for slot in slots), grace
             )
