@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import pynvml as nvml
 
-from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, DeviceState
+from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample, DeviceState
 
 # Seconds between questions that cost the driver more than others. Under the round number: of ticks
 # one second apart, one that comes late must not make the next one come too early.
@@ -38,6 +39,9 @@ _STATES = {
     nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
     nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
 }
+
+_WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
+"""What the schema has as integers: a field may come as a number of any type."""
 
 Source = Callable[[Any], Any]
 """Asks a handle: what `Question` says, or raises `NVMLError`."""
@@ -167,8 +171,9 @@ def value_of(name: str, raw: Any) -> Any:
         return Absence.NOT_SUPPORTED
     if not abs(raw) < 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
         return Absence.ERROR
-    # Milliwatts and millijoules.
-    return raw / 1000 if name.endswith(("_watts", "_joules")) else raw
+    if name.endswith(("_watts", "_joules")):
+        return raw / 1000  # milliwatts and millijoules
+    return round(raw) if name in _WHOLE else raw
 
 
 def one(call: Callable[..., Any], *arguments: int) -> Source:

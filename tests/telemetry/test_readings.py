@@ -20,6 +20,7 @@ from gputop.telemetry.snapshot import (
     Device,
     Host,
     Sample,
+    decode,
     encode,
 )
 from tests.driver import (
@@ -461,6 +462,18 @@ def test_a_field_with_all_bits_set_is_not_available(
     assert sample.clock_event_seconds is not None
     assert "sw_power_cap" not in sample.clock_event_seconds
     assert sample.clock_event_seconds["low_utilization"] == 1.5
+
+
+def test_what_is_counted_comes_as_an_integer(nvml: FakeDriver) -> None:
+    """Or the reader of the stream leaves the whole sample out."""
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": 0x4008 << 48 for number in (94, 142, 143)}  # 3.0
+    values |= {f"field_type.{number}": 0 for number in (94, 142, 143)}
+    nvml.write(FakeDevice(values=values))
+    start()
+    sample = Reader(0).read(gpm=False)[0].sample
+    assert (sample.pcie_replays, sample.remapped_rows) == (3, 6)
+    decode(encode(Sample(0.0, Host(), (sample,))))
 
 
 @pytest.mark.parametrize("bits", [0x7FF8 << 48, 0x7FF0 << 48], ids=["NaN", "infinity"])
