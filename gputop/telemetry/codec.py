@@ -19,7 +19,7 @@ def to_json(record: Any) -> dict[str, Any]:
     """A dataclass as plain JSON values: empty `absent` left out, floats rounded."""
     return {
         name: value if type(value) in _PLAIN else _plain(value)
-        for name in _names(type(record))
+        for name in _names(record.__class__)
         if (value := getattr(record, name)) or name != "absent"
     }
 

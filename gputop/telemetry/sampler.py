@@ -171,14 +171,19 @@ class Sampler:
     def set_interval(self, seconds: float) -> None:
         """Another interval, from now on."""
         self._interval = seconds
-        self._hurry.set()
+        self._tick_now()
 
     def set_gpm(self, *, wanted: bool) -> None:
         """Whether GPM is sampled: it costs the devices more than the rest."""
         begins = wanted and not self._gpm
         self._gpm = wanted
         if begins:  # it takes two ticks until there is a value
+            self._tick_now()
+
+    def _tick_now(self) -> None:
+        with self._changed:
             self._hurry.set()
+            self._changed.notify_all()
 
     def _ticks(self) -> Iterator[_Opened]:
         """Once at each interval, and as soon as the driver has answered for the first time.
@@ -209,9 +214,11 @@ class Sampler:
 
     def _settles_before(self, due: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self.settled, timeout=max(0.0, due - time.monotonic())
+            self._changed.wait_for(
+                lambda: self.settled or self._hurry.is_set(),
+                timeout=max(0.0, due - time.monotonic()),
             )
+            return self.settled
 
     def _open(self) -> None:
         """Starts the driver, however long that takes, and again while it cannot be used."""

@@ -207,6 +207,24 @@ def test_host_samples_go_on_while_the_driver_starts(
     stream.until(lambda sample: len(sample.devices) == 3)
 
 
+def test_another_interval_while_the_driver_starts(opened: Open, readers: list[FakeReader]) -> None:
+    """From a long one: it must not come after that only."""
+    may_start = threading.Event()
+
+    def start() -> FakeDriver:
+        assert may_start.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 60.0)
+    stream.sample()
+    assert stream.interval() == 60.0
+    threading.Timer(0.1, stream.sampler.set_interval, [0.25]).start()
+    stream.until(lambda _: stream.interval() == 0.25)
+    assert stream.state() is DriverState.STARTING
+    may_start.set()
+    stream.until(lambda sample: bool(sample.devices))
+
+
 @pytest.mark.parametrize("moment", ["_read_all", "_inventory"])
 def test_a_driver_that_answers_within_a_tick(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, moment: str
