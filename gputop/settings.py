@@ -101,7 +101,7 @@ def load(
     for key, value in found.items():
         if key not in KEYS:
             what = f"{_shown(key)} in {_shown(file)} is not used"
-            problems.append(Problem(what, "this gputop has no such setting", "See its name"))
+            problems.append(Problem(what, "this gputop has no such setting", "See its spelling"))
             continue
         try:
             settings = replace(settings, **{key: checked(key, value)})

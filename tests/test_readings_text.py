@@ -255,7 +255,7 @@ PLAIN = "not supported by this device or its driver"
             GPU,
             "no permission: run as root or ask for /dev/nvidia*",
         ),
-        ("power_watts", "lost", GPU, "the device is lost: `dmesg` has the Xid"),
+        ("power_watts", "lost", GPU, "the device is lost or needs a reset: `dmesg` has the Xid"),
         (
             "power_watts",
             "timed_out",
@@ -365,6 +365,21 @@ def test_events_in_words(event: Event, what: str) -> None:
 def test_every_xid_says_what_to_do() -> None:
     assert {13, 31, 43, 45, 48, 63, 64, 74, 79, 94, 95, 119} <= set(XIDS)
     assert all(fault.what[0].islower() and fault.remedy for fault in XIDS.values())
+
+
+RESET_FIRST = {46, 48, 62, 64, 95, 109, 119, 120, 136, 140, 143, 156, 158}
+"""Those that NVIDIA's catalogue says to reset the device for."""
+LEAVE_ALONE = {38, 43, 45, 157}
+"""Those where it says to ignore them."""
+PROGRAM_FIRST = {8, 11, 13, 31, 32, 39, 40, 41, 68, 69, 94, 137}
+"""Those where the program is what has to be looked at, or started again."""
+
+
+def test_what_to_do_first_is_what_the_catalogue_says() -> None:
+    remedies = {number: fault.remedy.lower() for number, fault in XIDS.items()}
+    assert all("reset" in remedies[number] for number in RESET_FIRST)
+    assert not any("reset" in remedies[number] for number in LEAVE_ALONE)
+    assert all("program" in remedies[n] or "start it again" in remedies[n] for n in PROGRAM_FIRST)
 
 
 @given(st.sampled_from(GPM_READINGS), st.floats(0, 100))

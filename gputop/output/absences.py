@@ -38,7 +38,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
         case Absence.NO_PERMISSION:
             return "no permission: run as root or ask for /dev/nvidia*"
         case Absence.LOST:
-            return "the device is lost: `dmesg` has the Xid"
+            return "the device is lost or needs a reset: `dmesg` has the Xid"
         case Absence.TIMED_OUT:
             return "timed out: the driver did not answer, it is asked again"
         case Absence.NO_DATA_YET:

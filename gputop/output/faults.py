@@ -42,38 +42,56 @@ def fault_of(readings: DeviceSample) -> Fault | None:
 
 _RESET = "Let its processes end, then reset or reboot"
 _OURS = "A fault of the program that ran: look there first"
-_NVLINK = Fault("an NVLink failed", "Look at the link's errors; reset the device")
+_AGAIN = "Start that program again; report it if it comes again"
+_BY_ITSELF = "Nothing by itself; report it if it comes again"
+_SAYS = "The recovery action says whether to reset"
 XIDS = {
     8: Fault("a kernel ran longer than its time limit", _OURS),
+    11: Fault("a program sent commands that cannot be read", _OURS),
     13: Fault("a program failed in the graphics engine, such as an index out of bounds", _OURS),
     31: Fault("a program touched memory that is not its own", _OURS),
-    32: Fault("a program's commands were unreadable", "If it comes again: driver or PCIe link"),
-    38: Fault("the driver's firmware failed", "Reset the device; report it if it comes again"),
+    32: Fault("commands arrived broken", "If it comes again: program, driver or PCIe link"),
+    38: Fault("the driver's firmware failed", _BY_ITSELF),
+    **dict.fromkeys((39, 40, 41), Fault("a copy engine failed", _AGAIN)),
     43: Fault("a program was stopped after a fault of its own", _OURS),
     45: Fault("a program was ended, by a signal or after an earlier error", "Nothing by itself"),
     46: Fault("the device stopped working", _RESET),
     48: Fault("an uncorrectable memory error (double bit)", _RESET),
-    61: Fault("the device's microcontroller gave a warning", _RESET),
-    62: Fault("the device's microcontroller halted", _RESET),
+    54: Fault("its power cables are not connected", "Look at the cables"),
+    61: Fault("the device's microcontroller (PMU) gave a warning", _RESET),
+    62: Fault("the device's microcontroller (PMU) halted", _RESET),
     63: Fault("a bad row or page of memory was recorded", "A reset puts a spare in its place"),
     64: Fault("a bad row or page of memory could not be recorded", _RESET),
-    68: Fault("the video processor failed", "Reset the device; report it if it comes again"),
+    68: Fault("the video decoder failed", _AGAIN),
     69: Fault("the graphics engine failed on a class error", _OURS),
-    74: _NVLINK,
+    74: Fault("an NVLink failed", "See `nvidia-smi nvlink -e`; reset both ends, or reboot"),
     79: Fault("the GPU has fallen off the bus", "Reboot; look at its power, heat and seating"),
     92: Fault("many memory errors are being corrected", "Watch it; run a field diagnostic"),
-    94: Fault("a memory error was contained to one program", "Start that program again"),
+    94: Fault("a memory error was contained to one program", "Start it again; reset when idle"),
     95: Fault("a memory error was not contained", _RESET),
     109: Fault("switching between contexts timed out", _RESET),
-    119: Fault("the device's system processor does not answer", _RESET),
-    120: Fault("the device's system processor failed", _RESET),
-    121: Fault("the link between processors had a correctable error", "Reset it when idle"),
-    140: Fault("an uncorrectable memory error that ECC does not recover", _RESET),
+    110: Fault("a security fault", "Undo changes to the hardware, then power it off and on"),
+    119: Fault("the device's system processor (GSP) does not answer", _RESET),
+    120: Fault("the device's system processor (GSP) failed", _RESET),
+    121: Fault("the link to the CPU (C2C) had errors, all corrected", "Reset it when idle"),
+    136: Fault("an NVLink did not come up", _RESET),
+    137: Fault("a program touched another GPU's memory that is not its own", _OURS),
+    140: Fault("an uncorrectable memory error that could not be recorded", _RESET),
     143: Fault("the device could not be initialized", _RESET),
-    **dict.fromkeys(range(144, 151), _NVLINK),
-    154: Fault("the driver wants it recovered", "The recovery action says how"),
+    **dict.fromkeys(range(144, 151), Fault("an NVLink reported an error", _SAYS)),
+    151: Fault("encryption keys could not be changed", "Restart the virtual machine"),
+    154: Fault("the driver wants it recovered, or no longer", "The recovery action says how"),
+    155: Fault("an NVLink went down, as it was told to", _SAYS),
+    156: Fault("a faulty part of the device was retired", _RESET),
+    157: Fault("a faulty part of the device could not be retired", _BY_ITSELF),
+    158: Fault("the device did not answer in time", _RESET),
+    171: Fault("an uncorrectable error in device memory", _SAYS),
+    172: Fault("an uncorrectable error in on-chip memory", _SAYS),
 }
-"""The common ones, after NVIDIA's catalogue of Xid errors; in each, what to do first."""
+"""The common ones; in each, what to do first.
+
+After the immediate actions in https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
+"""
 NO_NUMBER = 999
 """The Xid that NVML gives where it does not know it."""
 

@@ -23,14 +23,14 @@ CAUSES: Mapping[str, str] = {
     "low_utilization": "low utilization",
 }
 """Why clocks are not higher; of later drivers there may be others."""
-_NORMAL = {"sw_power_cap": "power cap (normal at full load)"}
+_NOW = {**CAUSES, "sw_power_cap": "power cap (normal at full load)"}
 _RECOVERIES = {
     "none": "nothing to do",
     "gpu_reset": "reset it: end its processes, then `nvidia-smi --gpu-reset`",
     "node_reboot": "reboot the machine",
     "system_reboot": "reboot the machine",
     "bus_reset": "reset its bus, or reboot the machine",
-    "drain_p2p": "stop its peer-to-peer traffic, then reset it",
+    "drain_p2p": "end the processes that use peer-to-peer traffic, then look here again",
     "drain_and_reset": "start nothing more on it, then reset it",
     "recover_imex_domain": "recover its IMEX domain",
 }
@@ -44,8 +44,7 @@ _VIRTUALIZATIONS = {
 
 
 def _reasons(reasons: tuple[str, ...]) -> str:
-    words = _NORMAL | {k: v for k, v in CAUSES.items() if k not in _NORMAL}
-    return ", ".join(words.get(reason, visible(reason, 40)) for reason in reasons) or "nothing"
+    return ", ".join(_NOW.get(reason, visible(reason, 40)) for reason in reasons) or "nothing"
 
 
 def _times(seconds: Mapping[str, float]) -> str:

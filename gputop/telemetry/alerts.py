@@ -12,6 +12,8 @@ ALMOST_FULL = 0.98
 """Share of the memory that can be had which is in use. Allocators that take 90 % ahead are none."""
 RECENT_SECONDS = 3600.0
 """How long an Xid is an alert."""
+PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
+"""Those of a program that failed or was ended, as by Ctrl+C: the device is well."""
 
 
 class Severity(IntEnum):
@@ -93,15 +95,14 @@ def _of_device(device: Device, sample: DeviceSample | None) -> Iterator[Alert]:
 
 
 def _xids(devices: Mapping[str, Device], events: Iterable[Event], now: float) -> Iterator[Alert]:
-    """The last Xid of each device, while it is recent."""
-    last = {
-        event.device_uuid: event
-        for event in events
-        if event.kind == "xid" and now - event.time < RECENT_SECONDS
-    }
+    """The last Xid of each device, while it is recent; a program's only where there is no other."""
+    recent = [e for e in events if e.kind == "xid" and now - e.time < RECENT_SECONDS]
+    recent.sort(key=lambda event: event.code not in PROGRAM_XIDS)  # stable: by time
+    last = {event.device_uuid: event for event in recent}
     for uuid, event in last.items():
         device = devices.get(uuid or "")
         if device is not None:
             code = "unknown" if event.code is None else event.code
             kind = f"xid at {event.time}"  # each is news
-            yield Alert(Severity.FAULT, device.uuid, device.label, kind, f"had Xid {code}")
+            severity = Severity.WARNING if event.code in PROGRAM_XIDS else Severity.FAULT
+            yield Alert(severity, device.uuid, device.label, kind, f"had Xid {code}")

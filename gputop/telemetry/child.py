@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
@@ -30,7 +31,9 @@ LONGEST_LINE_BYTES = 64 << 20
 START_SECONDS = 10.0
 """How long a child may take to say its first word: an interpreter on a slow file system."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
-"""Between a child's death and its next life; doubled while nothing comes of it."""
+"""Between a child's death and its next life; doubled while they are short."""
+LONG_LIFE_SECONDS = 10.0
+"""What a child that crashes never reaches: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
@@ -108,13 +111,12 @@ class StreamChild:
         """What the child sends, for ever; an `Interruption` where it has to be started again."""
         pause = FIRST_PAUSE_SECONDS
         while True:
+            began = time.monotonic()
             try:
                 if self._process is None:
                     self.spawn()
                 async with contextlib.aclosing(self._read()) as received:
                     async for record in received:
-                        if not isinstance(record, Interruption):
-                            pause = FIRST_PAUSE_SECONDS
                         yield record
                 why = self._errors.last_line or "it ended"
             except TimeoutError:
@@ -124,6 +126,8 @@ class StreamChild:
             except ValueError:
                 why = f"a line of it is longer than {LONGEST_LINE_BYTES >> 20} MiB"
             await self.close()
+            if time.monotonic() - began >= LONG_LIFE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
             yield Interruption(Problem("The sampler stopped", why, "It is being started again"))
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -18,11 +18,19 @@ class DecodeError(ValueError):
 def to_json(record: Any) -> dict[str, Any]:
     """A dataclass as plain JSON values: empty `absent` left out, floats rounded."""
     return {
-        f.name: _plain(value)
-        for f in dataclasses.fields(record)
-        if not (f.name == "absent" and not getattr(record, f.name))
-        for value in (getattr(record, f.name),)
+        name: value if type(value) in _PLAIN else _plain(value)
+        for name in _names(record.__class__)
+        if (value := getattr(record, name)) or name != "absent"
     }
+
+
+_PLAIN = {int, str, bool, NoneType}
+"""What most values are: a sample has thousands."""
+
+
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
 
 
 def _plain(value: Any) -> Any:

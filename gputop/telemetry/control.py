@@ -37,8 +37,9 @@ def obey(sampler: Steered, lines: Iterable[bytes]) -> None:
             wanted = json.loads(line)
         if not isinstance(wanted, dict):
             continue
-        interval, gpm = wanted.get("interval"), wanted.get("gpm")
-        if isinstance(interval, (int, float)) and 0 < interval < math.inf:
+        interval: Any = wanted.get("interval")
+        gpm = wanted.get("gpm")
+        if type(interval) in (int, float) and 0 < interval < math.inf:  # true is no number here
             sampler.set_interval(min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval)))
         if isinstance(gpm, bool):
             sampler.set_gpm(wanted=gpm)

@@ -98,10 +98,14 @@ class Driver:
         self._events = Events()
 
     def readers(self) -> tuple[Reader, ...]:
-        """One for each of NVML's indices, without touching a device; raises `DriverError`."""
+        """One for each of NVML's indices, without touching a device.
+
+        Raises `DriverError`; NVML is shut down then, or it would not look again for devices.
+        """
         try:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
+            self.close()
             raise DriverError(_problem(error)) from None
         return tuple(
             Reader(index, self.driver_version, events=self._events) for index in range(count)
@@ -113,6 +117,7 @@ class Driver:
 
     def close(self) -> None:
         """Shut NVML down; the driver may wait for calls that are under way."""
+        self._events.close()
         with contextlib.suppress(nvml.NVMLError):  # there is nobody left who could act on it
             nvml.nvmlShutdown()
 
@@ -248,6 +253,7 @@ class Reader:
         """The device as a whole does not answer: the next `read` attaches to it anew."""
         self._detach()
         self._asker.forget()
+        self._processes = process_questions(self._version, self._clock)
         self._questions = readings(self._version, self._clock)
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence_of(code))

@@ -114,6 +114,10 @@ class Events:
         number = None if data.eventData == _NO_NUMBER else int(data.eventData)
         return (Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),)
 
+    def close(self) -> None:
+        """Gives the set back, before NVML is shut down: after that it is nobody's to free."""
+        self._supported, self._set = False, None
+
     def _new(self) -> _Set | None:
         """Another set, or None where there is none now."""
         try:

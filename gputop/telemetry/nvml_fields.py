@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pynvml as nvml
 
-from gputop.telemetry.nvml_question import AGAIN, absence_of
+from gputop.telemetry.nvml_question import AGAIN, UNAVAILABLE, absence_of
 from gputop.telemetry.snapshot import Absence
 
 Clock = Callable[[], float]
@@ -95,7 +96,11 @@ def _fetch(handle: Any, keys: list[Key]) -> Iterator[Value | Absence]:
             yield absence_of(row.nvmlReturn)
         elif row.valueType in _TYPES:
             member, bits = _TYPES[row.valueType]
-            yield Value(getattr(row.value, member), bits)
+            number = getattr(row.value, member)
+            if number in UNAVAILABLE:
+                yield Absence.NOT_SUPPORTED
+            else:
+                yield Value(number, bits) if math.isfinite(number) else Absence.ERROR
         else:
             yield Absence.ERROR
 

@@ -94,6 +94,8 @@ class Gpm:
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
+    __del__ = close  # an instance that went before anybody could say so
+
     def _sample(self) -> Percentages:
         if self._supported is None:
             found = nvml.nvmlGpmQueryDeviceSupport(self._handle)

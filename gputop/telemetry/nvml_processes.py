@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ _LONGEST_PERIOD = 1.25
 """Seconds within which the driver has a new row for a process at work: mostly it has several."""
 _AHEAD = 1.0
 """Seconds that a row may be newer than this moment; what is from further on is garbage."""
+_DRIFT = 0.01
+"""How fast two clocks may go apart, where one of them is set by a little now and then."""
 
 Percentages = tuple[int | None, int | None, int | None, int | None]
 """Of SMs, memory, encoder and decoder."""
@@ -62,16 +65,20 @@ class _Usage:
         self._begun = False
         self._seen = 0
         """The time of the newest row so far."""
-        self._recent: dict[int, tuple[float, Percentages]] = {}
-        """By pid, with when it came."""
+        self._ahead = -math.inf
+        """Seconds that the driver's clock is ahead of this one's, at least."""
+        self._asked = clock()
+        self._recent: dict[int, tuple[int, Percentages]] = {}
+        """The newest row by pid, with its time."""
 
     def _since(
         self, call: Callable[[Any, int], Any], handle: Any
     ) -> Mapping[int, Percentages] | Absence:
         """By pid; the driver leaves out who used nothing."""
         latest = int((time.time() + _AHEAD) * 1e6)  # by either clock
-        begun = self._begun and self._seen <= latest  # or it was set back
-        seen = self._seen if begun else 0
+        if self._seen > latest:  # it was set back
+            self._begun, self._ahead = False, -math.inf
+        seen = self._seen if self._begun else 0
         newest: dict[int, tuple[int, Percentages]] = {}
         for row in _rows(call, handle, seen):
             percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
@@ -79,18 +86,27 @@ class _Usage:
             sound = seen < row.timeStamp <= latest and max(percentages) <= 100
             if sound and row.timeStamp >= newest.get(row.pid, (0,))[0]:
                 newest[row.pid] = row.timeStamp, percentages
-        self._begun, self._seen = True, max((when for when, _ in newest.values()), default=seen)
+        begun, self._begun = self._begun, True
+        self._seen = max((when for when, _ in newest.values()), default=seen)
+        self._recent = self._still(self._recent | newest if begun else newest)
         if newest and not begun:
             # They are of all the time that the ring goes back, and of who was at work in it.
             return Absence.NO_DATA_YET
-        # Nothing new since a moment ago is not yet idle.
-        now = self._clock()
-        self._recent = {
-            pid: (came, percentages)
-            for pid, (came, percentages) in self._recent.items()
-            if now - came < _LONGEST_PERIOD
-        } | {pid: (now, percentages) for pid, (_, percentages) in newest.items()}
         return {pid: percentages for pid, (_, percentages) in self._recent.items()}
+
+    def _still(
+        self, rows: dict[int, tuple[int, Percentages]]
+    ) -> dict[int, tuple[int, Percentages]]:
+        """Those of who is at work: nothing new since a moment ago is not yet idle.
+
+        The ring goes back a minute. The row that came soonest tells what time it is there.
+        """
+        now = self._clock()
+        self._ahead -= _DRIFT * (now - self._asked)
+        self._asked = now
+        self._ahead = max([self._ahead, *(when / 1e6 - now for when, _ in rows.values())])
+        oldest = now + self._ahead - _LONGEST_PERIOD
+        return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
 
 
 def _rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:

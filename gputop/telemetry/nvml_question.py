@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import pynvml as nvml
 
-from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, DeviceState
+from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample, DeviceState
 
-# Seconds between questions that cost the driver more than others. A little under the round number:
-# where the interval is one second, a tick that comes a moment early must not wait for the next.
-SECOND = 0.95
-SLOW = 4.95
-AGAIN = 59.95
+# Seconds between questions that cost the driver more than others. Under the round number: of ticks
+# one second apart, one that comes late must not make the next one come too early.
+SECOND = 0.8
+SLOW = 4.8
+AGAIN = 59.8
 """Until what a device did not support is asked for again: a link comes up, MIG is switched off."""
+
+UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+"""All bits set in 32 or 64 of them, which is -1 where they are signed: NVML's "not available"."""
 
 _ABSENCES = {
     nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
@@ -35,6 +39,9 @@ _STATES = {
     nvml.NVML_ERROR_GPU_IS_LOST: DeviceState.LOST,
     nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
 }
+
+_WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
+"""What the schema has as integers: a field may come as a number of any type."""
 
 Source = Callable[[Any], Any]
 """Asks a handle: what `Question` says, or raises `NVMLError`."""
@@ -158,15 +165,15 @@ def value_of(name: str, raw: Any) -> Any:
         return raw
     if isinstance(raw, (bool, tuple, Mapping)):
         return raw
-    # "Not available" is all bits set in 32 or 64 of them, which is -1 where they are signed.
-    unavailable = raw in (None, -1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
+    unavailable = raw is None or raw in UNAVAILABLE
     unavailable = unavailable and not (name == "temperature_margin_celsius" and raw == -1)
     if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
-    if abs(raw) >= 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
+    if not abs(raw) < 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
         return Absence.ERROR
-    # Milliwatts and millijoules.
-    return raw / 1000 if name.endswith(("_watts", "_joules")) else raw
+    if name.endswith(("_watts", "_joules")):
+        return raw / 1000  # milliwatts and millijoules
+    return round(raw) if name in _WHOLE else raw
 
 
 def one(call: Callable[..., Any], *arguments: int) -> Source:

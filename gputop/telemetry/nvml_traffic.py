@@ -98,6 +98,10 @@ class Pcie:
 
 _NVLINK_FASTEST = 2e12
 """Bytes per second, one way: above all links of NVLink 6 together."""
+_LINK_FASTEST = 200e9
+"""Of one link."""
+_MOST_LINKS = 256
+"""More than any device has, whatever this nvidia-ml-py knows of."""
 _ALL_LINKS = 0xFFFF_FFFF
 _LINK_COUNT = Key(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
 
@@ -143,7 +147,8 @@ class _Direction:
 
     def _rate(self, key: Key, scale: int, found: Found, now: float) -> int | Absence:
         if key not in self._counters:
-            self._counters[key] = Counter(scale, _NVLINK_FASTEST)
+            fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
+            self._counters[key] = Counter(scale, fastest)
         return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
 
     def _each_says_all(self, found: Found, keys: list[Key]) -> bool:
@@ -196,4 +201,4 @@ class NvLink:
 
 def _links(count: Value | Absence | None) -> int:
     known = count.number if isinstance(count, Value) else 0
-    return known if 0 < known <= nvml.NVML_NVLINK_MAX_LINKS else 0
+    return known if 0 < known <= _MOST_LINKS else 0

@@ -50,9 +50,9 @@ from gputop.telemetry.snapshot import (
 RETRY_SECONDS = 5.0
 """How often a driver that could not be used is tried again: it may be loaded meanwhile."""
 GRACE_SECONDS = 0.1
-"""How long a tick waits for readers that answered the last one."""
+"""How long a tick waits for readers that answered the last one, where the next one comes soon."""
 FIRST_GRACE_SECONDS = 1.0
-"""How long the first sample with devices waits for all of them."""
+"""How long the first sample with devices waits for all of them, and every one at most."""
 
 MOST_EVENTS = 1000
 """Between two samples: a device that fails can report thousands a second."""
@@ -72,14 +72,18 @@ class _Owned(NamedTuple):
 
 @dataclass
 class _Slot:
-    """A reader and what it read last; guarded by the sampler's condition."""
+    """A reader and what it read last; guarded by the sampler's lock."""
 
     reader: Reader
     owners: OwnersOf
+    ask: threading.Condition
+    """Of the sampler's lock: its own, or each answer would wake all readers."""
     asked: int = 0
     answered: int = 0
     since: float = 0.0
     """Monotonic time of the last answer, or of the start."""
+    asked_at: float = 0.0
+    """When it was asked what it has not answered yet, or what it answered last."""
     readings: tuple[_Owned, ...] = ()
     late: bool = False
 
@@ -87,6 +91,22 @@ class _Slot:
     def devices(self) -> tuple[Device, ...]:
         """The GPU and its instances, as far as they are known."""
         return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
+
+    def silent(self, now: float, interval: float) -> float:
+        """Seconds without an answer, of which those count that it was asked in.
+
+        While the interval was longer, or nobody read the stream, it owed none.
+        """
+        return now - max(self.since, self.asked_at - interval)
+
+
+class _Look(NamedTuple):
+    """What is known of a GPU and its instances at one moment."""
+
+    devices: tuple[Device, ...]
+    readings: tuple[_Owned, ...]
+    age: float
+    hung: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +142,8 @@ class Sampler:
         self._source = source
         self._host = HostReader()
         self._new_owners = owners
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._opened = _Opened()
         self._hurry = threading.Event()
         """Set where the next tick should come at once."""
@@ -150,11 +171,19 @@ class Sampler:
     def set_interval(self, seconds: float) -> None:
         """Another interval, from now on."""
         self._interval = seconds
-        self._hurry.set()
+        self._tick_now()
 
     def set_gpm(self, *, wanted: bool) -> None:
         """Whether GPM is sampled: it costs the devices more than the rest."""
+        begins = wanted and not self._gpm
         self._gpm = wanted
+        if begins:  # it takes two ticks until there is a value
+            self._tick_now()
+
+    def _tick_now(self) -> None:
+        with self._changed:
+            self._hurry.set()
+            self._changed.notify_all()
 
     def _ticks(self) -> Iterator[_Opened]:
         """Once at each interval, and as soon as the driver has answered for the first time.
@@ -166,7 +195,7 @@ class Sampler:
         asked: _Opened | None = None
         for tick in itertools.count(1):
             opened = self._opened
-            grace = GRACE_SECONDS if opened is asked else FIRST_GRACE_SECONDS
+            grace = _grace(self._interval) if opened is asked else FIRST_GRACE_SECONDS
             asked = opened
             self._read_all(opened.slots, tick, grace)
             yield opened
@@ -185,9 +214,11 @@ class Sampler:
 
     def _settles_before(self, due: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self.settled, timeout=max(0.0, due - time.monotonic())
+            self._changed.wait_for(
+                lambda: self.settled or self._hurry.is_set(),
+                timeout=max(0.0, due - time.monotonic()),
             )
+            return self.settled
 
     def _open(self) -> None:
         """Starts the driver, however long that takes, and again while it cannot be used."""
@@ -202,7 +233,13 @@ class Sampler:
                 pause(RETRY_SECONDS)
                 continue
             slots = tuple(
-                _Slot(reader, self._new_owners(), since=time.monotonic()) for reader in readers
+                _Slot(
+                    reader,
+                    self._new_owners(),
+                    threading.Condition(self._lock),
+                    since=time.monotonic(),
+                )
+                for reader in readers
             )
             with self._changed:
                 self._opened = _Opened(driver, slots=slots)
@@ -224,8 +261,8 @@ class Sampler:
 
     def _read_for_ever(self, slot: _Slot) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: slot.asked > slot.answered)
+            with slot.ask:
+                slot.ask.wait_for(lambda: slot.asked > slot.answered)
                 tick = slot.asked
             # Owners here, and not by the emitter: /proc blocks for one that hangs in the kernel.
             readings = tuple(
@@ -241,9 +278,12 @@ class Sampler:
     def _read_all(self, slots: tuple[_Slot, ...], tick: int, grace: float) -> None:
         """Asks every reader; returns when those that are not late have answered, or after grace."""
         with self._changed:
+            now = time.monotonic()
             for slot in slots:
+                if slot.answered >= slot.asked:
+                    slot.asked_at = now
                 slot.asked = tick
-            self._changed.notify_all()
+                slot.ask.notify()
             self._changed.wait_for(
                 lambda: all(slot.late or slot.answered >= tick for slot in slots), grace
             )
@@ -267,36 +307,55 @@ class Sampler:
 
     def _look(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
         """The devices, and what is known of them, at one moment."""
+        interval = self._interval
+        limit = silence_limit(interval)
         with self._changed:
             now = time.monotonic()
-            looks = [(slot.devices, slot.readings, now - slot.since) for slot in slots]
+            looks = [
+                _Look(
+                    slot.devices,
+                    slot.readings,
+                    age=now - slot.since,
+                    hung=slot.silent(now, interval) > limit,
+                )
+                for slot in slots
+            ]
             events = tuple(self._events)
             self._events.clear()
-        limit = silence_limit(self._interval)
-        devices = tuple(device for found, _, _ in looks for device in found)
+        # Indices move when a device is lost: two readers may have found the same one.
+        first: dict[str, _Look] = {}
+        for look in looks:
+            first.setdefault(look.devices[0].uuid, look)
+        looks = [*first.values()]
+        devices = tuple(device for look in looks for device in look.devices)
         samples = tuple(
-            _current(device, reading, silent, limit)
-            for found, readings, silent in looks
-            for device, reading in zip_longest(found, readings)
+            _current(device, owned, look)
+            for look in looks
+            for device, owned in zip_longest(look.devices, look.readings)
         )
         processes = tuple(
-            _process(reading.device.uuid, listed, owner, hung=silent > limit)
-            for _, readings, silent in looks
-            for reading, owners in readings
+            _process(reading.device.uuid, listed, owner, hung=look.hung)
+            for look in looks
+            for reading, owners in look.readings
             for listed, owner in zip(reading.processes, owners, strict=True)
         )
         return devices, Sample(time.time(), self._host.read(), samples, processes, events)
 
 
-def _current(device: Device, owned: _Owned | None, silent: float, limit: float) -> DeviceSample:
+def _grace(interval: float) -> float:
+    """How long a tick waits: where ticks are far apart, what is late would be old at the next."""
+    return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
+
+
+def _current(device: Device, owned: _Owned | None, look: _Look) -> DeviceSample:
     """What is known of a device now: its last reading with its age, or why there is none."""
-    if owned is not None and silent <= limit:
-        return dataclasses.replace(owned.reading.sample, age_seconds=silent)
-    reason = Absence.NO_DATA_YET if silent <= limit else Absence.TIMED_OUT
+    if owned is not None and not look.hung:
+        return dataclasses.replace(owned.reading.sample, age_seconds=look.age)
+    reason = Absence.TIMED_OUT if look.hung else Absence.NO_DATA_YET
     return DeviceSample(
         uuid=device.uuid,
-        state=DeviceState.OK if silent <= limit else DeviceState.NOT_RESPONDING,
-        age_seconds=None if owned is None and silent <= limit else silent,
+        state=DeviceState.NOT_RESPONDING if look.hung else DeviceState.OK,
+        age_seconds=look.age if look.hung else None,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
     )
 

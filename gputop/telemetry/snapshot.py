@@ -120,7 +120,7 @@ class Device:
     minor_number: int | None = None
     """The device is `/dev/nvidia` and this number."""
     compute_mode: str | None = None
-    """`default`, `exclusive_process`, `prohibited`; the modes are those when it was attached to."""
+    """`default`, `exclusive_process`, `prohibited`; modes can be changed while it runs."""
     persistence_mode: str | None = None
     """`enabled` or `disabled`, as is `mig_mode`."""
     mig_mode: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import stat
@@ -26,12 +27,12 @@ def run(
 
     With `control` its reader asks for changes on standard input.
     """
+    threading.excepthook = _fall
     sampler = make_sampler(interval, demo=demo, gpm=gpm)
     if control:
         threading.Thread(target=_obey, args=(sampler,), name="control", daemon=True).start()
     else:
         leave_with_parent()
-    threading.excepthook = _fall
     try:
         for line in lines(sampler, count):
             # Unbuffered, so that a record arrives when it is written.
@@ -43,7 +44,8 @@ def run(
 
 
 def _obey(sampler: Sampler) -> None:
-    with open(0, "rb", closefd=False) as requests:
+    # One that is closed from the start has come to its end.
+    with contextlib.suppress(OSError), open(0, "rb", closefd=False) as requests:
         obey(sampler, requests)
     os._exit(0)  # its end is the reader's
 
@@ -83,10 +85,18 @@ def lines(sampler: Sampler, count: int | None) -> Iterator[str]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Writes all of `data`, however little of it a pipe takes at a time."""
+    """Writes all of `data`, however little of it a pipe takes at a time.
+
+    Waits also where others who share the pipe or the terminal have made it one that does not block.
+    """
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            room = select.poll()
+            room.register(descriptor, select.POLLOUT)
+            room.poll()
 
 
 def leave_with_parent() -> None:

@@ -82,13 +82,27 @@ def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
     def xid(age: float, code: int | None = 79, uuid: str | None = UUID) -> Event:
         return Event(NOW - age, uuid, "xid", code)
 
-    assert said(readings(0), xid(5), xid(4, 31)) == ["GPU 0 had Xid 31"]
+    assert said(readings(0), xid(5), xid(4, 95)) == ["GPU 0 had Xid 95"]
     assert said(readings(0), xid(5, None)) == ["GPU 0 had Xid unknown"]
     assert said(readings(0), xid(RECENT_SECONDS)) == []
     assert said(readings(0), xid(5, uuid=None), xid(5, uuid="GPU-gone")) == []
     assert said(readings(0), Event(NOW, UUID, "something", 1)) == []
     kinds = [alerts([device(0)], {UUID: readings(0)}, [xid(age)], NOW)[0].kind for age in (5, 5, 3)]
     assert kinds[0] == kinds[1] != kinds[2]
+
+
+def test_a_program_that_was_ended_is_no_fault_of_the_device() -> None:
+    """Ctrl+C on a training run is an Xid 45: it must not hide what is wrong with the device."""
+
+    def severity(*codes: int) -> tuple[str, Severity]:
+        events = [Event(NOW - 9 + n, UUID, "xid", code) for n, code in enumerate(codes)]
+        (alert,) = alerts([device(0)], {UUID: readings(0)}, events, NOW)
+        return alert.text, alert.severity
+
+    assert severity(45) == ("had Xid 45", Severity.WARNING)
+    assert severity(13, 31) == ("had Xid 31", Severity.WARNING)
+    assert severity(79) == ("had Xid 79", Severity.FAULT)
+    assert severity(48, 45) == ("had Xid 48", Severity.FAULT)
 
 
 def test_faults_come_before_warnings_and_then_by_device() -> None:

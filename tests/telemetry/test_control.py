@@ -42,6 +42,7 @@ class Recorder:
         (b'{"interval": -1}', []),
         (b'{"interval": NaN}', []),
         (b'{"interval": "1"}', []),
+        (b'{"interval": true}', []),
         (b'{"gpm": 1, "later": 2}', []),
         (b"[1]", []),
         (b"{", []),
@@ -87,6 +88,17 @@ def test_the_stream_obeys_and_ends_with_its_reader() -> None:
     process.stdin.close()
     assert process.wait(BOUND) == 0
     process.stdout.close()
+
+
+@pytest.mark.parametrize("standard_input", ["</dev/null", "<&-"])
+def test_who_can_ask_for_nothing_is_no_reader(standard_input: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {standard_input}', "sh", *command(interval=1, control=True)],
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 async def test_a_child_that_is_started_again_is_told_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -331,3 +332,15 @@ def test_the_stream_has_it_unless_it_is_switched_off(driver: FakeDriver) -> None
     for row in stream(driver, "--count", "2", "--no-gpm"):
         assert {row["absent"][name] for name in METRICS} == {"disabled"}
     assert not [name for name in driver.calls() if name.startswith("nvmlGpm")]
+
+
+def test_what_is_dropped_gives_its_samples_back(nvml: FakeDriver) -> None:
+    """As an instance of a GPU that is lost while the next instance is asked."""
+    nvml.write(FakeDevice())
+    start()
+    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0))
+    gpm.read()
+    del gpm
+    gc.collect()
+    calls = nvml.calls()
+    assert calls["nvmlGpmSampleFree"] == calls["nvmlGpmSampleAlloc"] == 2

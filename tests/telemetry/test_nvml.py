@@ -183,6 +183,19 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
         driver.readers()
 
 
+def test_a_driver_that_cannot_be_used_is_begun_anew(nvml: FakeDriver) -> None:
+    """NVML looks for devices when it is initialized for the first of several times."""
+    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
+    for _ in range(3):
+        driver = start()
+        with pytest.raises(DriverError, match="No permission"):
+            driver.readers()
+    calls = nvml.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3
+    nvml.change_machine(fail={})
+    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+
+
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(
@@ -591,6 +604,27 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
         "nvmlDeviceGetComputeRunningProcesses_v3": 20,  # two calls each: how many, and which
         "nvmlDeviceGetFanSpeed_v2": 4,  # for each fan
     }
+
+
+@pytest.mark.parametrize("interval", [0.25, 0.5, 1.0, 2.0])
+def test_a_tick_that_comes_late_does_not_make_the_next_one_too_early(
+    nvml: FakeDriver, interval: float
+) -> None:
+    """What is asked for every second is asked for at every tick of one second, however uneven."""
+    nvml.write(FakeDevice())
+    clock = Clock()
+    start()
+    reader = Reader(0, clock=clock)
+    began = clock.seconds
+    reader.read(gpm=False)
+    nvml.forget_calls()
+    ticks = round(20 / interval)
+    for tick in range(1, ticks + 1):
+        clock.seconds = began + tick * interval + (0.15 if tick % 3 == 1 else 0.0)
+        reader.read(gpm=False)
+    calls = nvml.calls(0)
+    assert calls["nvmlDeviceGetEncoderUtilization"] == min(ticks, 20)
+    assert calls["nvmlDeviceGetBAR1MemoryInfo"] == (4 if interval <= 1.0 else 3)
 
 
 EVERY_TICK = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -64,23 +65,42 @@ def usage(process: GpuProcess) -> tuple[int | None, ...]:
 
 
 class Watched:
-    """Processes of these pids, whose device has said so far that they used nothing."""
+    """Processes of these pids, whose device has said so far that they used nothing.
+
+    Time passes by the reader's clock, and by the driver's and the wall's as much.
+    """
 
     def __init__(self, driver: FakeDriver, *pids: int) -> None:
         self.driver = driver
+        Watched.passed = 0.0
         driver.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in pids)))
         start()
         self.clock = Clock()
         self.reader = Reader(0, clock=self.clock)
         assert set(self.after()) == {(0, 0, 0, 0)}
 
+    passed = 0.0
+    wall_step = 0.0
+    """By how much the wall clock was set."""
+
     def after(self, *rows: FakeUsage, seconds: float = 1.0) -> list[tuple[int | None, ...]]:
         """What they used by these rows, which come so much later."""
-        self.driver.change(0, usage=rows)
         self.clock.seconds += seconds
+        Watched.passed += seconds
+        ms = round(1000 * Watched.passed)
+        usage_ = tuple(dataclasses.replace(row, age_ms=row.age_ms - ms) for row in rows)
+        self.driver.change(0, usage=usage_)
         processes = self.reader.read(gpm=False)[0].processes
         assert {process.utilization_absence for process in processes} == {None}
         return [usage(process) for process in processes]
+
+
+@pytest.fixture(autouse=True)
+def _wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = time.time
+    monkeypatch.setattr(Watched, "passed", 0.0)
+    monkeypatch.setattr(Watched, "wall_step", 0.0)
+    monkeypatch.setattr(time, "time", lambda: really() + Watched.passed + Watched.wall_step)
 
 
 @pytest.fixture(params=["newer", "older"])
@@ -122,9 +142,12 @@ def test_the_first_answer_goes_back_too_far(either: FakeDriver) -> None:
 def test_times_since_boot_do_as_well(either: FakeDriver) -> None:
     watched = Watched(either, 7)
     three_days_after_boot = int(time.time() * 1000) - 3 * 86_400_000
-    for age, percent in ((2_000, 10), (1_000, 20), (0, 30)):
-        row = FakeUsage(7, percent, age_ms=three_days_after_boot + age)
+    for percent in (10, 20, 30):
+        row = FakeUsage(7, percent, age_ms=three_days_after_boot)
         assert watched.after(row) == [(percent, 0, 0, 0)]
+    assert watched.after(FakeUsage(7, 90, age_ms=three_days_after_boot + 9_000), seconds=20) == [
+        (0, 0, 0, 0)
+    ]
 
 
 GARBAGE = [
@@ -160,16 +183,42 @@ def test_a_hundred_rows_of_garbage(either: FakeDriver) -> None:
     assert Watched(either, 7).after(*rows) == [(0, 0, 0, 0)]
 
 
-def test_a_clock_that_is_set_back(nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_after_it_worked_a_process_is_idle(either: FakeDriver) -> None:
+    """The ring goes back a minute, and so does an interval."""
+    watched = Watched(either, 7, 8)
+    watched.after(FakeUsage(7, 60), FakeUsage(8, 70))
+    rows = FakeUsage(7, 95, age_ms=50_000), FakeUsage(8, 75, age_ms=500)
+    assert watched.after(*rows, seconds=60.0) == [(0, 0, 0, 0), (75, 0, 0, 0)]
+    assert watched.after(FakeUsage(7, 95, age_ms=30_000), seconds=60.0) == [(0,) * 4] * 2
+    assert watched.after(FakeUsage(7, 30), seconds=60.0) == [(30, 0, 0, 0), (0,) * 4]
+
+
+def test_what_a_lost_device_said_is_not_said_of_the_next_one(either: FakeDriver) -> None:
+    watched = Watched(either, 7)
+    assert watched.after(FakeUsage(7, 60)) == [(60, 0, 0, 0)]
+    either.change(0, code=GPU_IS_LOST)
+    watched.clock.seconds += 0.1
+    assert watched.reader.read(gpm=False)[0].sample.absent["processes"] is Absence.LOST
+    either.change(0, code=0, uuid="GPU-another")
+    assert watched.after(seconds=0.1) == [(0, 0, 0, 0)]
+
+
+def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
     watched = Watched(nvml, 7)
     watched.after(FakeUsage(7, 60))
-    now = time.time() - 3_600.0
-    monkeypatch.setattr(time, "time", lambda: now)
-    nvml.change(0, usage=(FakeUsage(7, 50, age_ms=3_600_000),))
-    watched.clock.seconds += 1.0
-    (process,) = watched.reader.read(gpm=False)[0].processes
-    assert process.utilization_absence is Absence.NO_DATA_YET  # as at the beginning
+    Watched.wall_step = -3_600.0
+    with pytest.raises(AssertionError, match="no_data_yet"):  # as at the beginning
+        watched.after(FakeUsage(7, 50, age_ms=3_600_000))
     assert watched.after(FakeUsage(7, 40, age_ms=3_599_900)) == [(40, 0, 0, 0)]
+
+
+def test_a_clock_that_is_set_back_a_little(nvml: FakeDriver) -> None:
+    """By less than what is known to be a step: for a while rows seem older than they are."""
+    watched = Watched(nvml, 7)
+    watched.after(FakeUsage(7, 60))
+    Watched.wall_step = -0.9
+    found = [watched.after(FakeUsage(7, 40, age_ms=1_800)) for _ in range(100)]
+    assert found[-1] == [(40, 0, 0, 0)]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,19 @@ import pytest
 
 from gputop.telemetry.codec import to_json
 from gputop.telemetry.nvml import Reader, start
-from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Device
+from gputop.telemetry.snapshot import (
+    GPM_READINGS,
+    READINGS,
+    Absence,
+    Device,
+    Host,
+    Sample,
+    decode,
+    encode,
+)
 from tests.driver import (
     ALL_LINKS,
+    FIELDS,
     FUNCTION_NOT_FOUND,
     NO_DATA,
     NO_PERMISSION,
@@ -464,6 +474,58 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
     assert {absent[name] for name in names} == {"not_supported"}
     assert reader.device.absent["architecture"] == "not_supported"
+
+
+@pytest.mark.parametrize(
+    ("type_", "unavailable"), [(1, 0xFFFF_FFFF), (3, 0xFFFF_FFFF), (3, (1 << 64) - 1)]
+)
+def test_a_field_with_all_bits_set_is_not_available(
+    nvml: FakeDriver, type_: int, unavailable: int
+) -> None:
+    """Neither is it a sum, nor a cause's time, nor true."""
+    fields = (74, 83, 142, 144, 145, 197)
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": unavailable for number in fields}
+    values |= {f"field_type.{number}": type_ for number in fields}
+    nvml.write(FakeDevice(values=values))
+    start()
+    sample = Reader(0, "580.95.05").read(gpm=False)[0].sample
+    missing = ("energy_joules", "remapped_rows", "remap_pending", "remap_failed")
+    assert {name: sample.absent.get(name) for name in missing} == dict.fromkeys(
+        missing, Absence.NOT_SUPPORTED
+    )
+    assert sample.clock_event_seconds is not None
+    assert "sw_power_cap" not in sample.clock_event_seconds
+    assert sample.clock_event_seconds["low_utilization"] == 1.5
+
+
+def test_what_is_counted_comes_as_an_integer(nvml: FakeDriver) -> None:
+    """Or the reader of the stream leaves the whole sample out."""
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": 0x4008 << 48 for number in (94, 142, 143)}  # 3.0
+    values |= {f"field_type.{number}": 0 for number in (94, 142, 143)}
+    nvml.write(FakeDevice(values=values))
+    start()
+    sample = Reader(0).read(gpm=False)[0].sample
+    assert (sample.pcie_replays, sample.remapped_rows) == (3, 6)
+    decode(encode(Sample(0.0, Host(), (sample,))))
+
+
+@pytest.mark.parametrize("bits", [0x7FF8 << 48, 0x7FF0 << 48], ids=["NaN", "infinity"])
+def test_a_field_that_is_no_number_is_an_error(nvml: FakeDriver, bits: int) -> None:
+    """JSON has no word for it, and the stream would end."""
+    fields = (74, 83, 138, 139, 142, 186, 197, 198)
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": bits for number in fields}
+    values |= {f"field_type.{number}": 0 for number in fields}
+    nvml.write(FakeDevice(values=values))
+    start()
+    reader = Reader(0, "580.95.05")
+    sample = [reader.read(gpm=False)[0].sample for _ in range(2)][-1]
+    encode(Sample(0.0, Host(), (sample,)))
+    for name in ("energy_joules", "remapped_rows", "power_instant_watts"):
+        assert sample.absent[name] is Absence.ERROR
+    assert "sw_power_cap" not in (sample.clock_event_seconds or {})
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,20 @@ def test_readers_are_told_whether_gpm_is_wanted(opened: Open, readers: list[Fake
     stream.until(lambda _: not any(reader.gpm for reader in readers))
 
 
+def test_gpm_begins_at_once(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
+    """Where ticks are far apart, its two samples would take two of them."""
+    stream = opened(lambda: FakeDriver(*readers), 60.0)
+    stream.sampler.set_gpm(wanted=False)
+    stream.until(lambda sample: bool(sample.devices))
+    stream.sampler.set_gpm(wanted=False)
+    assert not stream.sampler._hurry.is_set()
+    stream.sampler.set_gpm(wanted=True)
+    assert stream.sampler._hurry.is_set()
+    stream.until(lambda _: not stream.sampler._hurry.is_set())
+    stream.sampler.set_gpm(wanted=True)
+    assert not stream.sampler._hurry.is_set()
+
+
 def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
     stream = started(opened, readers)
     times = [stream.sample().time for _ in range(5)]
@@ -191,6 +205,24 @@ def test_host_samples_go_on_while_the_driver_starts(
     finally:
         ready.set()
     stream.until(lambda sample: len(sample.devices) == 3)
+
+
+def test_another_interval_while_the_driver_starts(opened: Open, readers: list[FakeReader]) -> None:
+    """From a long one: it must not come after that only."""
+    may_start = threading.Event()
+
+    def start() -> FakeDriver:
+        assert may_start.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 60.0)
+    stream.sample()
+    assert stream.interval() == 60.0
+    threading.Timer(0.1, stream.sampler.set_interval, [0.25]).start()
+    stream.until(lambda _: stream.interval() == 0.25)
+    assert stream.state() is DriverState.STARTING
+    may_start.set()
+    stream.until(lambda sample: bool(sample.devices))
 
 
 @pytest.mark.parametrize("moment", ["_read_all", "_inventory"])
@@ -334,6 +366,41 @@ def test_a_hung_reader_holds_up_nobody_else(
     assert [stream.sample().devices[1].age_seconds for _ in range(3)] == [0.0] * 3
 
 
+@pytest.mark.parametrize("stall", ["a long interval", "nobody read the stream"])
+def test_who_was_not_asked_owes_no_answer(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    stall: str,
+) -> None:
+    """A device that takes a moment hangs no more than it did before."""
+    stream = opened(lambda: FakeDriver(*readers), 60.0 if stall == "a long interval" else INTERVAL)
+    stream.until(lambda sample: bool(sample.devices))
+    stream.sample()
+    for reader in readers:
+        reader.gate.clear()
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 0.01)
+    stream.wait_for(*readers)
+    clock.now += 59.0
+    stream.sampler.set_interval(INTERVAL)
+    sample = stream.sample()
+    assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
+    assert sample.devices[0].temperature_celsius == 7
+    assert sample.devices[0].age_seconds is not None
+    assert sample.devices[0].age_seconds > silence_limit(INTERVAL)
+    hung = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
+    assert hung.devices[0].absent["temperature_celsius"] is Absence.TIMED_OUT
+
+
+def test_where_ticks_are_far_apart_they_wait_longer() -> None:
+    """Or a device that takes a moment too long would be a minute old in each sample."""
+    assert module._grace(0.25) == module._grace(1.0) == module.GRACE_SECONDS
+    assert module._grace(5.0) == 0.5
+    assert module._grace(60.0) == module.FIRST_GRACE_SECONDS
+
+
 def test_a_reader_that_never_answered(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,6 +457,18 @@ def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> 
     assert sample.devices[0] == replace(lost, age_seconds=0.0)
     assert [device.state for device in sample.devices[1:]] == [DeviceState.OK] * 2
     assert {process.device_uuid for process in sample.processes} == {"GPU-1", "GPU-2"}
+
+
+def test_a_device_that_two_readers_found_is_sent_once(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    """As where indices moved up after a loss: devices are keyed by UUID."""
+    readers[1].device, readers[1].reading = readers[0].device, readers[0].reading
+    stream = started(opened, readers)
+    sample = stream.until(lambda sample: bool(sample.processes))
+    assert [device.uuid for device in sample.devices] == ["GPU-0", "GPU-2"]
+    keys = [(process.device_uuid, process.pid) for process in sample.processes]
+    assert len(keys) == len(set(keys))
 
 
 def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) -> None:

@@ -204,6 +204,26 @@ def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
     assert nvlink(found) == (3, 7, (1, 2), (3, 4))
 
 
+def test_more_links_than_this_nvidia_ml_py_knows_of(
+    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pynvml.NVML_NVLINK_MAX_LINKS", 18)
+    machine = Machine(nvml)
+    counters = [f"field.{n}.{link}" for n in (138, 139) for link in range(36)]
+    machine.read(fields(f91=36) | dict.fromkeys(counters, 5))
+    found = machine.read(fields(f91=36) | dict.fromkeys(counters, 6))
+    assert nvlink(found) == (36 * 1024, 36 * 1024, (1024,) * 36, (1024,) * 36)
+
+
+def test_a_long_interval_is_no_matter_for_one_link(nvml: FakeDriver) -> None:
+    """Counters of 32 bits and KiB: all links together could come around unseen, one could not."""
+    machine = Machine(nvml)
+    sizes = {f"field_type.{n}": 1 for n in (138, 139)}
+    machine.read(TWO_LINKS | ALL | sizes)
+    found = nvlink(machine.read(LATER | ALL_LATER | sizes, 8.0))
+    assert found == (3 * 128, 7 * 128, (128, 256), (384, 512))
+
+
 @pytest.mark.parametrize("links", [0, 4711])
 def test_a_device_without_links(nvml: FakeDriver, links: int) -> None:
     machine = Machine(nvml)
