@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,24 @@ def test_a_delay_holds_up_a_call_and_init(nvml: FakeDriver) -> None:
     pynvml.nvmlDeviceGetHandleByIndex(0)
     assert initialized - before >= 0.12
     assert time.monotonic() - initialized >= 0.12
+
+
+def test_a_function_that_takes_time_holds_up_others_where_they_take_turns(
+    nvml: FakeDriver,
+) -> None:
+    slow = "nvmlDeviceGetFanSpeed"
+    nvml.write(FakeDevice(fan_percent=30, delays={slow: 200}), FakeDevice(), one_at_a_time=True)
+    pynvml.nvmlInit()
+    first, second = (pynvml.nvmlDeviceGetHandleByIndex(n) for n in (0, 1))
+    nvml.forget_calls()
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        fan = pool.submit(pynvml.nvmlDeviceGetFanSpeed, first)
+        while not nvml.calls(0)[slow]:
+            assert not fan.done()
+        assert pynvml.nvmlDeviceGetPowerUsage(second) == FakeDevice().power_milliwatts
+        assert time.monotonic() - began >= 0.2
+        assert fan.result(10) == 30
 
 
 def test_codes_of_a_device_a_function_and_a_field(nvml: FakeDriver) -> None:

@@ -24,6 +24,7 @@ from gputop.telemetry.nvml_processes import (
     total,
 )
 from gputop.telemetry.nvml_question import (
+    SLOW,
     Answers,
     Asker,
     absence_of,
@@ -32,6 +33,7 @@ from gputop.telemetry.nvml_question import (
     unreadable,
 )
 from gputop.telemetry.nvml_readings import IDENTITY, MODES, memory_is_shared, readings
+from gputop.telemetry.nvml_traffic import Pcie
 from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
     Absence,
@@ -155,7 +157,7 @@ class Reader:
         self._events = events
         self._gpm: Gpm | None = None
         self._processes = process_questions(self._version, clock)
-        self._questions = readings(self._version, clock)
+        self._begin()
         self._handle: Any = None
         self._asker = Asker(clock)
         self._identity = Answers()
@@ -197,6 +199,22 @@ class Reader:
             **found.values,
         )
         return (Reading(self.device, sample, processes), *parts.readings)
+
+    def look_ahead(self, seconds: float) -> None:
+        """Ask now what costs the driver much and is due within that time: `read` is quick then."""
+        if self._handle is None:
+            return
+        # What is said of the device as a whole, the next `read` is told as well.
+        with contextlib.suppress(nvml.NVMLError):
+            for question in (*MODES, *self._questions):
+                if question.seconds >= SLOW:
+                    self._asker.answer(self._handle, question, seconds)
+            self._pcie.look_ahead(self._handle, seconds)
+
+    def _begin(self) -> None:
+        """What is counted starts with this."""
+        self._pcie = Pcie(self._clock)
+        self._questions = readings(self._version, self._clock, self._pcie)
 
     def _say_what_is_disabled(self, found: Answers) -> None:
         if self.device.ecc_enabled is False:
@@ -254,7 +272,7 @@ class Reader:
         self._detach()
         self._asker.forget()
         self._processes = process_questions(self._version, self._clock)
-        self._questions = readings(self._version, self._clock)
+        self._begin()
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence_of(code))
         sample = unreadable(self.device.uuid, code)

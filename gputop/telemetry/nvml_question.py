@@ -68,11 +68,11 @@ class Asker:
         """What the driver does not have: never called again."""
         self._answers: dict[Question, tuple[float, Any]] = {}
 
-    def answer(self, handle: Any, question: Question) -> Any:
-        """The last answer, as from `ask`, until the next one is due."""
+    def answer(self, handle: Any, question: Question, ahead: float = 0.0) -> Any:
+        """The last answer, as from `ask`, until the next one is due within `ahead` seconds."""
         now = self._clock()
         due, answer = self._answers.get(question, (-math.inf, None))
-        if now >= due:
+        if now + ahead >= due:
             answer = self.ask(handle, question)
             unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
             self._answers[question] = now + (AGAIN if unsupported else question.seconds), answer

@@ -241,7 +241,9 @@ def memory_is_shared(
 
 
 def readings(
-    driver_version: tuple[int, ...] = (), clock: Clock = time.monotonic
+    driver_version: tuple[int, ...] = (),
+    clock: Clock = time.monotonic,
+    pcie: Pcie | None = None,
 ) -> tuple[Question, ...]:
     """What one device is asked again and again; what it counts starts with this."""
     often = Batch(
@@ -253,7 +255,7 @@ def readings(
     second = Batch(
         clock,
         Field("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
-        Pcie(clock),
+        pcie or Pcie(clock),
         NvLink(clock),
     )
     renumbered = _CLOCK_EVENT_TIMES_SINCE_580_82 if driver_version >= (580, 82) else {}

@@ -65,6 +65,8 @@ class Pcie:
                 nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
             )
         }
+        self._needed = False
+        """Whether the device has no counters."""
         self._due = -math.inf
         self._measured: Sequence[Any] = ()
 
@@ -76,13 +78,19 @@ class Pcie:
         """Received and sent."""
         now = self._clock()
         rates = [counter.rate(found[key], now) for key, counter in self._counters.items()]
-        if Absence.NOT_SUPPORTED not in rates:
+        self._needed = Absence.NOT_SUPPORTED in rates
+        if not self._needed:
             return rates
-        if now >= self._due:
+        self.look_ahead(handle, 0.0)
+        return self._measured
+
+    def look_ahead(self, handle: Any, seconds: float) -> None:
+        """Has the driver measure now what is due within that time, where that is needed."""
+        now = self._clock()
+        if self._needed and now + seconds >= self._due:
             self._measured = self._measure(handle)
             missing = self._measured[0] is Absence.NOT_SUPPORTED
             self._due = now + (AGAIN if missing else SLOW)
-        return self._measured
 
     def _measure(self, handle: Any) -> Sequence[Any]:
         try:

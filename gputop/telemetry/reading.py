@@ -97,6 +97,10 @@ class Reader(Protocol):
         """
         ...
 
+    def look_ahead(self, seconds: float) -> None:
+        """Asks what takes long and is due within that time: the next `read` need not. As `read`."""
+        ...
+
 
 class Driver(Protocol):
     """A started driver."""

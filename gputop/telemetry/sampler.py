@@ -49,8 +49,11 @@ from gputop.telemetry.snapshot import (
 
 RETRY_SECONDS = 5.0
 """How often a driver that could not be used is tried again: it may be loaded meanwhile."""
-GRACE_SECONDS = 0.1
-"""How long a tick waits for readers that answered the last one, where the next one comes soon."""
+GRACE_SECONDS = 0.15
+"""How long a tick waits for readers that answered the last one, where the next one comes soon: so
+much older than the interval can be what is shown, and drawing it takes time, too."""
+LONGEST_AHEAD_SECONDS = 2.0
+"""Where the interval is longer, what takes long is asked for with the rest, lest it be too old."""
 FIRST_GRACE_SECONDS = 1.0
 """How long the first sample with devices waits for all of them, and every one at most."""
 
@@ -274,6 +277,8 @@ class Sampler:
                 slot.answered, slot.readings, slot.since = tick, readings, time.monotonic()
                 slot.late = False
                 self._changed.notify_all()
+            # The next tick would wait for this; now nobody does.
+            slot.reader.look_ahead(min(self._interval, LONGEST_AHEAD_SECONDS))
 
     def _read_all(self, slots: tuple[_Slot, ...], tick: int, grace: float) -> None:
         """Asks every reader; returns when those that are not late have answered, or after grace."""

@@ -84,6 +84,9 @@ class SimulatedReader:
             sm_count=132,
         )
 
+    def look_ahead(self, seconds: float) -> None:
+        """Nothing takes long."""
+
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """The device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began

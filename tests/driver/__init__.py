@@ -63,6 +63,8 @@ LINK_FIELDS = {
 GPM: dict[int | str, float] = {2: 91.5, 3: 37.25, 5: 68.75, 10: 54.5, 11: 0.0, 12: 12.25, 13: 3.5}
 """The metrics of GPM that gputop knows."""
 XID = 0x8
+_PREFIXES = {"values": "", "delays": "delay."}
+"""What the keys of a device's mappings begin with, unless with the name of the mapping."""
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 
@@ -233,6 +235,9 @@ class FakeDevice:
     hang: bool = False
     """Whether every call blocks until this is no longer so."""
     delay_ms: int = 0
+    """How long every call takes."""
+    delays: Mapping[str, int] = field(default_factory=dict)
+    """How many milliseconds more by function."""
 
     def lines(self, index: int) -> Iterator[str]:
         """The device's lines of the state file."""
@@ -247,7 +252,7 @@ class FakeDevice:
                     if instance is not None:
                         yield from instance.lines(index, number)
             elif isinstance(value, Mapping):
-                prefix = "" if item.name == "values" else f"{item.name}."
+                prefix = _PREFIXES.get(item.name, f"{item.name}.")
                 yield from (f"device.{index}.{prefix}{key} {n}" for key, n in value.items())
             elif isinstance(value, tuple):
                 key = "process" if item.name == "processes" else item.name
@@ -268,6 +273,8 @@ class FakeMachine:
     init_delay_ms: int = 0
     init_hang: bool = False
     """Whether nvmlInit blocks until this is no longer so."""
+    one_at_a_time: bool = False
+    """Whether a call that takes time holds up all others, of other devices too."""
     fail: Mapping[str, int] = field(default_factory=dict)
     """Return code by function, on every device."""
 
@@ -279,6 +286,7 @@ class FakeMachine:
         yield f"init.code {self.init_code}"
         yield f"init.delay_ms {self.init_delay_ms}"
         yield f"init.hang {int(self.init_hang)}"
+        yield f"one_at_a_time {int(self.one_at_a_time)}"
         yield from (f"fail.{function} {code}" for function, code in self.fail.items())
 
 

@@ -8,6 +8,7 @@
  *   devices 2                            how many there are; without it, none
  *   driver_version 580.95.05
  *   init.code 9 | init.delay_ms 2000 | init.hang 1
+ *   one_at_a_time 1                      a call that takes time holds up all others
  *   fail.nvmlDeviceGetFanSpeed 3         return code of one function, on every device
  *   device.0.name NVIDIA H100 80GB HBM3
  *   device.0.power_milliwatts 612000
@@ -26,6 +27,7 @@
  *   event.1 0 0x8 79                     the first event: device, type and data; the next is event.2
  *   device.0.code 15                     return code of every function
  *   device.0.hang 1 | device.0.delay_ms 50
+ *   device.0.delay.nvmlDeviceGetFanSpeed 20   in ms, on top of that
  *   device.0.instance.2.uuid MIG-...     the MIG instance 2: all that its handle says, by the same
  *                                        keys; there is one where there is a uuid and MIG is on
  *   device.0.instance.2.gpu_instance 7   and compute_instance: its ids, in process lists, too
@@ -160,11 +162,16 @@ static int device_count(void)
 
 /* ---- Around every call ---------------------------------------------------------------------- */
 
-static void pause_ms(long ms)
+static void sleep_ms(long ms)
 {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-    pthread_mutex_unlock(&lock); /* a call that waits holds up no other */
     nanosleep(&time, NULL);
+}
+
+static void pause_ms(long ms)
+{
+    pthread_mutex_unlock(&lock); /* a call that waits holds up no other */
+    sleep_ms(ms);
     pthread_mutex_lock(&lock);
     refresh();
 }
@@ -213,8 +220,10 @@ static int enter_index(int index, const char *function)
     if (index != NO_DEVICE) {
         while (number(find(device, "hang")))
             pause_ms(POLL_MS);
-        long delay = number(find(device, "delay_ms"));
-        if (delay > 0)
+        long delay = number(find(device, "delay_ms")) + number(find(device, "delay.%s", function));
+        if (delay > 0 && number(find(NO_DEVICE, "one_at_a_time")))
+            sleep_ms(delay);
+        else if (delay > 0)
             pause_ms(delay);
         if (device >= device_count())
             return leave(GPU_IS_LOST);

@@ -7,28 +7,19 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver, FakeProcess
+from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER, dashboard
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GPUTOP = [sys.executable, "-P", "-m", "gputop"]
-NO_DRIVER = {"LD_LIBRARY_PATH": ""}
-GIB = 1 << 30
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-
-
-def dashboard(
-    *arguments: str, env: dict[str, str] | None = None, columns: int = 120, rows: int = 40
-) -> Terminal:
-    return Terminal([*GPUTOP, *arguments], env=env or NO_DRIVER, columns=columns, rows=rows)
 
 
 def eight(process: int) -> list[FakeDevice]:

@@ -47,6 +47,7 @@ def readers() -> Iterator[list[FakeReader]]:
     yield readers
     for reader in readers:
         reader.gate.set()
+        reader.ahead_gate.set()
 
 
 @pytest.fixture

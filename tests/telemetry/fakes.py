@@ -56,6 +56,13 @@ def answer(uuid: str, **changes: object) -> Reading:
     return Reading(device, replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
 
 
+def opened() -> threading.Event:
+    """A gate that is open."""
+    gate = threading.Event()
+    gate.set()
+    return gate
+
+
 @dataclass
 class FakeReader:
     """Answers while its gate is open; `asked` is set when somebody waits at it."""
@@ -65,6 +72,9 @@ class FakeReader:
     gate: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     gpm: bool | None = None
+    ahead: float | None = None
+    ahead_gate: threading.Event = field(default_factory=opened)
+    """While it is shut, `look_ahead` waits at it."""
     instances: tuple[Reading, ...] = ()
 
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
@@ -72,6 +82,10 @@ class FakeReader:
         self.asked.set()
         assert self.gate.wait(60)
         return (self.reading, *self.instances)
+
+    def look_ahead(self, seconds: float) -> None:
+        self.ahead = seconds
+        assert self.ahead_gate.wait(60)
 
 
 class FakeDriver:

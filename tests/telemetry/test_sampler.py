@@ -544,3 +544,30 @@ def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> 
     for seconds in (0.5, 0.0, -1.0):
         module.pause(seconds)
     assert waited == [0.5, 0.0, 0.0]
+
+
+def test_a_reading_is_handed_over_before_what_takes_long_is_asked(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = started(opened, readers)
+    slow = readers[1]
+    usual = slow.read
+
+    def read(*, gpm: bool) -> tuple[Reading, ...]:
+        slow.ahead_gate.clear()
+        return usual(gpm=gpm)
+
+    slow.reading = answer("GPU-1", temperature_celsius=50)
+    monkeypatch.setattr(slow, "read", read)
+    sample = stream.until(lambda sample: sample.devices[1].temperature_celsius == 50)
+    assert sample.devices[1].age_seconds == 0.0
+
+
+@pytest.mark.parametrize(("interval", "ahead"), [(0.5, 0.5), (60.0, 2.0)])
+def test_what_takes_long_is_asked_ahead_of_the_next_tick(
+    opened: Open, readers: list[FakeReader], interval: float, ahead: float
+) -> None:
+    stream = opened(lambda: FakeDriver(*readers), interval)
+    stream.until(lambda sample: len(sample.devices) == 3)
+    stream.sample()
+    assert [reader.ahead for reader in readers] == [ahead] * 3

@@ -1,0 +1,90 @@
+"""The shipped command in a real terminal, keys as a user presses them, and children of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+from tests.driver import FakeDevice, FakeProcess
+from tests.terminal import Terminal
+
+GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+NO_DRIVER = {"LD_LIBRARY_PATH": ""}
+GIB = 1 << 30
+SOON = 10.0
+"""Seconds in which something has come of it, however busy this machine is."""
+
+UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
+PAGE_UP, PAGE_DOWN, HOME, END = "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F"
+F1, F5, F6, F9, F10 = "\x1bOP", "\x1b[15~", "\x1b[17~", "\x1b[20~", "\x1b[21~"
+ESCAPE, ENTER, TAB = "\x1b", "\r", "\t"
+MARK = "▌"
+"""In front of what is selected."""
+
+
+def dashboard(
+    *arguments: str, env: Mapping[str, str] | None = None, columns: int = 120, rows: int = 40
+) -> Terminal:
+    return Terminal([*GPUTOP, *arguments], env=env or NO_DRIVER, columns=columns, rows=rows)
+
+
+def click(terminal: Terminal, column: int, row: int) -> None:
+    """The left button, down and up, on a cell; in SGR mode they are counted from 1."""
+    at = f"{column + 1};{row + 1}"
+    terminal.send(f"\x1b[<0;{at}M\x1b[<0;{at}m")
+
+
+def selected(terminal: Terminal) -> str:
+    """The last row that is marked as selected: on the monitor that of the processes."""
+    return next((row for row in reversed(terminal.text.splitlines()) if row[:1] == MARK), "")
+
+
+def row_of(terminal: Terminal, text: str) -> str:
+    """The first row with that text; empty where there is none."""
+    return next((row for row in terminal.text.splitlines() if text in row), "")
+
+
+def see(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> None:
+    """Waits until all of these are on screen at the same time, and none of those without.
+
+    A screen is read as it is being painted: what has to come with it is waited for, too.
+    """
+    terminal.wait_for(
+        lambda t: all(x in t.text for x in texts) and not any(x in t.text for x in without),
+        what=f"{texts} without {without}",
+    )
+
+
+def device(number: int, **changes: object) -> FakeDevice:
+    """One with a name of its own."""
+    return FakeDevice(name=f"NVIDIA Test {number}", **changes)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def child(name: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process called so that runs until it gets a signal, or the test is over."""
+    cat = shutil.which("cat")
+    assert cat is not None
+    arguments = [name, "-"]
+    with subprocess.Popen(arguments, executable=cat, stdin=subprocess.PIPE, env=env) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def children(*names: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Several of them, by name."""
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(child(name)) for name in names}
+
+
+def held_by(
+    processes: Mapping[str, subprocess.Popen[bytes]], **each: object
+) -> tuple[FakeProcess, ...]:
+    """As the driver lists them: the first with 1 GiB, the second with 2, and so on."""
+    return tuple(
+        FakeProcess(process.pid, memory_bytes=n * GIB, **each)  # type: ignore[arg-type]
+        for n, process in enumerate(processes.values(), 1)
+    )

@@ -1,0 +1,139 @@
+"""What is sent to which terminal; and the settings, from one start to the next."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.shipped import ENTER, ESCAPE, child, dashboard, device, held_by, see
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.driver import FakeDriver
+    from tests.terminal import Terminal
+
+pytestmark = pytest.mark.driver
+
+MOUSE = {1000, 1002, 1003, 1006, 1015}
+MORE_COLOURS = re.compile(rb"\x1b\[[0-9;:]*[34]8[;:][25][;:]")
+
+
+def opened(driver: FakeDriver, *arguments: str, env: Mapping[str, str] | None = None) -> Terminal:
+    """With something to say on every tab."""
+    driver.write(device(0, clock_event_reasons=0x20), device(1, code=15))
+    environment = {**driver.environment(), **(env or {})}
+    return dashboard("--interval", "0.25", *arguments, env=environment)
+
+
+def tour(terminal: Terminal) -> None:
+    """Through every tab, the page of a device and the help."""
+    see(terminal, "0 Test 0", "throttled by heat")
+    for keys, text in (
+        ("2", "Press b"),
+        ("3", "No process"),
+        (ENTER, "statistics"),
+        ("?", "Keys"),
+        (ESCAPE, "statistics"),
+        ("1", "0 Test 0"),
+    ):
+        terminal.send(keys)
+        see(terminal, text)
+
+
+@pytest.mark.parametrize("option", [None, "--no-mouse"])
+def test_the_mouse_is_left_to_the_terminal_where_asked(
+    driver: FakeDriver, option: str | None
+) -> None:
+    with opened(driver, *([option] if option else [])) as terminal:
+        tour(terminal)
+        taken = MOUSE & terminal.modes
+        assert bool(taken) == (option is None)
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert not MOUSE & terminal.modes
+        asked = re.findall(rb"\x1b\[\?(?:1000|1002|1003|1006|1015)h", terminal.raw)
+        assert bool(asked) == (option is None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env"),
+    [(("--ascii",), {}), ((), {"TERM": "linux"}), ((), {"LC_ALL": "de_DE.ISO-8859-1"})],
+    ids=["asked for", "linux", "latin-1"],
+)
+def test_nothing_but_ascii(
+    driver: FakeDriver, arguments: tuple[str, ...], env: dict[str, str]
+) -> None:
+    with opened(driver, *arguments, env=env) as terminal:
+        tour(terminal)
+        assert [chr(byte) for byte in terminal.raw if byte >= 0x80] == []
+
+
+@pytest.mark.parametrize(
+    ("env", "more"),
+    [
+        ({"TERM": "xterm"}, False),
+        ({"TERM": "linux"}, False),
+        ({"NO_COLOR": "1"}, False),
+        ({"TERM": "xterm-256color"}, True),
+    ],
+    ids=["xterm", "linux", "NO_COLOR", "256"],
+)
+def test_no_more_colours_than_there_are(
+    driver: FakeDriver, env: dict[str, str], more: bool
+) -> None:
+    with opened(driver, env=env) as terminal:
+        tour(terminal)
+        terminal.send("T")
+        terminal.collect(0.5)
+        assert bool(MORE_COLOURS.search(terminal.raw)) == more
+
+
+def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
+    file = Path(os.environ["XDG_CONFIG_HOME"]) / "gputop" / "config.toml"
+    env = driver.environment()
+    with child("train-alpha") as process:
+        driver.write(device(0, processes=held_by({"train-alpha": process})))
+        with dashboard(env=env) as terminal:
+            see(terminal, "train-alpha", "GPU▲", "97 %")
+            terminal.send(".I-Tc")
+            see(terminal, "PID▼", "every 0.5 s")
+            assert not file.exists()
+            terminal.send("S")
+            see(terminal, "Kept in")
+            terminal.send("q")
+            assert terminal.wait() == 0
+        kept = tomllib.loads(file.read_text())
+        assert kept.pop("density") in ("row", "compact", "full")
+        assert kept == {"theme": "light", "interval": 0.5, "sort": "PID", "reverse": True}
+        assert file.stat().st_mode & 0o77 == 0
+        with dashboard(env=env) as terminal:
+            see(terminal, "train-alpha", "PID▼", "every 0.5 s")
+        with dashboard("--interval", "2", env=env) as terminal:
+            see(terminal, "train-alpha", "PID▼", "every 2 s")
+
+
+def test_a_broken_settings_file_is_said_and_left_alone(driver: FakeDriver, tmp_path: Path) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_text("theme = [\n")
+    with opened(driver, "--config", str(file)) as terminal:
+        see(terminal, "0 Test 0", "The settings in", "are not used")
+        terminal.send("S")
+        see(terminal, "Not kept")
+    assert file.read_text() == "theme = [\n"
+
+
+def test_a_setting_that_cannot_be_is_said_and_the_others_count(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('interval = 5000\nsort = "PID"\ncolour = "red"\n')
+    with child("train-alpha") as process:
+        driver.write(device(0, processes=held_by({"train-alpha": process})))
+        with dashboard("--config", str(file), env=driver.environment()) as terminal:
+            see(terminal, "interval = 5000", "colour in", "PID▲", without=("every 5000",))
