@@ -74,11 +74,11 @@ def training(index: int, tick: int, **changes: Any) -> DeviceSample:
         fp64_active_percent=0.0,
         fp32_active_percent=works * 4.2,
         fp16_active_percent=works * 0.6,
-        memory_used_bytes=71 * GIB + index * 300 * MIB,
+        memory_used_bytes=71 * GIB + index % 8 * 300 * MIB,
         memory_total_bytes=80 * GIB,
-        memory_free_bytes=8 * GIB - index * 300 * MIB,
+        memory_free_bytes=8 * GIB - index % 8 * 300 * MIB,
         memory_reserved_bytes=552 * MIB,
-        memory_attributed_bytes=70 * GIB + index * 300 * MIB,
+        memory_attributed_bytes=70 * GIB + index % 8 * 300 * MIB,
         memory_unattributed_bytes=GIB,
         bar1_used_bytes=3 * GIB,
         temperature_celsius=round(52 + 12 * works + index % 8),
@@ -88,7 +88,7 @@ def training(index: int, tick: int, **changes: Any) -> DeviceSample:
         power_average_watts=watts,
         power_instant_watts=watts + 11.5,
         power_limit_watts=700.0,
-        energy_joules=8.1e8 + watts * tick,
+        energy_joules=8.1e8 + 590.0 * tick,
         sm_clock_mhz=round(1980 - works * (150 + 45 * wave)),
         memory_clock_mhz=2619,
         video_clock_mhz=1545,
@@ -122,7 +122,7 @@ def rank(index: int) -> Process:
     return streams.process(
         812_400 + index,
         index,
-        memory_used_bytes=70 * GIB + index * 300 * MIB,
+        memory_used_bytes=70 * GIB + index % 8 * 300 * MIB,
         command="/opt/env/bin/python -u pretrain.py --config configs/llama-8b.yaml "
         "--batch-size 4 --resume latest",
         start_time=NOW - 9 * 3600,
@@ -168,7 +168,7 @@ def job(devices: int, samples: int = SAMPLES, **changes: Any) -> list[Record]:
         made = tuple(training(index, tick) for index in range(devices))
         records.append(Sample(NOW + tick, streams.host(32), made, processes))
     last = records.pop()
-    return [*records, dataclasses.replace(last, **changes)]  # type: ignore[type-var]
+    return [*records, dataclasses.replace(last, **changes)]
 
 
 def changed(records: list[Record], *readings: DeviceSample, **changes: Any) -> list[Record]:
@@ -231,9 +231,7 @@ def busy_machine(processes: int, devices: int = 8) -> list[Record]:
 
 def platform(*readings: Reading, samples: int = 30) -> list[Record]:
     """A machine of which a driver said this, all the time."""
-    machine = dataclasses.replace(
-        streams.inventory(), devices=tuple(r.device for r in readings)
-    )
+    machine = dataclasses.replace(streams.inventory(), devices=tuple(r.device for r in readings))
     commands = {"graphics": "/usr/lib/xorg/Xorg :0 -nolisten tcp"}
     processes = tuple(
         streams.process(
@@ -254,7 +252,6 @@ def platform(*readings: Reading, samples: int = 30) -> list[Record]:
     sampled = tuple(reading.sample for reading in readings)
     ticks = range(samples)
     return [machine, *(Sample(NOW + n, streams.host(20), sampled, processes) for n in ticks)]
-
 
 
 ENVIRONMENT = (

@@ -63,7 +63,7 @@ async def test_a_click_on_the_footer_does_what_is_drawn_there(width: int) -> Non
     async with app.run_test(size=(width, 24)) as pilot:
         await settle(pilot)
         drawn = shown(pilot, KeysView)
-        assert ("q Quit" in drawn) == (width >= len(" q Quit "))
+        assert ("q Quit" in drawn) == (width >= len(" q Quit"))
         if len(drawn) + 1 < width:
             await pilot.click(KeysView, offset=(width - 1, 0))
             await settle(pilot)

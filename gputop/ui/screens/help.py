@@ -12,22 +12,23 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gputop.output.readings import LEGEND
-from gputop.ui.actions import ACTIONS, Action, key_names
+from gputop.ui.actions import ACTIONS, Action, Tab, key_names
 from gputop.ui.palette import ACCENT, STRONG
 from gputop.ui.process_columns import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from textual.app import ComposeResult
 
-WIDEST, FRAME = 90, 8
+WIDEST, FRAME = 90, 6
 """Cells of the text at most, and of the frame around it."""
 NAME = 17
 PLACES = {"monitor": "monitor", "processes": "processes", "page": "device's page"}
 PLACES |= {"benchmark": "benchmark"}
 
 PANELS = {
+    "SM": "instead of `busy` where that is not counted, as with MIG: SM active, see below",
     "mem": "device memory in use, of what there is; `host` where it shares the host's",
     "power": "draw, of the enforced limit",
     "bus": "share of time in which device memory was read or written",
@@ -68,13 +69,14 @@ class Help(ModalScreen[None]):
         with VerticalScroll(classes="box") as box:
             box.border_title = "Help"
             box.border_subtitle = "↑ ↓ scroll · Esc closes"
-            yield Static(self._text(min(WIDEST, self.app.size.width - FRAME)))
+            # The box has at most 96 % of the screen.
+            yield Static(self._text(min(WIDEST, self.app.size.width * 96 // 100 - FRAME)))
 
     def _text(self, width: int) -> Text:
         text = Text()
         columns = {column.title: column.about for column in COLUMNS}
         for title, entries in (
-            ("Keys", [(" ".join(key_names(a)), _help(a)) for a in self._actions]),
+            *self._keys(),
             ("Signs", SIGNS.items()),
             ("Panels and rows", PANELS.items()),
             ("Readings", LEGEND.items()),
@@ -85,10 +87,14 @@ class Help(ModalScreen[None]):
         text.rstrip()
         return text
 
-
-def _help(action: Action) -> str:
-    where = ", ".join(PLACES[tab] for tab in action.tabs)
-    return f"{action.help} ({where})" if where else action.help
+    def _keys(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """By where they do something, in the order of the registry."""
+        by_place: dict[tuple[Tab, ...], list[tuple[str, str]]] = {}
+        for action in self._actions:
+            by_place.setdefault(action.tabs, []).append((" ".join(key_names(action)), action.help))
+        for tabs, entries in by_place.items():
+            where = ", ".join(PLACES[tab] for tab in tabs)
+            yield (f"Keys: {where}" if where else "Keys everywhere"), entries
 
 
 def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:

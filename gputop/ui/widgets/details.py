@@ -97,11 +97,11 @@ class DetailsView(LiveView):
             events = self._telemetry.events(device.uuid)
             codes = [e.code for e in events if e.kind == "xid" and e.device_uuid is not None]
             last = "" if not codes else f", the last one {ABSENT if codes[0] is None else codes[0]}"
-            return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}")], width)]
+            return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}", STRONG)], width)]
         if title == "Identity" and inventory is not None:
             driver = visible(inventory.driver_version or ABSENT, 40)
             cuda = visible(inventory.cuda_version or ABSENT, 40)
-            return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}")], width)]
+            return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}", STRONG)], width)]
         return []
 
 
@@ -124,7 +124,7 @@ def _lines(
     room = max(1, width - LABEL)
     if reason:
         text += " " if text == ABSENT else "  "
-        note = clip(reason, room - cell_len(text))
+        note = shortened(reason, room - cell_len(text))
         return [_line(label, [Span(text, style), Span(note, DIM)], width)]
     right = _figures(figures)
     if right and cell_len(text) < room - cell_len(right):
@@ -136,6 +136,11 @@ def _lines(
     if len(figures) == 1:
         lines.append(_line("", [Span(clip(f"since start: {figures[0]}", room), DIM)], width))
     return lines
+
+
+def shortened(reason: str, width: int) -> str:
+    """As many of its words as fit: half a word of a remedy is none."""
+    return textwrap.shorten(reason, width, placeholder="…") if width > 0 else ""
 
 
 def _figures(figures: Sequence[str]) -> str:

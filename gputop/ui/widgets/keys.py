@@ -28,6 +28,11 @@ class Entry(NamedTuple):
     def width(self) -> int:
         return cell_len(self.key + self.label)
 
+    @property
+    def closer(self) -> Entry:
+        """The same without the space after it."""
+        return self._replace(label=self.label.rstrip())
+
 
 class KeysView(LiveView):
     """Keys and their labels, as many as fit; a click does what the key does."""
@@ -50,8 +55,11 @@ class KeysView(LiveView):
                 yield Entry(action, f" {key_names(action)[0]}", f" {label} ")
 
     def _shown(self, width: int) -> list[Entry]:
-        """What fits; the last ones, help and the way out, before all others."""
-        others, last = (entries := list(self._offered()))[:-2], entries[-2:]
+        """What fits: the way back first, and in any case the last ones, help and the way out."""
+        entries = sorted(self._offered(), key=lambda entry: entry.action.id != "back")
+        if sum(entry.width for entry in entries) > width:
+            entries = [entry.closer for entry in entries]
+        others, last = entries[:-2], entries[-2:]
         left = width - last[-1].width
         if left < 0:
             return []
