@@ -260,7 +260,7 @@ def test_page_with_the_cursor_in_the_past(snap_compare: Any) -> None:
 
 @pytest.mark.driver
 @pytest.mark.parametrize(
-    ("name", "size"), [("orin", USUAL), ("wsl", MEDIUM), ("gb10", LARGE)], ids=named
+    ("name", "size"), [("orin", USUAL), ("wsl", MEDIUM), ("gb10", MEDIUM)], ids=named
 )
 def test_page_with_many_absences(
     snap_compare: Any, nvml: FakeDriver, name: str, size: tuple[int, int]
@@ -275,7 +275,7 @@ def test_page_of_an_instance(snap_compare: Any, nvml: FakeDriver) -> None:
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("j", "enter"))
 
 
-@pytest.mark.parametrize("size", [USUAL, LARGE], ids=named)
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 def test_page_of_a_lost_device(snap_compare: Any, size: tuple[int, int]) -> None:
     app = app_with(scenes.one_is_lost())
     assert snap_compare(app, terminal_size=size, run_before=ready("enter"))

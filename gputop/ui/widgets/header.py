@@ -53,9 +53,9 @@ class Header(LiveView):
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
         left += [Span(label, TAB if name == self.tab else DIM) for name, label in TABS]
-        telemetry = self._telemetry
+        telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         if telemetry.simulated:
-            left += [Span(" "), Span(" SIMULATED " if width >= ROOMY else " DEMO ", BADGE)]
+            left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
         inventory = telemetry.inventory
         clock = time.strftime("%H:%M:%S", time.localtime(self._shown_time()))
         parts = [clock]
@@ -69,7 +69,7 @@ class Header(LiveView):
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused_at is not None:
             since = time.strftime(" %H:%M:%S", time.localtime(telemetry.paused_at))
-            left += [Span(" "), Span(f" PAUSED{since if width >= ROOMY else ''} ", BADGE)]
+            left += [Span(gap), Span(f" PAUSED{since if gap else ''} ", BADGE)]
         room = width - sum(len(span.text) for span in left) - 2
         while parts and len(" · ".join(parts)) > room:  # the time is the last to go
             parts.pop(-2 if len(parts) > 1 else 0)

@@ -150,11 +150,17 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         Span(f"{panel.device.label} ", ACCENT if panel.selected else STRONG),
         Span(f"{name_of(panel.device)} ", STRONG),
     ]
-    parts = _figures(r, bars=rule) if r.state is DeviceState.OK else []
-    # A name is told before what is least telling of the figures.
-    figures = [[Span("  "), *part] for part in parts]
-    while len(figures) > 1 and sum(map(width_of, [left, *figures])) >= width:
-        figures.pop()
+    figures: list[Row] = []
+    if r.state is DeviceState.OK:
+        figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
+        # A name is told before what is least telling. Room for a limit there is in any case:
+        # limits come and go, and nothing is to move with them.
+        room = width - width_of(left) - LONGEST_LIMIT - 3
+        while len(figures) > 1 and sum(map(width_of, figures)) > room:
+            figures.pop()
+    limit, style = limited_by(r)
+    if limit:
+        figures.insert(0, [Span(f"  {limit}", style)])
     right = [span for part in figures for span in part]
     if not rule:
         return spread(left, [*right, Span(" ")], width)
@@ -164,8 +170,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
 
 def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
     """What a title tells, the most telling first; power and clock where no `bars` do."""
-    limit, style = limited_by(r)
-    right: list[Row] = [[Span(limit, style)]] if limit else []
+    right: list[Row] = []
     if not lacks(r, "temperature_celsius"):
         right.append([reading(quantity(r.temperature_celsius, "°C"))])
     if not (bars or lacks(r, "power_watts")):
@@ -190,6 +195,7 @@ LIMITS = {
     "display_clocks": ("display", DIM),
 }
 """Clock event reasons in a word or two, the most telling first; idle goes without saying."""
+LONGEST_LIMIT = max(len(words) for words, _ in LIMITS.values())
 
 
 def limited_by(readings: DeviceSample) -> tuple[str, Style]:
