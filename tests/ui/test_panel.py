@@ -86,6 +86,16 @@ def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
     assert all(title.startswith(" 0 H100 80GB HBM3 ") for title in titles)
 
 
+def test_ten_has_no_less_than_nine() -> None:
+    titles = []
+    for index in (9, 10):
+        device = dataclasses.replace(scenes.device(0), index=index)
+        made = dataclasses.replace(h100(), device=device)
+        titles.append(text_of(panel.draw(made, Density.COMPACT, 59, 3))[0])
+    assert len({title[title.index("°C") :] for title in titles}) == 1
+    assert all("MHz" in title for title in titles)
+
+
 def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
     long = dataclasses.replace(scenes.device(0), name="NVIDIA RTX PRO 6000 Blackwell Server")
     made = dataclasses.replace(h100(), device=long)

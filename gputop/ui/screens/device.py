@@ -206,7 +206,8 @@ class DevicePage(LiveTab):
         self.set_class(wide, "wide")
 
     def _process_rows(self, most: int) -> int:
-        return max(3, min(most, self._processes.wanted_rows))
+        wanted = self._processes.wanted_rows
+        return min(most, max(3, wanted)) if wanted > 1 else 2
 
 
 def _set(view: Widget, width: int, height: int) -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gputop.output.readings import GROUPS, since_start
 from gputop.text import ABSENT, visible
-from gputop.ui.draw import Row, Span, beside, cell, clip, fit, spread
+from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
 from gputop.ui.widgets.live import LiveView
 
@@ -124,7 +124,7 @@ def _lines(
     room = max(1, width - LABEL)
     if reason:
         text += " " if text == ABSENT else "  "
-        note = shortened(reason, room - cell_len(text))
+        note = clip_words(reason, room - cell_len(text))
         return [_line(label, [Span(text, style), Span(note, DIM)], width)]
     right = _figures(figures)
     if right and cell_len(text) < room - cell_len(right):
@@ -136,11 +136,6 @@ def _lines(
     if len(figures) == 1:
         lines.append(_line("", [Span(clip(f"since start: {figures[0]}", room), DIM)], width))
     return lines
-
-
-def shortened(reason: str, width: int) -> str:
-    """As many of its words as fit: half a word of a remedy is none."""
-    return textwrap.shorten(reason, width, placeholder="…") if width > 0 else ""
 
 
 def _figures(figures: Sequence[str]) -> str:

@@ -148,19 +148,21 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     left = [
         mark(panel),
         Span(f"{panel.device.label} ", ACCENT if panel.selected else STRONG),
-        Span(f"{name_of(panel.device)} ", STRONG),
+        Span(name_of(panel.device), STRONG),
     ]
     figures: list[Row] = []
     if r.state is DeviceState.OK:
         figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
         # A name is told before what is least telling. Room for a limit there is in any case:
-        # limits come and go, and nothing is to move with them.
-        room = width - width_of(left) - LONGEST_LIMIT - 3
+        # limits come and go, and nothing is to move with them; 10 has no less than 9.
+        label = max(0, 2 - len(panel.device.label))
+        room = width - width_of(left) - label - LONGEST_LIMIT - 3
         while len(figures) > 1 and sum(map(width_of, figures)) > room:
             figures.pop()
     limit, style = limited_by(r)
     if limit:
         figures.insert(0, [Span(f"  {limit}", style)])
+    left.append(Span(" "))
     right = [span for part in figures for span in part]
     if not rule:
         return spread(left, [*right, Span(" ")], width)
