@@ -61,11 +61,13 @@ UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
 def in_unit_of(value: float, total: float | None) -> str:
-    """Bytes in the unit that `total` is shown in, without it: `71.2` beside `79.6 GiB`."""
+    """Bytes in the unit and with the decimals of `total`: `71.2` beside `79.6 GiB`."""
     if total is None:
         return size(value)
-    scaled = value / (1 << UNITS[size(total).split()[1]])
-    return f"{scaled:.0f}" if scaled >= 99.95 else f"{scaled:.1f}"
+    shown, unit = size(total).split()
+    scaled = value / (1 << UNITS[unit])
+    digits = 0 if scaled >= 99.95 else max(1, len(shown.partition(".")[2]))
+    return f"{scaled:.{digits}f}"
 
 
 def used_of(used: float | None, total: float | None) -> str:

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from rich.cells import get_character_cell_size
 from wcwidth import wcwidth
 
-from gputop.text import ABSENT, duration, number, quantity, short_name, size, tflops, visible
+from gputop.text import (
+    ABSENT,
+    duration,
+    number,
+    quantity,
+    short_name,
+    size,
+    tflops,
+    used_of,
+    visible,
+)
 
 KIB, MIB, GIB, TIB = (1 << shift for shift in (10, 20, 30, 40))
 ANY_TEXT = st.text(st.characters(codec=None))
@@ -224,3 +234,22 @@ def test_what_is_over_the_limit_is_left_out(text: str, limit: int) -> None:
 
 def test_a_very_long_text_is_cut_by_default() -> None:
     assert len(visible("x" * 100_000)) == 4096
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "shown"),
+    [
+        (71.24 * 2**30, 79.6 * 2**30, "71.2/79.6 GiB"),
+        (4 * 2**30, 9.62 * 2**30, "4.00/9.62 GiB"),
+        (3 * 2**20, 4.75 * 2**30, "0.00/4.75 GiB"),
+        (6.1 * 2**30, 128 * 2**30, "6.1/128 GiB"),
+        (120 * 2**30, 512 * 2**30, "120/512 GiB"),
+        (1.125 * 2**40, 1.25 * 2**40, "1.12/1.25 TiB"),
+        (2**30, None, "1.00 GiB"),
+        (None, 2**30, "–"),
+    ],
+)
+def test_a_part_of_memory_has_the_decimals_of_the_whole(
+    used: float | None, total: float | None, shown: str
+) -> None:
+    assert used_of(used, total) == shown

@@ -29,13 +29,13 @@ def fault_of(readings: DeviceSample) -> Fault | None:
         case DeviceState.NEEDS_RESET:
             return Fault(
                 "NEEDS RESET: the driver has given it up",
-                "End its processes, then `nvidia-smi --gpu-reset`, or reboot",
+                "End its processes, `nvidia-smi --gpu-reset`, or reboot",
             )
         case DeviceState.NOT_RESPONDING:
             age = f" for {duration(readings.age_seconds)}" if readings.age_seconds else ""
             return Fault(
                 f"NOT RESPONDING{age}: a driver call hangs",
-                "The other devices are not held up; `dmesg` may have an Xid",
+                "Other devices are not held up; `dmesg` may have an Xid",
             )
     return None
 

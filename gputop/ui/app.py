@@ -179,7 +179,15 @@ class GputopApp(ThemedApp):
             return False
         tab = self._tab
         does = tab is not None and hasattr(tab, f"action_{action.name}")
-        return await self.run_action(action.action, tab if does else None)
+        done = await self.run_action(action.action, tab if does else None)
+        self._show_keys()
+        return done
+
+    def _show_keys(self) -> None:
+        tab = self._tab
+        self._keys.paused = self.telemetry.paused
+        self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
+        self._keys.redraw()
 
     async def action_act(self, name: str) -> None:
         """What Textual's bindings call: the action of that id."""
@@ -203,6 +211,7 @@ class GputopApp(ThemedApp):
 
     def _show(self) -> None:
         self._header.redraw()
+        self._show_keys()
         tab = self._tab
         if tab is None:
             self._benchmark.show_telemetry()
@@ -228,7 +237,6 @@ class GputopApp(ThemedApp):
         if name == "page" and self._header.tab != name:
             self._came_from = self._header.tab
         self._header.tab = self._keys.tab = name
-        self._keys.redraw()
         self._show()
 
     def action_details(self) -> None:

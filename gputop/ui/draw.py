@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,6 +55,11 @@ def clip(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1) + "…"
+
+
+def clip_words(text: str, width: int) -> str:
+    """As many of its words as fit in `width` cells: half a word of a sentence is none."""
+    return textwrap.shorten(text, width, placeholder="…") if width > 0 else ""
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:

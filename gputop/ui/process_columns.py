@@ -73,10 +73,17 @@ class Column:
 
 
 def command_of(process: Process, room: int) -> str:
-    """The command, made inert, or why there is none; cut to hardly more than `room` cells."""
-    if process.command is None:
+    """The command, made inert, or why there is none; cut to hardly more than `room` cells.
+
+    Where it does not fit, the folder of its program gives way first.
+    """
+    command = process.command
+    if command is None:
         return unseen(process, room)
-    return visible(process.command, room + 1)  # each character takes a cell at least
+    if len(command) > room and command.startswith("/"):
+        program, _, arguments = command.partition(" ")
+        command = f"{program.rpartition('/')[2] or program} {arguments}"
+    return visible(command, room + 1)  # each character takes a cell at least
 
 
 def age(seconds: float) -> str:

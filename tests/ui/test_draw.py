@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.text import visible
-from gputop.ui.draw import Span, bar, beside, clip, fit, history, spread, width_of, window_start
+from gputop.ui.draw import (
+    Span,
+    bar,
+    beside,
+    clip,
+    clip_words,
+    fit,
+    history,
+    spread,
+    width_of,
+    window_start,
+)
 from gputop.ui.palette import BUSY
 
 texts = st.text(max_size=30).map(visible)
@@ -32,6 +43,22 @@ def test_the_left_end_gives_way(left: list[str], right: list[str], width: int) -
     assert width_of(row) == width
     if sum(cell_len(t) for t in right) < width:
         assert "".join(span.text for span in row).endswith("".join(right))
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, "counted for the GPU only: see SM active"),
+        (38, "counted for the GPU only: see SM…"),
+        (8, "counted…"),
+        (7, "…"),
+        (1, "…"),
+        (0, ""),
+        (-3, ""),
+    ],
+)
+def test_a_sentence_is_cut_between_words(width: int, shown: str) -> None:
+    assert clip_words("counted for the GPU only: see SM active", width) == shown
 
 
 @pytest.mark.parametrize(

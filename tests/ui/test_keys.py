@@ -63,7 +63,7 @@ async def test_a_click_on_the_footer_does_what_is_drawn_there(width: int) -> Non
     async with app.run_test(size=(width, 24)) as pilot:
         await settle(pilot)
         drawn = shown(pilot, KeysView)
-        assert ("q Quit" in drawn) == (width >= len(" q Quit "))
+        assert ("q Quit" in drawn) == (width >= len(" q Quit"))
         if len(drawn) + 1 < width:
             await pilot.click(KeysView, offset=(width - 1, 0))
             await settle(pilot)
@@ -233,3 +233,20 @@ async def test_x_stops_a_run_that_was_started_from_a_field(endless: type[Endless
         await pilot.press("x")
         await settle(pilot)
         assert "x Stop" not in shown(pilot, KeysView)
+
+
+@pytest.mark.parametrize("size", [(60, 24), (80, 24)])
+async def test_a_narrow_footer_has_what_matters_most(size: tuple[int, int]) -> None:
+    """The stress test, and on a device's page the way back."""
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        assert "b Stress test" in shown(pilot, KeysView)
+        await pilot.press("enter")
+        await settle(pilot)
+        drawn = shown(pilot, KeysView)
+        assert drawn.startswith(" Esc Back")
+        assert drawn.endswith("? Help q Quit")
+        await pilot.click(KeysView, offset=(1, 0))
+        await settle(pilot)
+        assert "Details" in shown(pilot, KeysView)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.ui.layout import GAP, layout
+from gputop.ui.layout import GAP, PROCESS_ROWS, layout
 from gputop.ui.widgets.panel import Density
 
 SIZES = {"80x24": (80, 21), "120x40": (120, 37), "200x60": (200, 57)}
@@ -58,3 +60,28 @@ def test_panels_fit_the_width_and_a_choice_is_kept(
     assert chosen is None or found.density is chosen
     heading = found.density is Density.ROW
     assert found.rows == -(-devices // found.columns) * found.panel_height + heading
+
+
+@pytest.mark.parametrize(
+    ("size", "devices", "processes", "height"),
+    [
+        ("80x24", 1, 1, 12),
+        ("120x40", 1, 2, 22),
+        ("120x40", 2, 8, 22),
+        ("120x40", 2, 40, 12),
+        ("120x40", 4, 4, 14),
+        ("200x60", 4, 4, 22),
+        ("200x60", 8, 9, 12),
+    ],
+)
+def test_panels_take_the_room_that_processes_leave(
+    size: str, devices: int, processes: int, height: int
+) -> None:
+    assert layout(devices, processes, *SIZES[size]).panel_height == height
+
+
+@given(st.integers(1, 64), st.sampled_from([*SIZES]))
+def test_a_process_more_seldom_moves_anything(devices: int, size: str) -> None:
+    found = [layout(devices, processes, *SIZES[size]) for processes in range(PROCESS_ROWS[0], 200)]
+    changes = sum(a != b for a, b in pairwise(found))
+    assert changes <= 4

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-from textual.widgets import Select
+import re
 
+import pytest
+from textual.widgets import Select, Static
+
+from gputop.settings import Settings
+from gputop.telemetry.snapshot import Source
 from gputop.ui.app import GputopApp
 from gputop.ui.screens.question import Question
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.host import HostView
 from tests.streams import (
     PreparedStream,
     inventory,
     no_driver,
     sample,
 )
-from tests.ui.pilots import lines, settle, text_of
+from tests.ui import scenes
+from tests.ui.pilots import lines, settle, shown, text_of
 
 
 @pytest.mark.parametrize("width", [60, 79, 80, 120])
@@ -60,3 +68,60 @@ async def test_a_question_is_whole(width: int) -> None:
         assert text.count("4000  ada") == 2
         assert "…" in text
         assert "y Start all the same   n Leave it" in text
+
+
+CUT = re.compile(r"\d…")
+"""A number of which nobody knows how long it was."""
+
+
+@pytest.mark.parametrize("density", ["auto", "row", "compact", "full"])
+@pytest.mark.parametrize("devices", [1, 2, 8])
+async def test_no_number_of_a_device_is_cut(density: str, devices: int) -> None:
+    app = GputopApp(PreparedStream(*scenes.alarming(devices)), settings=Settings(density=density))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await settle(pilot)
+        for view in (Header, DevicesView):
+            assert not CUT.search(shown(pilot, view))
+        assert "64°C" in shown(pilot, DevicesView)
+
+
+async def test_the_sums_of_a_machine_with_faults_are_whole() -> None:
+    app = GputopApp(PreparedStream(*scenes.faults()))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await settle(pilot)
+        summary = shown(pilot, Header).splitlines()[1]
+        assert summary.endswith("3 not answering  busy  99 %  mem 71.0/80.0 GiB")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_simulated_devices_are_marked_at_60_columns(paused: bool) -> None:
+    simulated = inventory(1, source=Source.SIMULATED)
+    app = GputopApp(PreparedStream(simulated, sample(1)))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await settle(pilot)
+        if paused:
+            await pilot.press("space")
+            await settle(pilot)
+        top = shown(pilot, Header).splitlines()[0]
+        assert "DEMO" in top
+        assert "…" not in top
+        assert ("PAUSED" in top) == paused
+
+
+async def test_without_a_driver_what_to_press_is_whole() -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await settle(pilot)
+        lines_shown = [line.strip() for line in shown(pilot, HostView).splitlines()]
+        assert "Press b to stress-test the CPU." in lines_shown
+        assert "gputop --demo simulates devices." in lines_shown
+
+
+@pytest.mark.parametrize("size", [(60, 24), (80, 24), (200, 60)])
+async def test_help_is_whole(size: tuple[int, int]) -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("question_mark")
+        await settle(pilot)
+        box, text = app.screen.query_one(".box"), app.screen.query_one(Static)
+        assert text.region.width <= box.scrollable_content_region.width

@@ -97,3 +97,22 @@ def test_mig_instances_are_called_by_their_label() -> None:
     around = Around.of(NOW, (gpu, instance))
     assert GPU.text(process(1, 0, device_uuid="MIG-1"), around) == "3:1"
     assert GPU.text(process(1, 0, device_uuid="MIG-2"), around) == ABSENT
+
+
+@pytest.mark.parametrize(
+    ("command", "room", "shown"),
+    [
+        ("/opt/env/bin/python train.py", 40, "/opt/env/bin/python train.py"),
+        ("/opt/env/bin/python train.py", 28, "/opt/env/bin/python train.py"),
+        ("/opt/env/bin/python train.py", 20, "python train.py "),
+        ("/usr/lib/xorg/Xorg", 10, "Xorg "),
+        ("/a/folder/ and more", 10, "/a/folder/ "),
+        ("python /opt/train.py", 10, "python /opt"),
+        ("./here/run --all", 8, "./here/ru"),
+    ],
+)
+def test_a_program_loses_its_folder_where_there_is_no_room(
+    command: str, room: int, shown: str
+) -> None:
+    told = columns.command_of(process(1, 0, command=command), room)
+    assert told.strip() == shown.strip()[: room + 1]

@@ -1,34 +1,61 @@
-"""What the screens look like. After a wanted change: `pytest --snapshot-update`, and look at it."""
+"""What the screens look like. After a wanted change: `pytest --snapshot-update`, and look at it.
+
+Pictures are SVG. What 16 colours and ASCII make of the same screens is text, to keep them small.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.color import ColorSystem
 
-from gputop.telemetry.snapshot import DeviceState, Source
+from gputop.settings import Settings
+from gputop.telemetry.nvml import Reader, start
+from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
+from gputop.ui import model
 from gputop.ui.app import GputopApp
-from tests.streams import PreparedStream, inventory, lost, no_driver, process, readings, sample
-from tests.ui.pilots import settle
+from gputop.ui.look import Terminal
+from gputop.ui.screens.environment import Environment
+from tests.driver.platforms import PLATFORMS
+from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
+from tests.telemetry.test_nvml import Clock
+from tests.ui import scenes
+from tests.ui.pilots import lines, settle, text_of
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
+    from textual.strip import Strip
 
+    from gputop.telemetry.snapshot import Record
+    from tests.driver import FakeDevice, FakeDriver
     from tests.sessions import PreparedSession
 
-SIZES = [(80, 24), (120, 40), (200, 60)]
+HEIGHTS = {60: 24, 80: 24, 120: 40, 200: 60}
+SIZES = [*HEIGHTS.items()]
+NARROW, USUAL, MEDIUM, LARGE = SIZES
+DEVICES = [1, 2, 8, 16, 64]
 
 
-def with_history(devices: int, samples: int = 90) -> list[Any]:
-    """A stream that has run for a while."""
-    records: list[Any] = [inventory(devices)]
-    for tick in range(samples):
-        made = tuple(
-            readings(n, gpu_utilization_percent=(tick * (n + 2) * 3) % 101) for n in range(devices)
-        )
-        records.append(dataclasses.replace(sample(devices), devices=made))
-    return records
+def named(size: object) -> str:
+    return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
+
+
+every_size = pytest.mark.parametrize("size", SIZES, ids=named)
+every_count = pytest.mark.parametrize("devices", DEVICES)
+
+
+@pytest.fixture(autouse=True)
+def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine is no reason for another picture."""
+    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
+
+
+def app_with(records: list[Record], **looks: Any) -> GputopApp:
+    return GputopApp(PreparedStream(*records), **looks)
 
 
 def ready(*keys: str) -> Any:
@@ -41,58 +68,306 @@ def ready(*keys: str) -> Any:
     return run_before
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
-@pytest.mark.parametrize("devices", [1, 2, 4, 8, 16])
+# Devices, sizes and looks.
+
+
+@every_size
+@every_count
 def test_monitor(snap_compare: Any, devices: int, size: tuple[int, int]) -> None:
-    app = GputopApp(PreparedStream(*with_history(devices)))
-    assert snap_compare(app, terminal_size=size, run_before=ready())
+    assert snap_compare(app_with(scenes.job(devices)), terminal_size=size, run_before=ready())
 
 
-@pytest.mark.parametrize("size", SIZES[:2], ids=lambda s: f"{s[0]}x{s[1]}")
+async def screen_of(app: GputopApp, size: tuple[int, int], *keys: str) -> list[Strip]:
+    async with app.run_test(size=size) as pilot:
+        await ready(*keys)(pilot)
+        return lines(app)
+
+
+def styled(strips: list[Strip]) -> str:
+    """Each row and, under it, how many cells are in which style; the styles follow.
+
+    A style is what Rich sends to a terminal of 16 colours, without the escapes around it.
+    """
+    names: dict[str, str] = {}
+    rows = []
+    for strip in strips:
+        runs: list[tuple[str, int]] = []
+        for segment in strip:
+            sent = "" if segment.style is None else sent_for(segment.style)
+            # Of a blank nothing is seen but its background.
+            sent = sent if segment.text.strip() or is_filled(sent) else ""
+            runs.append((names.setdefault(sent, chr(ord("a") + len(names))), segment.cell_length))
+        merged = [
+            f"{name}{sum(n for _, n in group)}"
+            for name, group in itertools.groupby(runs, lambda run: run[0])
+        ]
+        rows += [f"|{strip.text.rstrip()}", " ".join(merged)]
+    return "\n".join([*rows, *(f"{name} = {sent or 'plain'}" for sent, name in names.items())])
+
+
+def sent_for(style: Any) -> str:
+    before, _, _ = style.render("x", color_system=ColorSystem.STANDARD).partition("x")
+    return str(before).strip("\x1b[m")
+
+
+def is_filled(sent: str) -> bool:
+    return any(code == "7" or code.startswith(("4", "10")) for code in sent.split(";"))
+
+
+@every_size
+@every_count
+def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
+    app = app_with(scenes.job(devices), terminal=Terminal(colours=16))
+    strips = asyncio.run(screen_of(app, size))
+    assert styled(strips) == snapshot
+
+
+@every_size
+@every_count
+def test_monitor_in_ascii(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
+    looks = {"settings": Settings(ascii=True), "terminal": Terminal(colours=16)}
+    text = text_of(asyncio.run(screen_of(app_with(scenes.job(devices), **looks), size)))
+    assert text.isascii()
+    assert "\n".join(line.rstrip() for line in text.splitlines()) == snapshot
+
+
+def test_light_theme(snap_compare: Any) -> None:
+    """A picture has a dark background whatever the theme."""
+    app = app_with(scenes.alarming(8), settings=Settings(theme="light"))
+    assert snap_compare(app, terminal_size=USUAL, run_before=ready())
+
+
+# What may be wrong.
+
+
+@pytest.mark.parametrize("size", SIZES[:3], ids=named)
 def test_faults(snap_compare: Any, size: tuple[int, int]) -> None:
-    devices = (
-        readings(0),
-        lost(1),
-        lost(2, DeviceState.NOT_RESPONDING),
-        lost(3, DeviceState.NEEDS_RESET),
-    )
-    unseen = process(77, 0, user=None, command=None, memory_used_bytes=None)
-    made = dataclasses.replace(sample(4, [unseen, process(78, 0)]), devices=devices)
-    stream = PreparedStream(inventory(4), made)
-    assert snap_compare(GputopApp(stream), terminal_size=size, run_before=ready())
+    assert snap_compare(app_with(scenes.faults()), terminal_size=size, run_before=ready())
 
 
-@pytest.mark.parametrize("size", SIZES[:2], ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("size", SIZES[:3], ids=named)
+def test_alerts(snap_compare: Any, size: tuple[int, int]) -> None:
+    assert snap_compare(app_with(scenes.alarming(8)), terminal_size=size, run_before=ready())
+
+
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_no_driver(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    assert snap_compare(app, terminal_size=size, run_before=ready())
+    records: list[Record] = [no_driver(), Sample(NOW, host(16))]
+    assert snap_compare(app_with(records), terminal_size=size, run_before=ready())
+
+
+def test_the_driver_does_not_answer_yet(snap_compare: Any) -> None:
+    machine = inventory(driver_state=DriverState.STARTING, driver_version=None, cuda_version=None)
+    app = app_with([machine, Sample(NOW, host(16))])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        app.telemetry.began_at -= 12
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=USUAL, run_before=run_before)
+
+
+def test_paused(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_with(scenes.job(2))
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await ready("space")(pilot)
+        assert app.telemetry.paused
+        app._show()
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=USUAL, run_before=run_before)
 
 
 def test_simulated(snap_compare: Any) -> None:
-    simulated = dataclasses.replace(inventory(2), source=Source.SIMULATED)
-    app = GputopApp(PreparedStream(simulated, sample(2)))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=ready())
+    machine, *others = scenes.job(2)
+    assert isinstance(machine, Inventory)
+    simulated = dataclasses.replace(machine, source=Source.SIMULATED)
+    app = app_with([simulated, *others])
+    assert snap_compare(app, terminal_size=NARROW, run_before=ready())
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+# Machines that have not all that an H100 has.
+
+
+def preset(name: str, **changes: Any) -> FakeDevice:
+    """One of `tests.driver.platforms`; GPM begins with Hopper."""
+    return PLATFORMS[name](**{"gpm_supported": int(name in ("h100", "gb10")), **changes})
+
+
+def mig_with_gpm() -> FakeDevice:
+    """A GPU with instances that say how active they are: 2 and 3 are their ids."""
+    metrics = {"2.2": 81.0, "3.2": 30.5, "5.2": 44.0, "10.2": 52.0, "2.3": 7.0, "5.3": 0.0}
+    return preset("a100_mig", gpm_supported=1, gpm={2: 44.0, 5: 19.0, 10: 22.0, **metrics})
+
+
+def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
+    """What a driver says of these devices in one machine."""
+    nvml.write(*devices)
+    start()
+    clock = Clock()
+    readers = [Reader(n, "580.95.05", clock) for n in range(len(devices))]
+    for reader in readers:  # rates need two readings
+        reader.read(gpm=True)
+    clock.seconds += 1.0
+    return scenes.platform(*(r for reader in readers for r in reader.read(gpm=True)))
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
+def test_mig(snap_compare: Any, nvml: FakeDriver, size: tuple[int, int]) -> None:
+    app = app_with(machine_of(nvml, preset("a100_mig")))
+    assert snap_compare(app, terminal_size=size, run_before=ready())
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("density", ["auto", "row"])
+def test_mig_with_gpm(snap_compare: Any, nvml: FakeDriver, density: str) -> None:
+    records = machine_of(nvml, mig_with_gpm(), preset("h100"))
+    app = app_with(records, settings=Settings(density=density))
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready())
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+@pytest.mark.parametrize("name", ["gb10", "wsl", "orin", "vgpu_guest"])
+def test_platform(snap_compare: Any, nvml: FakeDriver, name: str, size: tuple[int, int]) -> None:
+    app = app_with(machine_of(nvml, preset(name)))
+    assert snap_compare(app, terminal_size=size, run_before=ready())
+
+
+@pytest.mark.driver
+def test_platforms_in_rows(snap_compare: Any, nvml: FakeDriver) -> None:
+    app = app_with(machine_of(nvml, *map(preset, PLATFORMS)))
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready())
+
+
+# The device's page.
+
+
+@every_size
+def test_page(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with(scenes.job(2))
+    assert snap_compare(app, terminal_size=size, run_before=ready("enter"))
+
+
+def test_page_with_the_cursor_in_the_past(snap_compare: Any) -> None:
+    keys = ["left"] * 24
+    app = app_with(scenes.job(2))
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("enter", *keys))
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(
+    ("name", "size"), [("orin", USUAL), ("wsl", MEDIUM), ("gb10", MEDIUM)], ids=named
+)
+def test_page_with_many_absences(
+    snap_compare: Any, nvml: FakeDriver, name: str, size: tuple[int, int]
+) -> None:
+    app = app_with(machine_of(nvml, preset(name)))
+    assert snap_compare(app, terminal_size=size, run_before=ready("enter"))
+
+
+@pytest.mark.driver
+def test_page_of_an_instance(snap_compare: Any, nvml: FakeDriver) -> None:
+    app = app_with(machine_of(nvml, preset("a100_mig")))
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("j", "enter"))
+
+
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+def test_page_of_a_lost_device(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with(scenes.one_is_lost())
+    assert snap_compare(app, terminal_size=size, run_before=ready("enter"))
+
+
+# Processes.
+
+
+@every_size
+def test_processes(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with(scenes.busy_machine(1000))
+    assert snap_compare(app, terminal_size=size, run_before=ready("3"))
+
+
+def test_processes_as_a_tree(snap_compare: Any) -> None:
+    app = app_with(scenes.busy_machine(200))
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("3", "t"))
+
+
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
+def test_processes_filtered(snap_compare: Any, size: tuple[int, int]) -> None:
+    keys = ("3", "slash", *"grace gpu3")
+    app = app_with(scenes.busy_machine(1000))
+    assert snap_compare(app, terminal_size=size, run_before=ready(*keys))
+
+
+def test_processes_none_of_which_matches(snap_compare: Any) -> None:
+    app = app_with(scenes.busy_machine(100))
+    assert snap_compare(app, terminal_size=USUAL, run_before=ready("3", "slash", *"nobody"))
+
+
+def test_no_processes(snap_compare: Any) -> None:
+    app = app_with(scenes.job(2, processes=()))
+    assert snap_compare(app, terminal_size=USUAL, run_before=ready("3"))
+
+
+# What opens over the tabs.
+
+
+@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+def test_help(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with(scenes.job(2))
+    assert snap_compare(app, terminal_size=size, run_before=ready("question_mark"))
+
+
+def test_help_further_down(snap_compare: Any) -> None:
+    app = app_with(scenes.job(2))
+    keys = ("question_mark", *["pagedown"] * 3)
+    assert snap_compare(app, terminal_size=USUAL, run_before=ready(*keys))
+
+
+@pytest.mark.parametrize("keys", [("f9",), ("f9", "enter")], ids=["choosing", "asking"])
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
+def test_signal(snap_compare: Any, keys: tuple[str, ...], size: tuple[int, int]) -> None:
+    app = app_with(scenes.job(8))
+    assert snap_compare(app, terminal_size=size, run_before=ready("3", *keys))
+
+
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
+def test_environment(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with(scenes.job(2))
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        app.push_screen(Environment(scenes.rank(0), scenes.ENVIRONMENT))
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)
+
+
+def test_the_palette_of_commands(snap_compare: Any) -> None:
+    app = app_with(scenes.job(2))
+    assert snap_compare(app, terminal_size=USUAL, run_before=ready("ctrl+p"))
+
+
+# Stress tests.
+
+
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_benchmark_before_a_run(snap_compare: Any, size: tuple[int, int]) -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2)))
+    app = app_with(scenes.job(2))
     assert snap_compare(app, terminal_size=size, run_before=ready("2"))
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
 def test_benchmark_after_a_run(
     snap_compare: Any, session: type[PreparedSession], size: tuple[int, int]
 ) -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
+    app = app_with([no_driver(), sample()])
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
 
 
-def test_the_question(snap_compare: Any) -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2)))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=ready("b"))
-
-
-def test_help(snap_compare: Any) -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2)))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=ready("question_mark"))
+@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+def test_the_question(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with(scenes.job(2))
+    assert snap_compare(app, terminal_size=size, run_before=ready("b"))

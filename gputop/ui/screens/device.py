@@ -187,24 +187,27 @@ class DevicePage(LiveTab):
         events, wide = self._events.wanted_rows, width >= WIDE
         if wide:
             events = min(max(events, 2), height // 4)
-            processes = max(4, height // 4)
+            processes = self._process_rows(max(4, height // 4))
             one = width < 2 * DETAILS + GAP + NARROWEST_CHARTS
             details = DETAILS if one else 2 * DETAILS
             left, right = (width - details - GAP, height), (details, height)
         else:
             events = min(events, 4 if height >= TALL else 2)
-            processes = max(3, height // 6)
-            rows = max(6, min(20, height * 2 // 5)) + events
-            rows += processes if self._processes else 0
+            processes = self._process_rows(max(3, height // 6))
+            charts = min(20, height * 2 // 5, self._timeline.wanted_rows)
+            rows = max(6, charts) + events + processes
             left, right = (width, rows), (width, max(1, height - rows))
         _set(self._title, width, title)
         _set(self._left, *left)
         _set(self._details, *right)
         _set(self._events, left[0], events)
-        if self._processes is not None:
-            _set(self._processes, left[0], processes)
+        _set(self._processes, left[0], processes)
         self._events.display = events > 0
         self.set_class(wide, "wide")
+
+    def _process_rows(self, most: int) -> int:
+        wanted = self._processes.wanted_rows
+        return min(most, max(3, wanted)) if wanted > 1 else 2
 
 
 def _set(view: Widget, width: int, height: int) -> None:

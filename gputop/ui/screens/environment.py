@@ -134,7 +134,9 @@ class VariableList(LiveView):
     def _footer(self, width: int) -> Row:
         secrets = sum(variable.secret for variable in self._variables)
         counts = f"{self._found} of {len(self._variables)}"
-        masked = f" · v {'masks' if self._unmasked else 'shows'} {secrets} secrets"
+        masked = (
+            f" · v {'masks' if self._unmasked else 'shows'} {secrets} secret{'s' * (secrets > 1)}"
+        )
         right = [Span(counts + masked * bool(secrets), DIM)]
         if not self.typing and not self.typed:
             return spread([Span("/", ACCENT), Span(" to look for some", DIM)], right, width)

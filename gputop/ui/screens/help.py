@@ -35,6 +35,7 @@ PLACES = {
 """Where keys work: one group for each of the registry's places."""
 
 PANELS = {
+    "SM": "instead of `busy` where that is not counted, as with MIG: SM active, see below",
     "mem": "device memory in use, of what there is; `host` where it shares the host's",
     "power": "draw, of the enforced limit",
     "bus": "share of time in which device memory was read or written",
@@ -75,7 +76,8 @@ class Help(ModalScreen[None]):
         with VerticalScroll(classes="box") as box:
             box.border_title = "Help"
             box.border_subtitle = "↑ ↓ scroll · Esc closes"
-            yield Static(self._text(min(WIDEST, self.app.size.width - FRAME)))
+            # The box has at most 96 % of the screen.
+            yield Static(self._text(min(WIDEST, self.app.size.width * 96 // 100 - FRAME)))
 
     def _text(self, width: int) -> Text:
         text = Text()

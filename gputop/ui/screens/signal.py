@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device, Process
 
 OFFERED = (
-    (Signals.SIGTERM, "asks it to end: it may clean up, or refuse"),
+    (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
     (Signals.SIGKILL, "ends it at once: nothing is saved"),
     (Signals.SIGSTOP, "stops it; its device memory stays taken"),

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gputop.output.readings import GROUPS, since_start
 from gputop.text import ABSENT, visible
-from gputop.ui.draw import Row, Span, beside, cell, clip, fit, spread
+from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
 from gputop.ui.widgets.live import LiveView
 
@@ -97,11 +97,11 @@ class DetailsView(LiveView):
             events = self._telemetry.events(device.uuid)
             codes = [e.code for e in events if e.kind == "xid" and e.device_uuid is not None]
             last = "" if not codes else f", the last one {ABSENT if codes[0] is None else codes[0]}"
-            return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}")], width)]
+            return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}", STRONG)], width)]
         if title == "Identity" and inventory is not None:
             driver = visible(inventory.driver_version or ABSENT, 40)
             cuda = visible(inventory.cuda_version or ABSENT, 40)
-            return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}")], width)]
+            return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}", STRONG)], width)]
         return []
 
 
@@ -124,7 +124,7 @@ def _lines(
     room = max(1, width - LABEL)
     if reason:
         text += " " if text == ABSENT else "  "
-        note = clip(reason, room - cell_len(text))
+        note = clip_words(reason, room - cell_len(text))
         return [_line(label, [Span(text, style), Span(note, DIM)], width)]
     right = _figures(figures)
     if right and cell_len(text) < room - cell_len(right):

@@ -8,10 +8,10 @@ from gputop.settings import AUTO
 from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
-from gputop.ui.palette import DIM
-from gputop.ui.widgets import panel
+from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
+from gputop.ui.widgets import panel, panel_row
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.panel import Density, Panel, Widths
+from gputop.ui.widgets.panel import Density, Panel, Past
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -53,7 +53,7 @@ class DevicesView(LiveView):
         now = self.layout_now
         if now is None or now.density is not Density.ROW:
             return now is not None
-        return panel.shows_gpm(now.panel_width, self._widths())
+        return panel_row.shows_gpm(now.panel_width, self._machine())
 
     def plan(self, width: int, height: int) -> Layout:
         """The layout for the space of devices and processes together."""
@@ -127,18 +127,19 @@ class DevicesView(LiveView):
         line = devices.index(selected) // now.columns if selected else 0
         self._first_line = max(0, min(self._first_line, line, lines - room), line - room + 1)
         first = self._first_line * now.columns
+        machine = self._machine() if now.density is Density.ROW else None
         drawn = [
-            panel.draw(
-                self._panel(device, device is selected),
-                now.density,
-                now.panel_width,
-                now.panel_height,
+            [panel_row.draw_row(made, machine, now.panel_width)]
+            if machine
+            else panel.draw(made, now.density, now.panel_width, now.panel_height)
+            for made in (
+                self._panel(device, device is selected)
+                for device in devices[first : first + room * now.columns]
             )
-            for device in devices[first : first + room * now.columns]
         ]
         rows: list[Row] = []
-        if _heading_rows(now):
-            heading = [panel.heading(now.panel_width, self._widths())]
+        if machine:
+            heading = [panel_row.heading(now.panel_width, machine)]
             rows += beside([heading] * now.columns, now.panel_width, GAP)
         for start in range(0, len(drawn), now.columns):
             rows += beside(drawn[start : start + now.columns], now.panel_width, GAP)
@@ -147,20 +148,36 @@ class DevicesView(LiveView):
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
         return [fit(row, width) for row in rows]
 
-    def _widths(self) -> Widths:
-        return panel.widths_of(self._telemetry.devices)
+    def _machine(self) -> panel_row.Machine:
+        devices = self._telemetry.devices
+        return panel_row.machine_of(devices, [self._telemetry.readings(d.uuid) for d in devices])
 
     def _panel(self, device: Device, selected: bool) -> Panel:
         telemetry = self._telemetry
         return Panel(
             device,
             telemetry.readings(device.uuid),
-            telemetry.history.series(device.uuid, "gpu_utilization_percent"),
+            self._past(device),
             telemetry.history.count,
-            self._widths(),
             selected,
             telemetry.host,
         )
+
+    def _past(self, device: Device) -> list[Past]:
+        """The histories of what the bars show, as far as the device has it."""
+        r = self._telemetry.readings(device.uuid)
+        active = panel.activity_of(r)
+        shown = (
+            (active, 100.0, SM if active == "sm_active_percent" else BUSY),
+            ("memory_used_bytes", r.memory_total_bytes, MEMORY),
+            ("power_watts", r.power_limit_watts, POWER),
+        )
+        series = self._telemetry.history.series
+        return [
+            Past(series(device.uuid, name), top, style)
+            for name, top, style in shown
+            if top and not panel.lacks(r, name)
+        ]
 
 
 def _heading_rows(layout: Layout) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.output.faults import event_text
 from gputop.telemetry.snapshot import DeviceState
-from gputop.ui.draw import Row, Span, clip
+from gputop.ui.draw import Row, Span, clip_words
 from gputop.ui.palette import ACCENT, DIM, FAULT, GOOD
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.timeline import clock
@@ -47,4 +47,4 @@ def _row(event: Event, width: int) -> Row:
     style = GOOD if event.kind == DeviceState.OK.value else FAULT
     row = [Span(f"{clock(event.time)} ", DIM), Span(f"{what}{where}", style)]
     left = width - sum(len(span.text) for span in row) - 2
-    return [*row, Span(f"  {clip(remedy, left)}", DIM)] if left > 0 else row
+    return [*row, Span(f"  {clip_words(remedy, left)}", DIM)] if left > 0 else row

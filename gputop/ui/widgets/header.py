@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import duration, number, quantity, size, used_of, visible
+from gputop.text import duration, number, quantity, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
@@ -27,6 +27,8 @@ TABS = (
     ("processes", " 3 Processes "),
 )
 TITLE = " gputop "
+ROOMY = 80
+"""Cells from which on there are gaps between what is on top."""
 
 
 class Header(LiveView):
@@ -52,9 +54,9 @@ class Header(LiveView):
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
         left += [Span(label, TAB if name == self.tab else DIM) for name, label in TABS]
-        telemetry = self._telemetry
+        telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         if telemetry.simulated:
-            left += [Span(" "), Span(" SIMULATED ", BADGE)]
+            left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
         inventory = telemetry.inventory
         clock = time.strftime("%H:%M:%S", time.localtime(self._shown_time()))
         parts = [clock]
@@ -67,10 +69,10 @@ class Header(LiveView):
             if inventory.interval_seconds != 1:
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused:
-            left += [Span(" "), Span(" PAUSED ", BADGE)]
+            left += [Span(gap), Span(" PAUSED ", BADGE)]
         room = width - sum(len(span.text) for span in left) - 2
-        while len(parts) > 1 and len(" · ".join(parts)) > room:
-            parts.pop(-2)
+        while parts and len(" · ".join(parts)) > room:  # the time is the last to go
+            parts.pop(-2 if len(parts) > 1 else 0)
         return spread(left, [Span(" · ".join(parts) + " ", DIM)], width)
 
     def _shown_time(self) -> float:
@@ -98,6 +100,8 @@ class Header(LiveView):
         while host and _width(devices) + _width(host) > width:
             # What the devices say beyond their sums gives way first.
             (devices if len(devices) > SUMS else host).pop()
+        while len(devices) > 1 and _width(devices) > width:
+            devices.pop()
         left, right = ([span for part in parts for span in part] for parts in (devices, host))
         return spread(left, right, width)
 
@@ -106,12 +110,12 @@ class Header(LiveView):
         host = self._telemetry.host
         if host is None:
             return []
-        memory = f"{size(host.memory_used_bytes)} of {size(host.memory_total_bytes)} "
+        memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
         load = host.load_average[0] if host.load_average else None
         return [
             [Span("  CPU ", DIM), Span(quantity(host.cpu_percent, " % ").rjust(6))],
             [Span(" load ", DIM), Span(f"{number(load)} ")],
-            [Span(" host mem ", DIM), Span(memory)],
+            [Span(" host mem ", DIM), Span(f"{memory} ")],
         ]
 
     def _devices(self) -> list[Row]:
@@ -145,7 +149,7 @@ class Header(LiveView):
             known = [(value, gpu) for gpu, r in pairs if (value := getattr(r, name)) is not None]
             if len(gpus) > 1 and known:
                 value, gpu = max(known, key=lambda each: each[0])
-                parts.append([Span(f"  {label} ", DIM), Span(f"{gpu.label}: {value}{unit}")])
+                parts.append([Span(f"  {label} ", DIM), Span(f"GPU {gpu.label}: {value}{unit}")])
         return parts
 
     def on_click(self, event: Click) -> None:

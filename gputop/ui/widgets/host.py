@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, number, quantity, size, visible
-from gputop.ui.draw import Row, Span, bar, beside, cell, fit, share_of
+from gputop.ui.draw import Row, Span, bar, beside, cell, fit, share_of, width_of
 from gputop.ui.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
@@ -70,16 +70,10 @@ class HostView(LiveView):
         rows: list[Row] = [[]]
         rows += [[Span(line, style)] for line in wrap(text, width)]
         rows += [[Span(line, TEXT)] for line in wrap(remedy, width)]
-        rows.append(
-            [
-                Span("Press ", DIM),
-                Span("b", ACCENT),
-                Span(" to stress-test the CPU. ", DIM),
-                Span("gputop --demo", TEXT),
-                Span(" simulates devices.", DIM),
-            ]
-        )
-        return [*rows, []]
+        press = [Span("Press ", DIM), Span("b", ACCENT), Span(" to stress-test the CPU. ", DIM)]
+        demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
+        hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
+        return [*rows, *hints, []]
 
 
 def wrap(text: str, width: int) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from gputop.ui.actions import ACTIONS, Action, key_names
+from gputop.ui.actions import ACTIONS, LISTS, Action, key_names
 from gputop.ui.draw import Row, Span
 from gputop.ui.palette import ACCENT, DIM
 from gputop.ui.widgets.live import LiveView
@@ -28,6 +28,11 @@ class Entry(NamedTuple):
     def width(self) -> int:
         return cell_len(self.key + self.label)
 
+    @property
+    def closer(self) -> Entry:
+        """The same without the space after it."""
+        return self._replace(label=self.label.rstrip())
+
 
 class KeysView(LiveView):
     """Keys and their labels, as many as fit; a click does what the key does."""
@@ -39,19 +44,38 @@ class KeysView(LiveView):
         self.tab = "monitor"
         self.running = False
         self.in_field = False
+        self.paused = False
+        self.on_list = False
+        """Whether keys are for the processes."""
 
     def _offered(self) -> Iterator[Entry]:
         for action in ACTIONS:
             hidden = action.id == "bench.stop" and not self.running
-            label = action.label
-            if action.id == "back":
-                label = "Leave the field" if self.in_field else "Back" * (self.tab == "page")
+            label = self._label(action)
             if label and self._offers(action) and not hidden:
                 yield Entry(action, f" {key_names(action)[0]}", f" {label} ")
 
+    def _label(self, action: Action) -> str:
+        match action.id:
+            case "back":
+                return "Leave the field" if self.in_field else "Back" * (self.tab == "page")
+            case "switch" if self.on_list:
+                return "Devices"
+            case "pause" if self.paused:
+                return "Go on"
+        return action.label
+
+    def _order(self, entry: Entry) -> int:
+        """The way back first; then what is for the processes, where keys are for those."""
+        action = entry.action
+        return 0 if action.id == "back" else 1 if self.on_list and action.tabs == LISTS else 2
+
     def _shown(self, width: int) -> list[Entry]:
-        """What fits; the last ones, help and the way out, before all others."""
-        others, last = (entries := list(self._offered()))[:-2], entries[-2:]
+        """What fits, and in any case the last ones, help and the way out."""
+        entries = sorted(self._offered(), key=self._order)
+        if sum(entry.width for entry in entries) > width:
+            entries = [entry.closer for entry in entries]
+        others, last = entries[:-2], entries[-2:]
         left = width - last[-1].width
         if left < 0:
             return []

@@ -58,6 +58,11 @@ class ProcessesView(LiveView):
         """Whether what is typed goes into the filter."""
 
     @property
+    def wanted_rows(self) -> int:
+        """For all processes with their heading."""
+        return self._listed().total + 1
+
+    @property
     def selected(self) -> Process | None:
         """The process that keys act on."""
         return self._listed().selected

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 GUTTER = 21
 """Cells at the left: what a chart shows, and its value."""
-FEWEST_ROWS = 2
-"""Of a chart, where there is room for some of that height."""
+FEWEST_ROWS, MOST_ROWS = 2, 7
+"""Of a chart: where there is room for some of that height, and beyond which it says no more."""
 SAMPLES_A_DOT = (1, 2, 5, 10, 30)
 """The zoom: how many samples are one column of dots, as their mean."""
 TICK = 12
@@ -108,6 +108,11 @@ class TimelineView(LiveView):
         history = self._telemetry.history
         return -(-(history.count - len(history.times)) // self._samples)
 
+    @property
+    def wanted_rows(self) -> int:
+        """For all charts with their axis."""
+        return len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1 if self.device else 1
+
     def move_cursor(self, step: int) -> None:
         """Reads that many dots further on; beyond the newest one it follows the stream again."""
         last = self._dots - 1
@@ -181,7 +186,7 @@ class TimelineView(LiveView):
         scale = value_text(chart.name, tidy(chart.name, top))
         labels = [spread([Span(chart.label, DIM)], [Span(text, style), Span(" ")], GUTTER)]
         if height > 1:
-            labels.append([cell(f"of {scale}", GUTTER - 1, TRACK, right=True), Span(" ")])
+            labels.append([cell(f"of {scale}", GUTTER - 1, DIM, right=True), Span(" ")])
         labels += [fit([], GUTTER)] * (height - len(labels))
         marked = drawn if self._cursor is None else [_mark(row, place // 2) for row in drawn]
         return [[*label, *row] for label, row in zip(labels, marked, strict=True)]

@@ -1,0 +1,187 @@
+"""A device as a panel and as a row: what is there, what is left out, and that nothing moves."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
+from gputop.text import ABSENT
+from gputop.ui.draw import Row, width_of
+from gputop.ui.palette import BUSY, MEMORY, POWER
+from gputop.ui.widgets import panel, panel_row
+from gputop.ui.widgets.panel import Density, Panel, Past
+from tests.ui import scenes
+
+GIB = 1 << 30
+NEVER = Absence.NOT_SUPPORTED
+OF_AN_INSTANCE = ("memory_used_bytes", "memory_total_bytes", "memory_free_bytes")
+
+
+def text_of(rows: list[Row]) -> list[str]:
+    return ["".join(span.text for span in row) for row in rows]
+
+
+def h100(**changes: Any) -> Panel:
+    return Panel(scenes.device(0), scenes.training(0, 10, **changes))
+
+
+def instance(**changes: Any) -> Panel:
+    """A MIG instance: it has its memory, and what `changes` give it."""
+    device = dataclasses.replace(
+        scenes.device(0), parent_uuid="GPU-parent", mig_index=1, name="NVIDIA H100 MIG 1g.10gb"
+    )
+    has: dict[str, Any] = dict.fromkeys(OF_AN_INSTANCE, 4 * GIB) | changes
+    absent = {name: NEVER for name in READINGS if name not in has}
+    return Panel(device, DeviceSample(device.uuid, absent=absent, **has))
+
+
+@pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
+def test_an_instance_has_no_signs_of_absence_but_that_of_busy(density: Density) -> None:
+    title, busy, memory, *others = text_of(panel.draw(instance(), density, 60, 12))
+    assert title.split()[:4] == ["0:1", "└", "MIG", "1g.10gb"]
+    assert busy.split()[0] == "busy"
+    assert "┄┄┄┄" in busy
+    assert busy.rstrip().endswith(ABSENT)
+    assert "4.00 of 4.00 GiB" in memory
+    assert not [line for line in (title, *others) if ABSENT in line]
+    assert "power" not in " ".join(others)
+
+
+def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
+    made = instance(sm_active_percent=81.0, tensor_active_percent=44.0, dram_active_percent=52.0)
+    _, busy, _, *others = text_of(panel.draw(made, Density.FULL, 60, 12))
+    assert re.match(r" +SM +━+─* +81 % tensor +44 %", busy)
+    assert "SM active" not in " ".join(others)
+    assert "DRAM 52 %" in others[0]
+
+
+def test_sm_active_does_not_stand_for_busy_that_is_missing_for_now() -> None:
+    late = h100(gpu_utilization_percent=None, absent={"gpu_utilization_percent": Absence.TIMED_OUT})
+    assert panel.activity_of(late.readings) == "gpu_utilization_percent"
+
+
+def test_what_is_missing_for_now_has_its_sign_of_absence() -> None:
+    late = h100(
+        temperature_celsius=None,
+        memory_clock_mhz=None,
+        absent=dict.fromkeys(("temperature_celsius", "memory_clock_mhz"), Absence.TIMED_OUT),
+    )
+    title, *others = text_of(panel.draw(late, Density.FULL, 80, 12))
+    assert title.rstrip().endswith(f"{ABSENT}  P0")
+    assert f"mem {ABSENT}" in " ".join(others)
+
+
+@pytest.mark.parametrize("width", [52, 59, 60, 80, 120])
+def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
+    titles = []
+    for reasons in ((), ("sw_power_cap",), ("hw_thermal",), ("hw_slowdown",)):
+        made = h100(clock_event_reasons=reasons)
+        titles.append(text_of(panel.draw(made, Density.COMPACT, width, 3))[0])
+    ends = {title[title.index("°C") :] for title in titles}
+    assert len(ends) == 1
+    assert all(title.startswith(" 0 H100 80GB HBM3 ") for title in titles)
+
+
+def test_ten_has_no_less_than_nine() -> None:
+    titles = []
+    for index in (9, 10):
+        device = dataclasses.replace(scenes.device(0), index=index)
+        made = dataclasses.replace(h100(), device=device)
+        titles.append(text_of(panel.draw(made, Density.COMPACT, 59, 3))[0])
+    assert len({title[title.index("°C") :] for title in titles}) == 1
+    assert all("MHz" in title for title in titles)
+
+
+def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
+    long = dataclasses.replace(scenes.device(0), name="NVIDIA RTX PRO 6000 Blackwell Server")
+    made = dataclasses.replace(h100(), device=long)
+    wide = text_of(panel.draw(made, Density.COMPACT, 100, 3))[0]
+    narrow = text_of(panel.draw(made, Density.COMPACT, 60, 3))[0]
+    for title in (wide, narrow):
+        assert "RTX PRO 6000 Blackwell Server " in title
+        assert "°C" in title
+    assert wide.rstrip().endswith("P0")
+    assert "P0" not in narrow
+
+
+@pytest.mark.parametrize(
+    ("height", "styles"),
+    [(12, [BUSY]), (18, [BUSY, MEMORY]), (22, [BUSY, MEMORY, POWER])],
+)
+def test_a_tall_panel_has_more_histories(height: int, styles: list[object]) -> None:
+    values = [50.0] * 40
+    past = [Past(values, 100.0, style) for style in (BUSY, MEMORY, POWER)]
+    made = dataclasses.replace(h100(), past=past, count=len(values))
+    rows = panel.draw(made, Density.FULL, 80, height)
+    assert len(rows) == height
+    drawn = [span.style for row in rows for span in row if re.search("[⠁-⣿]", span.text)]
+    assert list(dict.fromkeys(drawn)) == styles
+
+
+@pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
+@pytest.mark.parametrize("width", [52, 60, 120])
+@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
+def test_a_fault_takes_the_place_of_readings(
+    density: Density, width: int, state: DeviceState
+) -> None:
+    made = Panel(scenes.device(1), scenes.gone(1, state))
+    rows = panel.draw(made, density, width, density)
+    assert [width_of(row) for row in rows] == [width] * density
+    text = "\n".join(text_of(rows))
+    assert "°C" not in text
+    assert state.value.replace("_", " ").upper() in text
+    if density is Density.FULL or width >= 60:
+        assert "…" not in text
+
+
+def machine(*panels: Panel) -> panel_row.Machine:
+    return panel_row.machine_of([p.device for p in panels], [p.readings for p in panels])
+
+
+def headings(width: int, *panels: Panel) -> str:
+    return text_of([panel_row.heading(width, machine(*panels))])[0]
+
+
+def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
+    without_gpm = h100(**dict.fromkeys(GPM_READINGS), absent=dict.fromkeys(GPM_READINGS, NEVER))
+    with_fan = h100(fan_percent=40, absent={})
+    assert "FAN" not in headings(200, h100())
+    assert "FAN" in headings(200, h100(), with_fan)
+    assert "TENSOR" in headings(200, h100(), without_gpm)
+    assert "TENSOR" not in headings(200, without_gpm)
+    assert not panel_row.shows_gpm(200, machine(without_gpm))
+
+
+def test_a_device_that_is_lost_changes_no_columns() -> None:
+    lost = Panel(scenes.device(1), scenes.gone(1))
+    assert headings(200, h100(), lost) == headings(200, h100())
+    assert "FAN" in headings(200, lost)
+
+
+def test_gpm_that_nobody_asked_for_yet_has_its_column() -> None:
+    unasked = h100(
+        **dict.fromkeys(GPM_READINGS), absent=dict.fromkeys(GPM_READINGS, Absence.DISABLED)
+    )
+    assert panel_row.shows_gpm(120, machine(unasked))
+
+
+def test_the_row_of_an_instance_is_blank_where_it_never_has_anything() -> None:
+    made = instance(sm_active_percent=81.0)
+    around = machine(made, h100())
+    (row,) = text_of([panel_row.draw_row(made, around, 120)])
+    assert ABSENT not in row
+    assert re.search(r"━ *─* SM +81%", row)
+    (other,) = text_of([panel_row.draw_row(instance(), around, 120)])
+    assert other.count(ABSENT) == 1
+
+
+@pytest.mark.parametrize("width", range(30, 260, 7))
+def test_rows_and_their_heading_have_one_width(width: int) -> None:
+    panels = [h100(), instance(), Panel(scenes.device(1), scenes.gone(1))]
+    around = machine(*panels)
+    rows = [panel_row.draw_row(made, around, width) for made in panels]
+    assert {width_of(row) for row in (*rows, panel_row.heading(width, around))} == {width}
