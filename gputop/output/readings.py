@@ -177,9 +177,9 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
     "Health": _rows(
         ("ECC", "ecc_enabled"),
         ("ECC corrected", "ecc_corrected"),
-        ("uncorrected", "ecc_uncorrected"),
-        ("… in its life", "ecc_corrected_lifetime"),
-        ("… uncorrected", "ecc_uncorrected_lifetime"),
+        ("ECC uncorr.", "ecc_uncorrected"),
+        ("ever corr.", "ecc_corrected_lifetime"),
+        ("ever uncorr.", "ecc_uncorrected_lifetime"),
         ("remapped rows", "remapped_rows"),
         ("remap pending", "remap_pending"),
         ("remap failed", "remap_failed"),
@@ -277,7 +277,8 @@ LEGEND: Mapping[str, str] = {
     "PCIe link": "as it is now: it slows down when there is nothing to send",
     "PCIe rx, tx": "what the device receives and sends",
     "replays": "packets that had to be sent again: many of them mean a bad slot or riser",
-    "ECC corrected": "memory errors that were put right; uncorrected ones end what they hit",
+    "ECC corrected": "memory errors since the driver was loaded that were put right; uncorrected "
+    "ones end what they hit; `ever` is in the device's life",
     "remapped rows": "rows of memory replaced by spare ones",
     "Xid": "an error that the driver reports by number",
 }

@@ -52,6 +52,30 @@ _SLOWDOWNS = {
 """The gravest first: of those that hold at the same time the others follow from it."""
 
 
+NAMED = 3
+"""Devices with the same alert that are named; of more they are counted."""
+_PLURALS = {"is ": "are ", "has ": "have ", "NEEDS ": "NEED ", "wants": "want", "remaps": "remap"}
+
+
+def summed(found: Iterable[Alert]) -> list[tuple[Severity, str]]:
+    """The alerts in words, in their order; what is wrong with several devices is said once."""
+    groups: dict[tuple[Severity, str], list[str]] = {}
+    for alert in found:
+        groups.setdefault((alert.severity, alert.text), []).append(alert.label)
+    return [(severity, _words(text, labels)) for (severity, text), labels in groups.items()]
+
+
+def _words(text: str, labels: list[str]) -> str:
+    if len(labels) == 1:
+        return f"GPU {labels[0]} {text}"
+    for one, many in _PLURALS.items():
+        if text.startswith(one):
+            text = many + text.removeprefix(one)
+    if len(labels) > NAMED:
+        return f"{len(labels)} GPUs {text}"
+    return f"GPUs {', '.join(labels[:-1])} and {labels[-1]} {text}"
+
+
 def alerts(
     devices: Iterable[Device],
     samples: Mapping[str, DeviceSample],

@@ -55,6 +55,8 @@ ACTIONS = (
         ("monitor",),
         ("tab",),
     ),
+    Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
+    Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
     Action("next", "down,j", "move(1)", "Next device, process or line", "", LIVE),
     Action("previous", "up,k", "move(-1)", "Previous device, process or line", "", LIVE),
     Action("page.next", "pagedown", "page(1)", "A page down", "", LIVE),
@@ -73,8 +75,6 @@ ACTIONS = (
     Action(
         "device.reset", "0", "reset", "Minimum, mean and maximum from now on", "Reset", ("page",)
     ),
-    Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
-    Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
     Action("filter", "slash", "filter", "Filter processes by what one types", "Filter", LISTS),
     Action("sort", "full_stop,f6", "sort(1)", "Sort processes by the next column", "Sort", LISTS),
     Action("sort.previous", "comma", "sort(-1)", "... by the previous column", "", LISTS),

@@ -19,7 +19,7 @@ from textual.worker import Worker, WorkerState
 from gputop.settings import AUTO, DEFAULT, Settings
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
-from gputop.ui.actions import ACTIONS, BY_ID, Action, action_for, bindings
+from gputop.ui.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings
 from gputop.ui.model import Telemetry
 from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
@@ -202,6 +202,8 @@ class GputopApp(ThemedApp):
         if action.id == "signal" and self._settings.readonly:
             return False
         if self.screen.is_modal and action.id != "quit":
+            return False
+        if action.tabs in (LISTS, ("monitor",)) and not self.telemetry.devices:
             return False
         return action.works_on(self._header.tab)
 

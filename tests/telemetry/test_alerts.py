@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.alerts import RECENT_SECONDS, Severity, alerts
+from gputop.telemetry.alerts import RECENT_SECONDS, Severity, alerts, summed
 from gputop.telemetry.snapshot import DeviceSample, DeviceState, Event
 from tests.streams import GIB, NOW, device, lost, readings
 
@@ -116,6 +116,24 @@ def test_faults_come_before_warnings_and_then_by_device() -> None:
     found = alerts(devices, {s.uuid: s for s in samples})
     assert [a.label for a in found] == ["1", "3", "0", "2"]
     assert [a.severity for a in found] == [Severity.FAULT] * 2 + [Severity.WARNING] * 2
+
+
+@pytest.mark.parametrize(
+    ("count", "changes", "words"),
+    [
+        (1, {"remap_pending": True}, "GPU 0 remaps a memory row at its next reset"),
+        (2, {"ecc_uncorrected": 2}, "GPUs 0 and 1 have 2 uncorrected ECC errors"),
+        (3, {"remap_pending": True}, "GPUs 0, 1 and 2 remap a memory row at its next reset"),
+        (4, {"clock_event_reasons": ("sw_thermal",)}, "4 GPUs are throttled by heat"),
+        (2, {"recovery_action": "gpu_reset"}, "GPUs 0 and 1 want: gpu reset"),
+        (2, {"state": DeviceState.NEEDS_RESET}, "GPUs 0 and 1 NEED RESET"),
+    ],
+)
+def test_what_is_wrong_with_several_is_said_once(
+    count: int, changes: dict[str, Any], words: str
+) -> None:
+    samples = {device(n).uuid: readings(n, **changes) for n in range(count)}
+    assert [text for _, text in summed(alerts(map(device, range(count)), samples))] == [words]
 
 
 @given(

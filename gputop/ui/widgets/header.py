@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.alerts import Severity
+from gputop.telemetry.alerts import Severity, summed
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import duration, number, quantity, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
@@ -171,13 +171,13 @@ def _width(parts: Sequence[Row]) -> int:
 
 def _alerts(alerts: Sequence[Alert], width: int) -> Row:
     """As many as fit, the others counted."""
-    row = [Span(" ")]
-    for n, alert in enumerate(alerts):
-        style = FAULT if alert.severity is Severity.FAULT else WARN
-        more = f" +{len(alerts) - n - 1} more" if n + 1 < len(alerts) else ""
-        text = Span(f"{'  ' if n else ''}▲ {alert}", style)
+    row, said = [Span(" ")], summed(alerts)
+    for n, (severity, words) in enumerate(said):
+        style = FAULT if severity is Severity.FAULT else WARN
+        more = f" +{len(said) - n - 1} more" if n + 1 < len(said) else ""
+        text = Span(f"{'  ' if n else ''}▲ {words}", style)
         if n and width_of([*row, text]) + len(more) > width:
-            return fit([*row, Span(f" +{len(alerts) - n} more", DIM)], width)
+            return fit([*row, Span(f" +{len(said) - n} more", DIM)], width)
         row.append(text)
     return fit(row, width)
 
