@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -186,6 +185,8 @@ def _with(text: str, key: str, value: str, file: Path) -> str:
     array: of the edits that come into question, the first after which TOML reads everything else as
     before is the right one.
     """
+    import tomllib
+
     wanted = _canonical(tomllib.loads(text) | tomllib.loads(f"{key} = {value}"))
     for edited in _edits(text, key, value):
         with contextlib.suppress(tomllib.TOMLDecodeError):
@@ -237,6 +238,10 @@ def _read(file: Path) -> str:
 
 
 def _parsed(text: str, file: Path) -> dict[str, Any]:
+    if not text:
+        return {}
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -25,7 +25,6 @@ from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
-from gputop.ui.screens.device import DevicePage
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
 from gputop.ui.screens.processes import ProcessesTab
@@ -107,11 +106,9 @@ class GputopApp(ThemedApp):
         self._table = ProcessTable()
         self._monitor = MonitorTab(self.telemetry, self._table)
         self._benchmark = BenchmarkTab(self.telemetry, self._python)
-        self._page = DevicePage(self.telemetry)
         self._live: dict[str, LiveTab] = {
             "monitor": self._monitor,
             "processes": ProcessesTab(self.telemetry, self._table),
-            "page": self._page,
         }
         self._keys = KeysView(self.offers)
         self._monitor.density = self._settings.density
@@ -125,6 +122,7 @@ class GputopApp(ThemedApp):
     def on_mount(self) -> None:
         """Starts to listen: to the stream, to signals, to the terminal's end."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
+        gc.enable()
         self._listen()
         self.set_interval(1.0, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
@@ -154,10 +152,12 @@ class GputopApp(ThemedApp):
             self._show()
 
     def _ring(self) -> None:
-        """Rings the bell for what was not wrong before, where that is wanted."""
+        """Shows what was not wrong before, and rings the bell where that is wanted."""
         alerts = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
-        if self._settings.bell and alerts - self._rung:
-            self.bell()
+        if alerts - self._rung:
+            self._header.redraw()  # also while the rest is paused
+            if self._settings.bell:
+                self.bell()
         self._rung = alerts
 
     async def on_event(self, event: Event) -> None:
@@ -241,13 +241,19 @@ class GputopApp(ThemedApp):
         self._header.tab = self._keys.tab = name
         self._show()
 
-    def action_details(self) -> None:
+    async def action_details(self) -> None:
         """The page of the selected device."""
         device = self._tab.selected if self._tab else None
         if device is None:
             self.notify("There is no device to show the page of")
             return
-        self._page.show(device.uuid)
+        from gputop.ui.screens.device import DevicePage  # the first screen does without it
+
+        page = self._live.get("page")
+        if not isinstance(page, DevicePage):
+            page = self._live["page"] = DevicePage(self.telemetry)
+            await self.query_one(ContentSwitcher).add_content(page)
+        page.show(device.uuid)
         self.action_tab("page")
 
     def action_start(self) -> None:

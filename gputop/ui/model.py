@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Alert, alerts
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_HELD = CAPACITY
 """Records that a pause keeps back."""
+MOST_REPORTED = 1000
+"""Events that are looked at for alerts."""
 EVENTS_KEPT = 100
 """The last ones of each device."""
 
@@ -46,6 +47,8 @@ class Telemetry:
         self.paused = False
         """Whether what is shown stays as it is."""
         self.alerts: list[Alert] = []
+        """Of the newest sample: what is wrong is said also while the picture is paused."""
+        self._reported: deque[Event] = deque(maxlen=MOST_REPORTED)
         self._held: deque[Record] = deque()
         self.history = History()
         self._events: dict[str | None, deque[Event]] = defaultdict(
@@ -73,6 +76,9 @@ class Telemetry:
             self.latest = record
             self.interruption = None
             self.received_at = time.monotonic()
+            self._reported.extend(record.events)
+            readings = {sample.uuid: sample for sample in record.devices}
+            self.alerts = alerts(self.devices, readings, self._reported, record.time)
         if self.paused and len(self._held) < MOST_HELD:
             self._held.append(record)
             return
@@ -95,9 +101,6 @@ class Telemetry:
                 self._events[event.device_uuid].append(event)
             self.sample, self.host = record, record.host
             self.history.add(record)
-            readings = {sample.uuid: sample for sample in record.devices}
-            events = chain.from_iterable(self._events.values())
-            self.alerts = alerts(self.devices, readings, events, record.time)
 
     def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
         """Devices that are lost, or answer again: the kind is the state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -31,6 +32,7 @@ def run(
     interval = settings.interval
     child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
     child.spawn()
+    gc.disable()  # nothing that is loaded is garbage; the app has it on again
     _say_colours()
 
     from gputop.ui import crop

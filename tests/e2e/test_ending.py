@@ -21,15 +21,15 @@ GPUTOP = [sys.executable, "-P", "-m", "gputop", "--demo", "--interval", "0.25"]
 
 FAULTY = """
 import sys
-from gputop.ui.app import GputopApp
-from gputop.ui.start import run
+from gputop.cli import main
+from gputop.ui.screens.monitor import MonitorTab
 
 def fails(self):
     secret = "a local variable"
     raise RuntimeError("on\\x1b[2J purpose")
 
-GputopApp.action_density = fails
-sys.exit(run(interval=1.0, demo=True, python=None))
+MonitorTab.action_density = fails
+sys.exit(main(["--demo"]))
 """
 
 

@@ -11,8 +11,6 @@ from textual.containers import Vertical
 from gputop.output.absences import unseen
 from gputop.telemetry.procfs import ProcError, environment, send_signal
 from gputop.telemetry.snapshot import Problem
-from gputop.ui.screens.environment import Environment
-from gputop.ui.screens.signal import SendSignal, Target, target_of
 
 if TYPE_CHECKING:
     from signal import Signals
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
     from gputop.telemetry.snapshot import Device, Process
     from gputop.ui.model import Telemetry
+    from gputop.ui.screens.signal import Target
     from gputop.ui.widgets.processes import ProcessesView
 
 
@@ -89,6 +88,8 @@ class ListTab(LiveTab):
 
     def action_signal(self) -> None:
         """Asks which signal the selected process is to get, and sends it."""
+        from gputop.ui.screens.signal import SendSignal, target_of
+
         process = self._chosen()
         if process is None:
             return
@@ -115,6 +116,8 @@ class ListTab(LiveTab):
     @work(exclusive=True, group="environment", exit_on_error=False)
     async def action_environment(self) -> None:
         """Shows the environment of the selected process."""
+        from gputop.ui.screens.environment import Environment
+
         process = self._chosen()
         if process is None:
             return
