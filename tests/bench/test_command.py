@@ -153,7 +153,7 @@ class InTerminal:
         (worker,) = [
             process
             for process in psutil.Process(self.process.pid).children(recursive=True)
-            if any(part.endswith("worker.py") for part in process.cmdline())
+            if any(part.endswith("worker/__main__.py") for part in process.cmdline())
         ]
         return worker
 
