@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 DeviceKind = Literal["cpu", "cuda"]
 
+KINDS = {
+    "soak": "one shape for a duration",
+    "sweep": "square products of every size",
+    "latency": "small products, and what launching and waiting cost",
+    "peak": "search for the fastest shape",
+    "copy": "bandwidth of memory",
+}
+"""What one device can be asked for, in a few words each."""
+
 MIB = 1 << 20
 SIZE_STEP = 64
 SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
@@ -330,6 +339,15 @@ def parse_size(text: str) -> int | None:
             f"from {SMALLEST_SIZE} to {LARGEST_SIZE}. Give a whole number such as 4096, or auto."
         )
     return int(text)
+
+
+def parse_dtypes(text: str) -> tuple[str, ...]:
+    """Data types with commas between them; raises `ValueError` where one is none."""
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+    for name in names:
+        if name not in DTYPES:
+            raise ValueError(f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}.")
+    return names
 
 
 def parse_seconds(text: str) -> float:

@@ -20,6 +20,7 @@ import pytest
 import gputop
 from gputop.bench import command, results
 from gputop.bench.events import Done, Failed
+from gputop.bench.page import page
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import (
     Device,
@@ -366,7 +367,7 @@ def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFix
 
 def test_the_page_has_droop_where_it_is_known() -> None:
     long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0, tflops_device=0.16)
-    page = command.page(long)
-    assert "0.15 TFLOP/s, 25.0 % below the peak" in page
-    assert "0.16 TFLOP/s by device events" in page
-    assert "sustained" not in command.page(RESULT)
+    text = page(long)
+    assert "0.15 TFLOP/s, 25.0 % below the peak" in text
+    assert "0.16 TFLOP/s by device events" in text
+    assert "sustained" not in page(RESULT)

@@ -103,7 +103,7 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
-PARTS = "cpu dtypes latency main product refusals rows run soak sweep tally"
+PARTS = "copies cpu dtypes latency main peak product refusals rows run soak sweep tally"
 """Modules of the worker that faults are made in."""
 
 

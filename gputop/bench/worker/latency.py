@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SIZES = (5, 100, 1000)
 IN_A_GRAPH = 100
 """Products that one CUDA graph has."""
+MEASURABLE = 1.02
+"""Less is within what two rows may differ by."""
 QUEUED = 500
 """Launched in one go where nothing waits: the queue takes some 1000, and then it does wait."""
 EAGER, LAUNCH, GRAPH = "eager", "launch alone", "CUDA graph"
@@ -48,6 +50,7 @@ def latency(device: Any, run: Run) -> None:
         run.notes.append(f"{SYNCHRONISED}: absent, a product has ended when a CPU's call returns")
     for shape in shapes:
         if rows.over:
+            rows.note_time_up()
             break
         _size(rows, dtype, shape)
     run.known.update(device.memories())
@@ -159,19 +162,24 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
     eager = found[EAGER]
     said = [f"{n} x {n}: a product takes {_micro(eager)}"]
     if GRAPH in found:
-        saved = eager - found[GRAPH]
         in_graph = _micro(found[GRAPH])
-        said.append(f"{in_graph} in a CUDA graph, so that launching costs {_micro(saved)}")
+        said.append(
+            f"{in_graph} in a CUDA graph, so that launching costs {_added(found[GRAPH], eager)}"
+        )
     if LAUNCH in found:
         said.append(
             f"launching alone returns after {_micro(found[LAUNCH])}, which is no running time"
         )
     if SYNCHRONISED in found:
-        said.append(f"synchronising each time adds {_micro(found[SYNCHRONISED] - eager)}")
+        said.append(f"synchronising each time adds {_added(eager, found[SYNCHRONISED])}")
     if NORM_EACH in found and NORM_LAST in found:
-        added = found[NORM_EACH] - found[NORM_LAST]
-        said.append(f"fetching a norm each step, not once at the end, adds {_micro(added)}")
+        added = _added(found[NORM_LAST], found[NORM_EACH])
+        said.append(f"fetching a norm each step, not once at the end, adds {added}")
     return ["; ".join(said)]
+
+
+def _added(before: float, after: float) -> str:
+    return _micro(after - before) if after > MEASURABLE * before else "nothing measurable"
 
 
 def _micro(seconds: float) -> str:

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .copies import copy
 from .cpu import Cpu
 from .cuda import open_cuda
 from .latency import latency
+from .peak import peak
 from .refusals import explain
 from .run import Run, own_channel, read_request
 from .soak import soak
@@ -20,6 +22,8 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {
     "soak": soak,
     "sweep": sweep,
     "latency": latency,
+    "peak": peak,
+    "copy": copy,
 }
 
 

@@ -72,6 +72,11 @@ class Rows:
         """Whether the run is halted, or its time is up."""
         return self.run.halt.is_set() or self.left <= 0
 
+    def note_time_up(self) -> None:
+        """Says that rows are missing, unless somebody wanted it so."""
+        if not self.run.halt.is_set():
+            self.run.notes.append("the time was up before all rows were there: give more --seconds")
+
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Says what will be run; `shape` is the largest."""
         request = self.run.request
@@ -137,12 +142,14 @@ class Rows:
         *,
         flop: float = 0.0,
         most: int = MOST_PRODUCTS,
+        at_most: float = ROW_SECONDS,
     ) -> Timed | None:
         """Times work that takes about `each` seconds a call, in its share of what is left.
 
-        None where the run was halted before anything was timed. At most `most` calls in one go.
+        None where the run was halted before anything was timed. At most `most` calls in one go,
+        and at most so many seconds.
         """
-        share = min(ROW_SECONDS, max(0.0, self.left) / max(1, self.to_come))
+        share = min(at_most, max(0.0, self.left) / max(1, self.to_come))
         blocks: list[float] = []
         calls, total = 0, 0.0
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):
@@ -174,17 +181,20 @@ class Rows:
     def _hang(self, work: str, expected: float) -> Any:
         return hangs(self.device.place, work, expected, patience(self.device, expected))
 
-    def send(self, series: str, x: float, timed: Timed, product: Product) -> None:
-        """A row about products; the best one is remembered."""
+    def send(self, series: str, x: float, timed: Timed, product: Product) -> float:
+        """A row about products, whose TFLOP/s are returned; the best one is remembered."""
         tflops = product.flop / timed.seconds / 1e12
         self.table.best(tflops, product.shape)
-        self.run.send(
-            "point",
-            series=series,
-            x=x,
-            values={"tflops": tflops, **spent(timed)},
-            shape=list(product.shape),
-        )
+        self.point(series, x, timed, {"tflops": tflops}, product.shape)
+        return tflops
+
+    def point(
+        self, series: str, x: float, timed: Timed, values: dict[str, float], shape: Any = ()
+    ) -> None:
+        """A row: what was asked for, the seconds of a call, and how far they scatter."""
+        spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
+        values = {**values, "seconds": timed.seconds, "spread_percent": spread}
+        self.run.send("point", series=series, x=x, values=values, shape=list(shape))
 
     def need(self, dtype: str, shape: Shape) -> int:
         """Bytes that such products take."""
@@ -195,9 +205,3 @@ class Rows:
         each = facts(self.run.request, dtype)
         multiple: int = each["multiple"]
         return max(int(each["least"]), -(-n // multiple) * multiple)
-
-
-def spent(timed: Timed) -> dict[str, float]:
-    """Seconds of a call, and how far those in the middle are apart, as values of a row."""
-    spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
-    return {"seconds": timed.seconds, "spread_percent": spread}
