@@ -280,7 +280,8 @@ class Session:
 
     def _result(self, document: dict[str, Any], interpreter: Interpreter) -> Result:
         hello, planned = self._hello, self._planned
-        if hello is None or planned is None or not document.get("iterations"):
+        measured = self._points if self._request.kind != "soak" else document.get("iterations")
+        if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early()
             raise ValueError("a result without a run")

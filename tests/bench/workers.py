@@ -113,7 +113,7 @@ def broken_worker(fault: str) -> str:
     `fault` is Python that redefines what it needs of the worker's modules.
     """
     return (
-        f"import runpy, threading\nrunpy.run_path({str(WORKER)!r})['load']()\n"
+        f"import runpy, sys, threading\nrunpy.run_path({str(WORKER)!r})['load']()\n"
         f"from gputop_worker import {', '.join(PARTS.split())}\n"
         f"Product = product.Product\n{fault}\nmain.main()\n"
     )

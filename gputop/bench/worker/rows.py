@@ -195,6 +195,7 @@ class Rows:
         spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
         values = {**values, "seconds": timed.seconds, "spread_percent": spread}
         self.run.send("point", series=series, x=x, values=values, shape=list(shape))
+        self.table.rows += 1
 
     def need(self, dtype: str, shape: Shape) -> int:
         """Bytes that such products take."""

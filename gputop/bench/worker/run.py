@@ -94,7 +94,7 @@ class Run:
         self.finish()
 
     def _overdue(self, refusal: RefusedError) -> NoReturn:
-        if refusal.kind == "too_slow" and isinstance(self.tally, Table) and self.tally.iterations:
+        if refusal.kind == "too_slow" and isinstance(self.tally, Table) and self.tally.rows:
             self.notes.append(f"the time was up in the middle: {refusal.fields['why']}")
             self.finish()  # the rows before it are worth having
         self.end("error", **refusal.fields)

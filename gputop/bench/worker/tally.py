@@ -143,6 +143,8 @@ class Table(Checks):
         super().__init__()
         self.now: Mark = (0.0, 0, 0.0)
         """Seconds, calls that were timed in them, and FLOP."""
+        self.rows = 0
+        """That were sent."""
         self.peak = 0.0
         self.shape: tuple[int, int, int] | None = None
         """m, n, k of the best row."""
