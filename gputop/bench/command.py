@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputop.bench.session import Session
     from gputop.telemetry.snapshot import Process, Sample
 
-FINE, FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 3, 4, 130
+FINE, FAULT, USAGE, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -33,7 +33,15 @@ class _RefusedError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `gputop bench`."""
+    """The kind of run and the options of `gputop bench`."""
+    parser.add_argument(
+        "kind",
+        nargs="?",
+        choices=tuple(plan.KINDS),
+        default="soak",
+        metavar="KIND",
+        help="; ".join(f"{kind}: {what}" for kind, what in plan.KINDS.items()) + " (default: soak)",
+    )
     parser.add_argument(
         "--device",
         type=argument(devices.parse_device),
@@ -43,15 +51,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dtype",
-        choices=tuple(plan.DTYPES),
-        help="data type (default: the fastest that people train with on the device)",
+        type=argument(plan.parse_dtypes),
+        metavar="TYPE",
+        help=f"{', '.join(plan.DTYPES)}; several for a sweep, with commas "
+        "(default: the fastest that people train with on the device)",
     )
     parser.add_argument(
         "--size",
         type=argument(plan.parse_size),
         default="auto",
         metavar="N",
-        help="multiply N x N matrices, or `auto` (default): as large as is useful",
+        help="multiply N x N matrices, or `auto` (default): as large as is useful; "
+        "of a sweep and a search the largest",
     )
     parser.add_argument(
         "--seconds",
@@ -90,21 +101,32 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     try:
+        _look_over(args)
         target = _target(args.device, ignore_busy=args.ignore_busy)
-        request = plan.Request(
-            target,
-            args.dtype or plan.default_dtype(target),
-            args.size,
-            args.seconds,
-            getattr(args, "python", None),
-        )
-        last = asyncio.run(_stress(request))
+        last = asyncio.run(_stress(_request(args, target)))
     except KeyboardInterrupt:
         return INTERRUPTED
     except _RefusedError as error:
         _say(f"error: {error}")
         return error.status
     return _conclude(last, as_json=args.json)
+
+
+def _look_over(args: argparse.Namespace) -> None:
+    """Refuses options that the kind of run does not have."""
+    kind: str = args.kind
+    if kind == "copy" and args.dtype:
+        raise _RefusedError("copy has no data type. Leave out --dtype.", USAGE)
+    if args.dtype and len(args.dtype) > 1 and kind != "sweep":
+        raise _RefusedError(f"{kind} runs one data type. Give --dtype one, or sweep.", USAGE)
+    if args.size is not None and kind in ("latency", "copy"):
+        raise _RefusedError(f"{kind} has sizes of its own. Leave out --size.", USAGE)
+
+
+def _request(args: argparse.Namespace, target: Target) -> Request:
+    dtype, *further = args.dtype or (plan.default_dtype(target),)
+    python = getattr(args, "python", None)
+    return plan.Request(target, dtype, args.size, args.seconds, python, args.kind, tuple(further))
 
 
 def _target(device: str | None, *, ignore_busy: bool) -> Target:
@@ -240,6 +262,7 @@ def _conclude(last: Done | Failed, *, as_json: bool) -> int:
         _say(f"error: {last.problem}")
         return last.status
     result = last.result
+    from gputop.bench.page import page
     from gputop.bench.results import ResultsError, append
 
     try:
@@ -261,33 +284,6 @@ def _document(result: Result) -> str:
     from dataclasses import asdict
 
     return json.dumps(asdict(result), indent=2, allow_nan=False)
-
-
-def page(result: Result) -> str:
-    """The result as a short table."""
-    rows = [
-        ("mean", f"{result.tflops_mean:.4g} TFLOP/s over {result.seconds:.2f} s"),
-        ("peak", f"{result.tflops_peak:.4g} TFLOP/s in the best window"),
-    ]
-    if result.tflops_sustained is not None and result.droop_percent is not None:
-        below = f"{result.droop_percent:.1f} % below the peak"
-        rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
-    if result.tflops_device is not None:
-        rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
-    ended = {"time": "time was up", "limit": "ended by the temperature limit"}.get(
-        result.stopped, "stopped by the user"
-    )
-    verified = f"{result.checks} checks"
-    if result.verified_products is not None:
-        verified = f"{result.verified_products} of {result.iterations} products"
-    rows += [
-        ("products", f"{result.iterations}, {ended}"),
-        ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
-        ("method", result.method),
-        ("software", f"torch {result.torch_version} in {result.python}"),
-    ]
-    head = f"{result.device}, {result.dtype}, {result.m} x {result.n} x {result.k}"
-    return "\n".join([head, *(f"  {name:<10} {text}" for name, text in rows)])
 
 
 def _say(line: str) -> None:

@@ -47,6 +47,11 @@ class Planned:
     """Of one product, the median of the warm-up."""
     patience_seconds: float = 60.0
     """A device that ends nothing for longer is taken for hung."""
+    rows: int = 0
+    """Of a run that is a table, at most; 0 for one that is not."""
+    largest_size: int | None = None
+    """The largest N that fits in the device's memory."""
+    expected_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,9 @@ class Result:
     kind: str = "soak"
     """One of `KINDS`."""
     points: tuple[Point, ...] = ()
-    """The rows of a run that is a table."""
+    """The rows of a run that is a table; m, n, k and the peak are of the best of them."""
+    notes: tuple[str, ...] = ()
+    """To be read with it: what was left out and why, and what the rows say in words."""
     time_to_steady_seconds: float | None = None
     """Until the throughput stayed within 2 % of the sustained one."""
     context_bytes: int | None = None

@@ -16,6 +16,15 @@ from gputop.text import size as sized
 
 DeviceKind = Literal["cpu", "cuda"]
 
+KINDS = {
+    "soak": "one shape for a duration",
+    "sweep": "square products of every size",
+    "latency": "small products, and what launching and waiting cost",
+    "peak": "search for the fastest shape",
+    "copy": "bandwidth of memory",
+}
+"""What one device can be asked for, in a few words each."""
+
 MIB = 1 << 20
 SIZE_STEP = 64
 SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
@@ -36,52 +45,71 @@ ROW_COPIES = 8
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A data type of the products. `bytes` is per element, of operands and result alike."""
+    """A data type of the products."""
 
     name: str
-    bytes: int
+    operand_bits: int
+    """Of an element of A or B."""
+    result_bytes: int
+    """Of an element of C."""
     capability: tuple[int, int]
     """The CUDA compute capability from which it is worth a stress test."""
     on_cpu: bool
-    missing: str
-    """Why it is not offered below that capability."""
-    auto_size: int
-    """The largest size that `auto` takes: beyond it throughput does not grow."""
+    missing: str = ""
+    """Why it is not offered below that capability, or on a CPU."""
+    multiple: int = 1
+    """On a GPU every size is a multiple of it."""
+    least: int = 1
+    """The smallest size on a GPU."""
+    auto_size: int = 8192
+    """The largest size that a soak takes by itself: beyond it throughput does not grow."""
+
+
+def _since(capability: str, what: str) -> str:
+    return f"{what} exists on GPUs of compute capability {capability} and later"
 
 
 DTYPES: dict[str, DataType] = {
     dtype.name: dtype
     for dtype in (
-        DataType("float32", 4, (0, 0), True, "", 8192),
+        DataType("float32", 32, 4, (0, 0), True),
+        DataType("tf32", 32, 4, (8, 0), False, _since("8.0", "TF32")),
+        DataType("float16", 16, 2, (5, 3), True, _since("5.3", "float16 arithmetic")),
         DataType(
-            "tf32",
-            4,
-            (8, 0),
-            False,
-            "TF32 exists on GPUs of compute capability 8.0 and later",
-            8192,
-        ),
-        DataType(
-            "float16",
+            "float16_acc16",
+            16,
             2,
-            (5, 3),
-            True,
-            "float16 arithmetic exists on GPUs of compute capability 5.3 and later",
-            8192,
+            (7, 0),
+            False,
+            _since("7.0", "a choice of float16 sums, where float32 is usual,"),
         ),
         DataType(
             "bfloat16",
+            16,
             2,
             (8, 0),
             True,
-            "bfloat16 arithmetic exists on GPUs of compute capability 8.0 and later; "
-            "before, it is emulated",
-            8192,
+            _since("8.0", "bfloat16 arithmetic") + "; before, it is emulated",
         ),
-        DataType("float64", 8, (0, 0), True, "", 8192),
+        DataType("float64", 64, 8, (0, 0), True),
+        DataType(
+            "float8_e4m3", 8, 2, (8, 9), True, _since("8.9", "float8 arithmetic"), 16, 16, 16384
+        ),
+        DataType(
+            "float8_mixed", 8, 2, (8, 9), True, _since("8.9", "float8 arithmetic"), 16, 16, 16384
+        ),
+        # torch wants more than 16 rows, and multiples of 8
+        DataType("int8", 8, 4, (7, 5), True, _since("7.5", "int8 on tensor cores"), 8, 24),
+        DataType(
+            "float4", 4, 2, (10, 0), False, _since("10.0", "float4 arithmetic"), 32, 128, 16384
+        ),
     )
 }
-"""By name, in the order in which they are shown."""
+"""By name, in the order in which they are shown.
+
+`float16_acc16` is float16 summed in float16; `float8_mixed` is e5m2 times e4m3. Results of float8
+and float4 are bfloat16, those of int8 are int32.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +170,15 @@ class Request:
     size: int | None
     seconds: float
     python: str | None = None
+    kind: str = "soak"
+    """One of `events.KINDS`."""
+    further_dtypes: tuple[str, ...] = ()
+    """Of a sweep, behind `dtype`."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.dtype, *self.further_dtypes)
 
 
 def cpu_target() -> Target:
@@ -178,7 +215,8 @@ def default_dtype(target: Target) -> str:
 
 def bytes_per_element(dtype: str) -> int:
     """Of each of the N² places: A, B, C, the first product to compare with, and a mask."""
-    return 4 * DTYPES[dtype].bytes + 1
+    known = DTYPES[dtype]
+    return 2 * known.operand_bits // 8 + 2 * known.result_bytes + 1
 
 
 def bytes_per_row() -> int:
@@ -208,37 +246,61 @@ def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP
 
 
+def fitting(target: Target, dtype: str) -> int:
+    """The largest size that fits on this device, 0 where none does; a guess where that is unknown.
+
+    The worker looks again, at what is free then.
+    """
+    if target.memory_free_bytes is None:
+        return 2 * DTYPES[dtype].auto_size
+    return largest_size(target.memory_free_bytes, dtype, target.kind)
+
+
 def auto_limit(target: Target, dtype: str) -> int:
     """The size that `auto` does not go beyond on this device, 0 where nothing fits."""
-    most = DTYPES[dtype].auto_size
-    if target.memory_free_bytes is None:
-        return most
-    return min(most, largest_size(target.memory_free_bytes, dtype, target.kind))
+    return min(DTYPES[dtype].auto_size, fitting(target, dtype))
 
 
 def check(request: Request) -> Problem | None:
     """Why the request cannot be run, before anything is started; None where it can."""
-    target = request.target
-    reason = _missing(DTYPES[request.dtype], target)
+    problems = (_check(request, dtype) for dtype in request.dtypes)
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _check(request: Request, name: str) -> Problem | None:
+    target, dtype = request.target, DTYPES[name]
+    reason = _missing(dtype, target)
     if reason is not None:
         names = ", ".join(offer.dtype for offer in offered(target) if offer.available)
-        return Problem(
-            f"{request.dtype} cannot be run on {target.label}", reason, f"Choose one of {names}"
-        )
+        return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")
+    if request.kind == "soak" and request.size and target.kind == "cuda":
+        unusable = _unusable_size(dtype, request.size)
+        if unusable is not None:
+            return unusable
     free = target.memory_free_bytes
     if free is None:
         return None
     n = request.size or SMALLEST_SIZE
-    need = memory_needed(n, request.dtype, target.kind)
+    need = memory_needed(n, name, target.kind)
     if need <= free:
         return None
-    largest = largest_size(free, request.dtype, target.kind)
+    largest = largest_size(free, name, target.kind)
     return Problem(
-        f"Products of size {n} in {request.dtype} do not fit on {target.label}",
+        f"Products of size {n} in {name} do not fit on {target.label}",
         f"they need {sized(need)} and {sized(free)} are free",
         f"Choose --size {largest} or smaller, or --size auto"
         if largest
         else "End what holds the memory, or choose another device",
+    )
+
+
+def _unusable_size(dtype: DataType, n: int) -> Problem | None:
+    usable = max(dtype.least, -(-n // dtype.multiple) * dtype.multiple)
+    if usable == n:
+        return None
+    why = f"sizes are multiples of {dtype.multiple}, from {max(dtype.least, dtype.multiple)} on"
+    return Problem(
+        f"There are no {dtype.name} products of size {n}", why, f"Choose --size {usable}"
     )
 
 
@@ -253,6 +315,15 @@ def parse_size(text: str) -> int | None:
             f"from {SMALLEST_SIZE} to {LARGEST_SIZE}. Give a whole number such as 4096, or auto."
         )
     return int(text)
+
+
+def parse_dtypes(text: str) -> tuple[str, ...]:
+    """Data types with commas between them; raises `ValueError` where one is none."""
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+    for name in names:
+        if name not in DTYPES:
+            raise ValueError(f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}.")
+    return names
 
 
 def parse_seconds(text: str) -> float:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress
+from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
 from gputop.text import duration, tflops
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Progressing:
         self._peak = 0.0
         self._work = 0.0
         self._drawn = 0
+        self._rows = 0
+        self._points: list[Point] = []
 
     def take(self, event: Event) -> None:
         """Remembers what is to be drawn; draws nothing."""
@@ -38,7 +40,10 @@ class Progressing:
             self._state = f"preparing {event.device_name}"
         elif isinstance(event, Planned):
             self._state = f"{event.dtype} {event.n}"
+            self._rows = event.rows
             self._began = self._now()
+        elif isinstance(event, Point):
+            self._points.append(event)
         elif isinstance(event, Progress):
             self._last = event
             self._peak = max(self._peak, event.tflops)
@@ -69,9 +74,12 @@ class Progressing:
         if self._began is None:
             return f"{self._state} ..."[:width]
         elapsed = min(self._now() - self._began, self._seconds)
-        left = self._seconds - elapsed
-        parts = [f"{duration(elapsed)}, {duration(left)} left"]
-        if self._last is not None:
+        share = elapsed / self._seconds
+        parts = [f"{duration(elapsed)}, {duration(self._seconds - elapsed)} left"]
+        if self._rows:  # a table: it may be done before its time
+            parts = self._so_far(elapsed)
+            share = max(share, len(self._points) / self._rows)
+        elif self._last is not None:
             # Of sums over windows, so that a slow window weighs as long as it took.
             mean = self._work / self._last.elapsed_seconds if self._last.elapsed_seconds else 0.0
             parts += [
@@ -86,8 +94,20 @@ class Progressing:
         room = min(LONGEST_BAR, width - len(text) - 4)
         if room < SHORTEST_BAR:
             return text[:width]
-        full = int(room * elapsed / self._seconds)
+        full = int(room * min(1.0, share))
         return f"[{'#' * full}{'-' * (room - full)}]  {text}"
+
+    def _so_far(self, elapsed: float) -> list[str]:
+        """Rows that are there, of those that there may be, and the last one."""
+        parts = [f"{len(self._points)} of at most {self._rows} rows", duration(elapsed)]
+        if self._points:
+            last = self._points[-1]
+            rate, bandwidth = (last.values.get(name) for name in ("tflops", "bytes_per_second"))
+            figure = f"{tflops(rate)} TFLOP/s"
+            if rate is None and bandwidth is not None:
+                figure = f"{bandwidth / 1e9:.4g} GB/s"
+            parts += [figure, f"{last.series}, {last.x:.0f}"]
+        return parts
 
     def _width(self) -> int:
         try:

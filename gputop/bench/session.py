@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from gputop.bench.events import (
     Failed,
     Hello,
     Planned,
+    Point,
     Progress,
     Result,
     Verified,
@@ -30,7 +32,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.interpreters import Interpreter
-    from gputop.bench.plan import Request
+    from gputop.bench.plan import Request, Target
 
 __all__ = [
     "Done",
@@ -38,13 +40,14 @@ __all__ = [
     "Failed",
     "Hello",
     "Planned",
+    "Point",
     "Progress",
     "Result",
     "Session",
     "Verified",
 ]
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = Path(__file__).with_name("worker") / "__main__.py"
 FAULT, COULD_NOT_RUN, INTERRUPTED = 1, 3, 130
 
 HELLO_SECONDS = 60.0
@@ -94,6 +97,7 @@ class Session:
         self._silence = HELLO_SECONDS
         self._stopped_by: str | None = None
         self._verified = Verified(0, 0)
+        self._points: list[Point] = []
         self._said_its_last = False
 
     async def events(self) -> AsyncGenerator[Event]:
@@ -257,6 +261,11 @@ class Session:
                 raise _garbage(line)
         except (ValueError, AttributeError, RecursionError) as error:
             raise _garbage(line) from error
+        self._remember(event)
+        return event
+
+    def _remember(self, event: Event) -> None:
+        """Keeps what the result is made of, and bounds the time to the next event."""
         if isinstance(event, Hello):
             self._hello = event
             self._await(_prepare_seconds(self._request.seconds) + MARGIN_SECONDS)
@@ -264,24 +273,25 @@ class Session:
             self._planned = event
         elif isinstance(event, Verified):
             self._verified = event
+        elif isinstance(event, Point):
+            self._points.append(event)
         if self._planned is not None:  # longer than the worker waits itself: it can say more
             self._await(1.25 * self._planned.patience_seconds + MARGIN_SECONDS)
-        return event
 
     def _result(self, document: dict[str, Any], interpreter: Interpreter) -> Result:
         hello, planned = self._hello, self._planned
-        if hello is None or planned is None or not document.get("iterations"):
+        measured = self._points if self._request.kind != "soak" else document.get("iterations")
+        if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early()
             raise ValueError("a result without a run")
         target = self._request.target
+        shape = {name: getattr(planned, name) for name in "mnk"}
         known = {
+            "kind": self._request.kind,
             "device": hello.device_name,
             "device_uuid": target.uuid,
             "dtype": planned.dtype,
-            "m": planned.m,
-            "n": planned.n,
-            "k": planned.k,
             "torch_version": hello.torch_version,
             "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
             "python": interpreter.path,
@@ -290,7 +300,7 @@ class Session:
         }
         if document.get("stopped") == "user":
             known["stopped"] = self._stopped_by or "user"
-        return from_json(Result, document | known)
+        return replace(from_json(Result, shape | document | known), points=tuple(self._points))
 
     @property
     def _status(self) -> int:
@@ -367,17 +377,32 @@ def _prepare_seconds(seconds: float) -> float:
 def _document(request: Request) -> dict[str, Any]:
     target = request.target
     return {
-        "kind": target.kind,
+        "kind": request.kind,
+        "device": target.kind,
         "name": target.name,
         "dtype": request.dtype,
+        "dtypes": [_dtype(name, target) for name in request.dtypes],
         "size": request.size,
-        "largest": plan.auto_limit(target, request.dtype),
         "seconds": request.seconds,
         "prepare_seconds": _prepare_seconds(request.seconds),
-        "bytes_per_element": plan.bytes_per_element(request.dtype),
+        "free_bytes": target.memory_free_bytes,
         "bytes_per_row": plan.bytes_per_row(),
         "fixed_bytes": plan.fixed_bytes(target.kind),
         "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
+    }
+
+
+def _dtype(name: str, target: Target) -> dict[str, Any]:
+    dtype = plan.DTYPES[name]
+    cuda = target.kind == "cuda"
+    return {
+        "name": name,
+        "operand_bits": dtype.operand_bits,
+        "result_bytes": dtype.result_bytes,
+        "largest": plan.auto_limit(target, name),
+        "fitting": plan.fitting(target, name),
+        "multiple": dtype.multiple if cuda else 1,
+        "least": dtype.least if cuda else 1,
     }
 
 

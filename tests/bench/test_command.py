@@ -18,6 +18,7 @@ import pytest
 
 from gputop.bench import command, results
 from gputop.bench.events import Done, Failed
+from gputop.bench.page import page
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import (
     Device,
@@ -135,7 +136,7 @@ class InTerminal:
         (worker,) = [
             process
             for process in psutil.Process(self.process.pid).children(recursive=True)
-            if any(part.endswith("worker.py") for part in process.cmdline())
+            if any(part.endswith("worker/__main__.py") for part in process.cmdline())
         ]
         return worker
 
@@ -375,7 +376,7 @@ def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFix
 
 def test_the_page_has_droop_where_it_is_known() -> None:
     long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0, tflops_device=0.16)
-    page = command.page(long)
-    assert "0.15 TFLOP/s, 25.0 % below the peak" in page
-    assert "0.16 TFLOP/s by device events" in page
-    assert "sustained" not in command.page(RESULT)
+    text = page(long)
+    assert "0.15 TFLOP/s, 25.0 % below the peak" in text
+    assert "0.16 TFLOP/s by device events" in text
+    assert "sustained" not in page(RESULT)

@@ -20,44 +20,44 @@ if TYPE_CHECKING:
 pytestmark = needs_torch
 
 IN_THE_RUN = """
-measure, multiply, calls = worker.measure, worker.Product.multiply, []
+measure, multiply, calls = soak.measure, Product.multiply, []
 def measured(*arguments):
-    worker.Product.multiply = failing
+    Product.multiply = failing
     measure(*arguments)
-worker.measure = measured
+soak.measure = measured
 """
 AFTER_THE_EXACT_PRODUCT = """
-fill, multiply = worker.Product.fill, worker.Product.multiply
-keep_first = worker.Product.keep_first
+fill, multiply = Product.fill, Product.multiply
+keep_first = Product.keep_first
 def keep(self):
-    worker.Product.multiply = failing
+    Product.multiply = failing
     keep_first(self)
-worker.Product.keep_first = keep
+Product.keep_first = keep
 """
 HANGS = f"""{IN_THE_RUN}
-worker.Cpu.patience = 1.0
-def failing(self):
+cpu.Cpu.patience = 1.0
+def failing(self, times=1):
     calls.append(self)
     if len(calls) > 3:
         threading.Event().wait()
-    multiply(self)
+    multiply(self, times)
 """
 WRONG_THEN_RAISES = f"""{IN_THE_RUN}
-worker.Cpu.least_interval = 0.0
-worker.Cpu.share_of_checks = 1e9
-def failing(self):
+cpu.Cpu.least_interval = 0.0
+cpu.Cpu.share_of_checks = 1e9
+def failing(self, times=1):
     calls.append(self)
-    multiply(self)
+    multiply(self, times)
     self.c[3, 5] = -1e6
-    if len(calls) > 30 * 200:
+    if len(calls) > 40:  # some batches
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 """
 WRONG_THEN_HANGS = WRONG_THEN_RAISES.replace("raise", "threading.Event().wait(); raise") + (
-    "worker.Cpu.patience = 1.0\n"
+    "cpu.Cpu.patience = 1.0\n"
 )
 NOT_A_NUMBER = f"""{AFTER_THE_EXACT_PRODUCT}
-def failing(self):
-    multiply(self)
+def failing(self, times=1):
+    multiply(self, times)
     self.c.fill_(float("nan"))
 """
 ONE_NOT_A_NUMBER = NOT_A_NUMBER.replace("c.fill_", "c[1, 2].fill_")
@@ -125,8 +125,8 @@ async def test_a_first_product_that_is_wrong_is_a_fault_for_every_data_type(
 
 async def test_a_product_longer_than_the_run_is_refused_while_it_is_made(tmp_path: Path) -> None:
     fault = """
-worker.COLD_SECONDS = 0.5
-worker.Product.exact = lambda self: threading.Event().wait()
+soak.COLD_SECONDS = 0.5
+Product.exact = lambda self: threading.Event().wait()
 """
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
@@ -140,7 +140,7 @@ async def test_a_preparation_without_an_end_says_so(
 ) -> None:
     monkeypatch.setattr(module, "PREPARE_SECONDS", 0.0)
     monkeypatch.setattr(module, "PREPARE_PRODUCTS", 2)
-    fault = "worker.choose_size = lambda *_: threading.Event().wait()"
+    fault = "soak.choose_size = lambda *_: threading.Event().wait()"
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
     assert last.status == 3

@@ -17,17 +17,20 @@ def gpu(capability: str | None, free: int = GIB) -> Target:
     return Target("cuda", "GPU-0a", 0, "a GPU", capability, free)
 
 
+FLOAT8 = {"float8_e4m3", "float8_mixed"}
 V100, T4, A100, H100 = gpu("7.0"), gpu("7.5"), gpu("8.0"), gpu("9.0")
 
 
 @pytest.mark.parametrize(
     ("target", "names"),
     [
-        (CPU, {"float32", "float16", "bfloat16", "float64"}),
+        (CPU, {"float32", "float16", "bfloat16", "float64", *FLOAT8, "int8"}),
         (gpu("5.2"), {"float32", "float64"}),
-        (V100, {"float32", "float16", "float64"}),
-        (T4, {"float32", "float16", "float64"}),
-        (A100, set(DTYPES)),
+        (V100, {"float32", "float16", "float16_acc16", "float64"}),
+        (T4, {"float32", "float16", "float16_acc16", "float64", "int8"}),
+        (A100, set(DTYPES) - FLOAT8 - {"float4"}),
+        (gpu("8.9"), set(DTYPES) - {"float4"}),
+        (H100, set(DTYPES) - {"float4"}),
         (gpu("12.0"), set(DTYPES)),
         (gpu(None), set(DTYPES)),
     ],
@@ -83,6 +86,36 @@ def test_memory_holds_four_matrices_and_a_mask() -> None:
     n = 32768
     need = plan.memory_needed(n, "bfloat16", "cuda") - plan.fixed_bytes("cuda")
     assert 4 * n * n * 2 + n * n <= need < 1.05 * (4 * n * n * 2 + n * n)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operands", "result"),
+    [("float8_e4m3", 1, 2), ("int8", 1, 4), ("float4", 0.5, 2), ("float64", 8, 8)],
+)
+def test_memory_knows_that_operands_and_results_differ(
+    dtype: str, operands: float, result: int
+) -> None:
+    assert plan.bytes_per_element(dtype) == 2 * operands + 2 * result + 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "usable"),
+    [("float8_e4m3", 1000, 1008), ("int8", 1001, 1008), ("float4", 96, 128), ("float32", 77, None)],
+)
+def test_a_size_that_the_type_cannot_have_is_refused_with_the_next_that_it_can(
+    dtype: str, size: int, usable: int | None
+) -> None:
+    problem = plan.check(Request(gpu("10.0", free=8 * GIB), dtype, size, 10.0))
+    assert (problem is None) is (usable is None)
+    assert problem is None or problem.remedy == f"Choose --size {usable}"
+    assert plan.check(Request(CPU, "float32", size, 10.0)) is None
+
+
+def test_one_of_several_data_types_that_is_not_there_is_refused() -> None:
+    asked = Request(CPU, "float32", None, 10.0, None, "sweep", ("float64", "tf32"))
+    problem = plan.check(asked)
+    assert problem is not None
+    assert "tf32 cannot be run" in problem.what
 
 
 def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> None:

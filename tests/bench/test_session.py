@@ -72,7 +72,10 @@ async def test_a_run_from_hello_to_its_result() -> None:
     assert result.device_uuid is None
     assert result.python == asked.python
     assert result.stopped == "time"
+    assert result.tflops_peak is not None
+    assert result.tflops_mean is not None
     assert result.tflops_peak >= result.tflops_mean > 0
+    assert (result.kind, result.points) == ("soak", ())
     assert result.wrong_elements == 0
     assert abs(result.started_at - time.time()) < 60
     assert "256 x 256 x 256 float32" in result.method
@@ -287,7 +290,8 @@ async def test_a_gpu_is_named_to_the_worker_by_its_uuid(tmp_path: Path) -> None:
         "import json, os, sys\n"
         "asked = json.loads(sys.stdin.readline())\n"
         "names = 'CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER'\n"
-        "said = [os.environ.get(name) for name in names] + [asked['kind'], asked['largest']]\n"
+        "said = [os.environ.get(name) for name in names] + [asked['device']]\n"
+        "said.append(asked['dtypes'][0]['largest'])\n"
         "fields = dict(what=str(said), why='', remedy='', kind='k')\n"
         "print(json.dumps(dict(event='error', **fields)))\n"
     )

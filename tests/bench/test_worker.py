@@ -17,8 +17,14 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import plan, worker
+from gputop.bench import plan
 from gputop.bench.session import WORKER, _document
+from gputop.bench.worker import cpu as cpus
+from gputop.bench.worker import cuda, dtypes, memory, refusals, soak
+from gputop.bench.worker import pace as paces
+from gputop.bench.worker import product as products
+from gputop.bench.worker import run as runs
+from gputop.bench.worker import tally as tallies
 from tests.bench.workers import RawWorker, load_torch, needs_torch, request
 
 pytestmark = needs_torch
@@ -54,7 +60,7 @@ def test_the_windows_add_up_to_the_run() -> None:
         assert sample["elapsed_seconds"] == pytest.approx(elapsed)
         products += sample["tflops"] * sample["window_seconds"] * 1e12 / (2 * 256**3)
         assert sample["iterations"] == pytest.approx(products)
-        assert sample["window_seconds"] >= worker.WINDOW_SECONDS
+        assert sample["window_seconds"] >= tallies.WINDOW_SECONDS
     assert events[-1]["iterations"] >= samples[-1]["iterations"]
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
 
@@ -125,69 +131,80 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
 
 def test_what_others_print_does_not_reach_the_events() -> None:
     script = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); import worker\n"
-        "fd = worker.own_channel(); print('from Python'); sys.stdout.flush()\n"
+        "import os, runpy, sys; runpy.run_path(sys.argv[1])['load']()\n"
+        "from gputop_worker import run\n"
+        "fd = run.own_channel(); print('from Python'); sys.stdout.flush()\n"
         "os.write(1, b'from C'); os.write(fd, b'an event')"
     )
-    arguments = [sys.executable, "-c", script, str(WORKER.parent)]
+    arguments = [sys.executable, "-c", script, str(WORKER)]
     ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert ended.stdout == "an event"
     assert "from Python" in ended.stderr
     assert "from C" in ended.stderr
 
 
-def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop() -> None:
-    tree = ast.parse(WORKER.read_text(), feature_version=(3, 9))
+FILES = sorted(WORKER.parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop(file: Path) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 9))
+    nodes = list(ast.walk(tree))
     imported = {
         name.split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        for node in nodes
         for name in (
             [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else [n.name for n in node.names]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else []
         )
     }
-    assert imported - set(sys.stdlib_module_names) == {"torch"}
-    at_the_top = {type(node) for node in tree.body}
-    assert not any(
-        isinstance(node, ast.Import) and node.names[0].name == "torch" for node in tree.body
-    ), at_the_top
+    assert imported - set(sys.stdlib_module_names) <= {"torch"}
+    siblings = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
+    assert siblings <= {each.stem for each in FILES}
+    at_the_top = [node for node in tree.body if isinstance(node, ast.Import)]
+    assert not any(name.name == "torch" for node in at_the_top for name in node.names)
+    # Its folder is first on the path of modules until it has taken it off.
+    assert file.stem.startswith("__") or file.stem not in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("bits", ["float32", "bfloat16"])
 def test_the_request_has_the_memory_that_the_buffers_take(bits: str) -> None:
     torch = load_torch()
-    product = worker.Product(torch, bits, 192, "cpu")
+    product = products.Product(torch, bits, (192, 192, 192), "cpu")
     buffers = (product.a, product.b, product.c, product.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers)
     mask = 192 * 192
     assert held + mask == plan.bytes_per_element(bits) * 192 * 192
 
 
-class Corrupting(worker.Product):
+class Corrupting(products.Product):
     """A product that goes wrong, as a faulty device's would, once it is asked to."""
 
     faulty = False
 
-    def multiply(self) -> None:
-        super().multiply()
+    def multiply(self, times: int = 1) -> None:
+        super().multiply(times)
         if self.faulty:
             self.c[3, 5] = float("nan")
             self.c[7, 11] *= -1
 
 
-def made(dtype: str = "float32", n: int = 192, place: str = "cpu") -> Corrupting:
+def made(
+    dtype: str = "float32", n: int = 192, shape: tuple[int, int, int] = (0, 0, 0), **how: bool
+) -> Corrupting:
     torch = load_torch()
     torch.manual_seed(1)
-    product = Corrupting(torch, dtype, n, place)
+    product = Corrupting(torch, dtype, shape if any(shape) else (n, n, n), "cpu", **how)
     product.fill()
     return product
 
 
-def cpu() -> worker.Cpu:
+def cpu() -> cpus.Cpu:
     torch = load_torch()
-    return worker.Cpu(torch, threading.Event())
+    return cpus.Cpu(torch, threading.Event())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -200,9 +217,13 @@ def test_the_exact_product_finds_what_is_wrong_and_nothing_else(dtype: str, n: i
 
 
 def test_the_exact_product_with_b_column_major() -> None:
-    product = made()
-    product.b = product.b.t()  # as on a GPU
+    product = made(shape=(100, 192, 250), column_major=True)  # as on a GPU
+    assert product.b.stride() == (1, 250)
     assert product.exact() == 0
+    product.keep_first()
+    assert product.judge() == 0
+    product.faulty = True
+    assert product.exact() == 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -225,7 +246,7 @@ def test_a_gpu_would_count_every_bit() -> None:
     product.c_bits = product.c_bits.t()  # as it may lie
     product.first_bits = product.first_bits.t()
     assert torch is product.torch
-    assert int(worker.Cuda(without_a_gpu(), threading.Event()).compare(product)) == 2
+    assert int(cuda.Cuda(without_a_gpu(), threading.Event()).compare(product)) == 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -271,31 +292,31 @@ def test_this_cpu_gives_the_same_bits_every_time(dtype: str) -> None:
         assert product.c_bits.equal(product.first_bits)
 
 
-def run_in_process(seconds: float = 0.3) -> tuple[worker.Run, list[dict[str, Any]]]:
+def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]]:
     sent: list[dict[str, Any]] = []
 
-    class Recorded(worker.Run):
+    class Recorded(runs.Run):
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
     return Recorded(-1, _document(request(size=192, seconds=seconds))), sent
 
 
-def paced(device: Any, products: int) -> worker.Pace:
+def paced(device: Any, products: int) -> paces.Pace:
     """A pace at which so many products make a batch."""
-    return worker.Pace(device, worker.BATCH_SECONDS / (products + 0.5), 0.0)
+    return paces.Pace(device, paces.BATCH_SECONDS / (products + 0.5), 0.0)
 
 
 def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "Product", Corrupting)
+    monkeypatch.setattr(soak, "Product", Corrupting)
     run, sent = run_in_process()
     device = cpu()
     monkeypatch.setattr(device, "least_interval", 0.0)
-    product, pace = worker.prepare(device, run)
+    product, pace = soak.prepare(device, run)
     assert isinstance(product, Corrupting)
     before = run.tally.checks
     product.faulty = True
-    worker.measure(device, run, product, pace)
+    soak.measure(device, run, product, pace)
     result = run.tally.result()
     assert result["checks"] > before + 1, "it is checked in the run, and at its end"
     assert result["wrong_elements"] == 2 * (result["checks"] - before)
@@ -307,15 +328,15 @@ def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_last_product_is_checked_and_the_answer_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "Product", Corrupting)
+    monkeypatch.setattr(soak, "Product", Corrupting)
     run, _ = run_in_process()
     device = cpu()
     monkeypatch.setattr(device, "least_interval", 1e9)
-    product, pace = worker.prepare(device, run)
+    product, pace = soak.prepare(device, run)
     assert isinstance(product, Corrupting)
     before = run.tally.checks
     product.faulty = True
-    worker.measure(device, run, product, pace)
+    soak.measure(device, run, product, pace)
     assert (run.tally.checks, run.tally.wrong) == (before + 2, 4)
     assert run.tally.verified == 1
 
@@ -323,21 +344,25 @@ def test_the_last_product_is_checked_and_the_answer_once_more(
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = run_in_process(600.0)
     device = cpu()
-    product, _ = worker.prepare(device, run)
+    product, _ = soak.prepare(device, run)
     pace = paced(device, 5)
     clock = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(product, "multiply", lambda: clock.__setitem__(0, clock[0] + 0.01))
+
+    def multiply(times: int = 1) -> None:
+        clock[0] += 0.01 * times
+
+    monkeypatch.setattr(product, "multiply", multiply)
     checked = []
 
-    def slow_check(_: worker.Product) -> int:
+    def slow_check(_: products.Product) -> int:
         checked.append(clock[0])
         clock[0] += 5.0
         return 0
 
     monkeypatch.setattr(device, "compare", slow_check)
     monkeypatch.setattr(product, "exact", lambda: 0)
-    worker.measure(device, run, product, pace)
+    soak.measure(device, run, product, pace)
     result = run.tally.result()
     assert result["seconds"] == pytest.approx(0.01 * result["iterations"])
     assert result["seconds"] == pytest.approx(600, abs=1)
@@ -386,18 +411,18 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     run, sent = run_in_process(0.4)
     product = made()
     product.keep_first()
-    device = worker.Cuda(without_a_gpu(), run.halt)
-    run.tally = worker.Tally(2 * product.n**3)
+    device = cuda.Cuda(without_a_gpu(), run.halt)
+    run.tally = tallies.Tally(2 * product.n**3)
     launched, batches, in_flight = [0], [0], []
 
-    def launch(product: worker.Product, products: int, *, check: bool) -> None:
-        worker.Cuda.launch(device, product, products, check=check)
+    def launch(product: products.Product, products: int, *, check: bool) -> None:
+        cuda.Cuda.launch(device, product, products, check=check)
         launched[0] += products
         batches[0] += 1
         in_flight.append(device.in_flight)
 
     monkeypatch.setattr(device, "launch", launch)
-    worker.measure(device, run, product, paced(device, 3))
+    soak.measure(device, run, product, paced(device, 3))
     result = run.tally.result()
     assert set(in_flight) == {1, 2}
     assert device.in_flight == 0
@@ -413,10 +438,10 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     run, _ = run_in_process(0.3)
     product = made()
     product.keep_first()
-    device = worker.Cuda(without_a_gpu(), run.halt)
-    run.tally = worker.Tally(2 * product.n**3)
+    device = cuda.Cuda(without_a_gpu(), run.halt)
+    run.tally = tallies.Tally(2 * product.n**3)
     product.faulty = True
-    worker.measure(device, run, product, paced(device, 3))
+    soak.measure(device, run, product, paced(device, 3))
     assert run.tally.wrong == 2 * run.tally.checks > 0
 
 
@@ -424,10 +449,10 @@ def test_a_gpu_is_not_waited_for_after_a_stop() -> None:
     run, _ = run_in_process(600.0)
     product = made()
     product.keep_first()
-    device = worker.Cuda(without_a_gpu(), run.halt)
-    run.tally = worker.Tally(2 * product.n**3)
+    device = cuda.Cuda(without_a_gpu(), run.halt)
+    run.tally = tallies.Tally(2 * product.n**3)
     run.halt.set()
-    worker.measure(device, run, product, paced(device, 3))
+    soak.measure(device, run, product, paced(device, 3))
     assert run.tally.iterations == 0
 
 
@@ -449,20 +474,20 @@ class Instant:
     def in_flight(self) -> int:
         return len(self.waiting)
 
-    def launch(self, _: worker.Product, products: int, *, check: bool) -> None:
+    def launch(self, _: products.Product, products: int, *, check: bool) -> None:
         assert not check
         self.waiting.append(products)
         self.launched.append(products)
         self.most_waiting = max(self.most_waiting, self.in_flight)
 
-    def poll(self) -> worker.Batch | None:
+    def poll(self) -> paces.Batch | None:
         if not self.waiting:
             return None
         products, began = self.waiting.pop(0), self.ended
         self.ended += products * self.product_seconds
-        return worker.Batch(products, began, self.ended)
+        return paces.Batch(products, began, self.ended)
 
-    def check(self, _: worker.Product) -> tuple[int, float]:
+    def check(self, _: products.Product) -> tuple[int, float]:
         return 0, 0.0
 
 
@@ -476,7 +501,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     run, _ = run_in_process(seconds)
     product = made()  # before the device's clock starts: it may import torch
     device = Instant(product_seconds)
-    worker.measure(device, run, product, worker.Pace(device, product_seconds, 0.0))
+    soak.measure(device, run, product, paces.Pace(device, product_seconds, 0.0))
     needed = math.ceil(seconds / product_seconds)
     assert needed <= sum(device.launched) <= needed - 1 + max(device.launched)
     assert device.most_waiting == waiting
@@ -485,7 +510,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 def test_batches_follow_the_device() -> None:
     run, _ = run_in_process(60.0)
     device = Instant(1e-3)
-    worker.measure(device, run, made(), worker.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
+    soak.measure(device, run, made(), paces.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
     assert device.launched[0] == 6250
     assert device.launched[-1] in (49, 50)
 
@@ -494,32 +519,32 @@ def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.Monk
     run, _ = run_in_process()
     clock = [0.0]
 
-    def measure(_: worker.Product, products: int) -> float:
+    def timed(_: object, products: int) -> float:
         clock[0] += 0.05
         measured.append(products)
-        return times[len(measured) - 1]
+        return products * times[len(measured) - 1]
 
     measured: list[int] = []
     times = [0.09, 1e-3, 1e-3, 1e-3, 1e-7, 1e-7]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    seconds, products = worker.warm_up(SimpleNamespace(measure=measure), run, made())
+    seconds, made_then = soak.warm_up(SimpleNamespace(timed=timed), run, made())
     assert seconds == 1e-3
     assert measured == [1, 1, 5, 5, 5], "short products are timed several in one go"
-    assert products == sum(measured)
+    assert made_then == sum(measured)
 
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
-    gpu = worker.Cuda(without_a_gpu(), threading.Event())
-    assert worker.Pace(gpu, 0.001, 0.0002).check_interval <= worker.BATCH_SECONDS
-    assert worker.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
-    assert worker.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
-    assert worker.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
+    gpu = cuda.Cuda(without_a_gpu(), threading.Event())
+    assert paces.Pace(gpu, 0.001, 0.0002).check_interval <= paces.BATCH_SECONDS
+    assert paces.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
+    assert paces.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
+    assert paces.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
 
 
 def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
-    gpu = worker.Cuda(without_a_gpu(), threading.Event())
-    assert worker.Pace(gpu, 0.001, 0.0).patience == 5.0
-    assert worker.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
+    gpu = cuda.Cuda(without_a_gpu(), threading.Event())
+    assert paces.Pace(gpu, 0.001, 0.0).patience == 5.0
+    assert paces.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
@@ -528,15 +553,15 @@ def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: in
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
     asked = _document(plan.Request(target, dtype, None, 1.0, None))
     largest = plan.largest_size(free + plan.CONTEXT_BYTES, dtype, "cuda")
-    refusal = worker._out_of_memory(asked, 65536, free)
+    refusal = memory.out_of_memory(asked, dtype, 65536, free)
     assert f"--size {largest} or smaller" in refusal.fields["remedy"]
-    assert worker.needed(asked, largest) == plan.memory_needed(largest, dtype, "cuda")
+    assert memory.needed(asked, dtype, (largest,) * 3) == plan.memory_needed(largest, dtype, "cuda")
 
 
 def test_where_no_size_fits_none_is_suggested() -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
     asked = _document(plan.Request(target, "float32", None, 1.0, None))
-    assert "End what" in worker._out_of_memory(asked, 1024, 1 << 20).fields["remedy"]
+    assert "End what" in memory.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:
@@ -547,10 +572,10 @@ def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) ->
         tried.append(n)
         return float(seconds_of(n))
 
-    monkeypatch.setattr(worker, "_seconds_of_one", seconds_of_one)
+    monkeypatch.setattr(soak, "_seconds_of_one", seconds_of_one)
     run, _ = run_in_process()
     run.request["size"] = size
-    return worker.choose_size(SimpleNamespace(smallest_size=64), run), tried
+    return soak.choose_size(SimpleNamespace(smallest_size=64), run), tried
 
 
 @pytest.mark.parametrize(
@@ -568,18 +593,18 @@ def test_auto_is_large_enough_and_short_enough(
 ) -> None:
     chosen, tried = sizes(monkeypatch, None, seconds_of)
     assert chosen == size
-    assert all(seconds_of(n) <= worker.TRIAL_SECONDS for n in tried[1:])
+    assert all(seconds_of(n) <= soak.TRIAL_SECONDS for n in tried[1:])
 
 
 def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes(monkeypatch, 1000, lambda n: 2 * n**3 / 0.2e12)[0] == 1000
     assert sizes(monkeypatch, 1024, lambda n: 0.008 + 2 * n**3 / 0.2e12)[0] == 1024
-    with pytest.raises(worker.RefusedError, match="ends in time"):
+    with pytest.raises(refusals.RefusedError, match="ends in time"):
         sizes(monkeypatch, 16384, lambda n: 2 * n**3 / 0.2e12)
 
 
 def test_droop_compares_the_last_half_with_the_best_window() -> None:
-    tally = worker.Tally(flop=10**12)
+    tally = tallies.Tally(flop=10**12)
     for _ in range(10):
         tally.add(10, 1.0, None)
     for _ in range(10):
@@ -591,7 +616,7 @@ def test_droop_compares_the_last_half_with_the_best_window() -> None:
 
 
 def test_windows_of_a_gpu_are_of_its_own_time() -> None:
-    tally = worker.Tally(flop=10**12)
+    tally = tallies.Tally(flop=10**12)
     samples = [tally.add(10, 0.3 if n % 2 else 1.7, 1.0) for n in range(20)]  # seen early or late
     assert {sample["tflops"] for sample in samples if sample} == {10.0}
     result = tally.result()
@@ -601,19 +626,19 @@ def test_windows_of_a_gpu_are_of_its_own_time() -> None:
 
 
 def test_a_run_of_a_single_batch_has_no_droop() -> None:
-    tally = worker.Tally(flop=10**12)
+    tally = tallies.Tally(flop=10**12)
     tally.add(1, 12.0, None)
     assert tally.result()["droop_percent"] == 0.0
 
 
 def test_a_run_of_days_does_not_grow() -> None:
-    tally = worker.Tally(flop=10**12)
+    tally = tallies.Tally(flop=10**12)
     for _ in range(6000):
         tally.add(10, 1.0, None)
     for _ in range(6000):
         for _ in range(10):
             tally.add(1, 0.125, None)
-    assert len(tally._marks) <= worker.MOST_MARKS
+    assert len(tally._marks) <= tallies.MOST_MARKS
     result = tally.result()
     assert result["seconds"] == pytest.approx(13500.0)
     assert result["tflops_sustained"] == pytest.approx(8.0, rel=1e-3)
@@ -621,7 +646,7 @@ def test_a_run_of_days_does_not_grow() -> None:
 
 
 def test_a_short_run_says_nothing_about_droop() -> None:
-    tally = worker.Tally(flop=10**12)
+    tally = tallies.Tally(flop=10**12)
     tally.add(10, 1.0, 0.5)
     result = tally.result()
     assert result["tflops_sustained"] is result["droop_percent"] is None
@@ -646,7 +671,7 @@ def test_a_short_run_says_nothing_about_droop() -> None:
 def test_a_build_has_code_for_a_device_or_not(
     archs: str, capability: tuple[int, int], runs: bool
 ) -> None:
-    assert worker.runs_on(archs.split(), capability) is runs
+    assert cuda.runs_on(archs.split(), capability) is runs
 
 
 def test_precision_is_set_by_one_switch_only() -> None:
@@ -663,13 +688,13 @@ def test_precision_is_set_by_one_switch_only() -> None:
         allow_tf32 = True
 
     new, old = New(), Old()
-    worker.set_precision(new, "tf32")
+    dtypes.set_precision(new, "tf32")
     assert new.fp32_precision == "tf32"
     assert new.allow_bf16_reduced_precision_reduction is False
     assert new.allow_fp16_reduced_precision_reduction is False
-    worker.set_precision(new, "float32")
+    dtypes.set_precision(new, "float32")
     assert new.fp32_precision == "ieee"
-    worker.set_precision(old, "float32")
+    dtypes.set_precision(old, "float32")
     assert old.allow_tf32 is False
 
 
@@ -677,7 +702,7 @@ def test_the_switches_exist_in_this_torch() -> None:
     torch = load_torch()
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
-    worker.set_precision(matmul, "tf32")
+    dtypes.set_precision(matmul, "tf32")
     assert matmul.fp32_precision == "tf32"
     assert matmul.allow_bf16_reduced_precision_reduction is False
     matmul.fp32_precision = before
@@ -706,16 +731,17 @@ def test_which_precision_ran_is_seen_by_its_error(
 ) -> None:
     product = made("float32" if dtype == "tf32" else dtype, 128)
     product.dtype, product.place, product.relative_error = dtype, place, error
+    product.format.name, product.format.place = dtype, place
     if place == "cpu" and dtype in ("float16", "bfloat16") and refused:
         low, high = product.errors()  # some CPU libraries sum in these
         assert low < error < high
     elif refused:
-        with pytest.raises(worker.RefusedError, match="not made in") as refusal:
-            worker._check_precision(product)
+        with pytest.raises(refusals.RefusedError, match="not made in") as refusal:
+            product.check_precision()
         remedy = refusal.value.fields["remedy"]
         assert ("NVIDIA_TF32_OVERRIDE" in remedy) is (place == "cuda")
     else:
-        worker._check_precision(product)
+        product.check_precision()
 
 
 def test_a_tf32_product_has_the_error_of_one() -> None:
@@ -723,7 +749,7 @@ def test_a_tf32_product_has_the_error_of_one() -> None:
     product = made("float32", 512)
     product.keep_first()
     assert product.judge() == 0
-    assert product.relative_error < worker.ERRORS["float32"][1]
+    assert product.relative_error < dtypes.ERRORS["float32"][1]
     for operand in (product.a, product.b):  # 13 bits of the mantissa are left out
         operand.view(torch.int32).bitwise_and_(~0x1FFF)
     rounded = product.a @ product.b
@@ -731,18 +757,20 @@ def test_a_tf32_product_has_the_error_of_one() -> None:
     product.fill()
     product.first.copy_(rounded)
     assert product.judge() == 0
-    low, high = worker.ERRORS["tf32"]
+    low, high = dtypes.ERRORS["tf32"]
     assert low < product.relative_error < high
 
 
 def test_errors_are_one_line_with_a_remedy() -> None:
     run, _ = run_in_process()
-    memory = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
-    assert worker.explain(memory, None, run).fields["kind"] == "memory"
-    other = worker.explain(RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run)
+    no_room = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
+    assert refusals.explain(no_room, None, run.request).fields["kind"] == "memory"
+    other = refusals.explain(
+        RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run.request
+    )
     assert other.fields["why"] == "RuntimeError: CUDA error: launch failed"
-    for error in (memory, MemoryError(), KeyError("x"), RuntimeError()):
-        fields = worker.explain(error, None, run).fields
+    for error in (no_room, MemoryError(), KeyError("x"), RuntimeError()):
+        fields = refusals.explain(error, None, run.request).fields
         assert all(fields.values())
         assert "\n" not in json.dumps(fields)
         assert "\\n" not in json.dumps(fields)

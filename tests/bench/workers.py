@@ -27,9 +27,15 @@ needs_torch = pytest.mark.skipif(
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
 
 
-def request(dtype: str = "float32", size: int | None = 256, seconds: float = 0.5) -> Request:
+def request(
+    dtype: str = "float32",
+    size: int | None = 256,
+    seconds: float = 0.5,
+    kind: str = "soak",
+    *further: str,
+) -> Request:
     """A short stress test of the CPU, by the Python of the tests."""
-    return Request(CPU, dtype, size, seconds, sys.executable)
+    return Request(CPU, dtype, size, seconds, sys.executable, kind, further)
 
 
 def load_torch() -> Any:
@@ -97,14 +103,19 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
+PARTS = "copies cpu dtypes latency main peak product refusals rows run soak sweep tally"
+"""Modules of the worker that faults are made in."""
+
+
 def broken_worker(fault: str) -> str:
     """The body of a fake interpreter: the real worker, in which the device fails as `fault` says.
 
-    `fault` is Python that redefines what it needs of `worker`.
+    `fault` is Python that redefines what it needs of the worker's modules.
     """
     return (
-        f"import sys, threading\nsys.path.insert(0, {str(WORKER.parent)!r})\n"
-        f"import worker\n{fault}\nworker.main()\n"
+        f"import runpy, sys, threading\nrunpy.run_path({str(WORKER)!r})['load']()\n"
+        f"from gputop_worker import {', '.join(PARTS.split())}\n"
+        f"Product = product.Product\n{fault}\nmain.main()\n"
     )
 
 

@@ -220,7 +220,7 @@ def worker_pids(terminal: Terminal) -> list[int]:
     found = []
     for pid in terminal.processes():
         with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - a process may end meanwhile
-            if b"worker.py" in file.read():
+            if b"worker/__main__.py" in file.read():
                 found.append(pid)
     return found
 

@@ -59,7 +59,10 @@ async def session(size: int, dtype: str, seconds: float) -> tuple[float, float]:
     async with contextlib.aclosing(Session(request).events()) as events:
         async for event in events:
             if isinstance(event, Done):
-                return event.result.tflops_mean, event.result.tflops_peak
+                mean, peak = event.result.tflops_mean, event.result.tflops_peak
+                assert mean is not None
+                assert peak is not None
+                return mean, peak
             if isinstance(event, Failed):
                 raise SystemExit(str(event.problem))
     raise AssertionError("a session ends with a Done or a Failed")

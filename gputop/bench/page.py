@@ -1,0 +1,168 @@
+"""The result of a run as people read it: a short table of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.text import ABSENT, size, tflops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gputop.bench.events import Point, Result
+
+ENDED = {"time": "time was up", "limit": "ended by the temperature limit"}
+NAME_WIDTH = 10
+
+
+def page(result: Result) -> str:
+    """All that there is to say, as lines of text."""
+    head = f"{result.device}, {result.kind}" if result.points else result.device
+    if result.kind != "copy":
+        head += f", {result.dtype}"
+    if result.kind == "soak":
+        head += f", {result.m} x {result.n} x {result.k}"
+    return "\n".join([head, *_tables(result), *_rows(_figures(result))])
+
+
+def _tables(result: Result) -> list[str]:
+    if not result.points:
+        return []
+    lines = {"sweep": _sizes, "latency": _ways, "copy": _bandwidths}.get(result.kind, _fastest)
+    return ["", *_columns(lines(result.points)), ""]
+
+
+def _figures(result: Result) -> list[tuple[str, str]]:
+    rows = []
+    if result.kind == "soak":
+        rows += _throughput(result)
+    elif result.tflops_peak is not None:
+        shape = f"{result.m} x {result.n} x {result.k}"
+        rows.append(("best", f"{result.tflops_peak:.4g} TFLOP/s at {shape}"))
+    ended = ENDED.get(result.stopped, "stopped by the user")
+    what = "copies" if result.kind == "copy" else "products"
+    verified = f"{result.checks} checks"
+    if result.verified_products is not None and result.kind == "soak":
+        verified = f"{result.verified_products} of {result.iterations} {what}"
+    done = f"{len(result.points)} rows" if result.points else ended
+    rows += [
+        (what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"),
+        ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
+        *_memory(result),
+        *(("note", note) for note in result.notes),
+        ("method", result.method),
+        ("software", f"torch {result.torch_version} in {result.python}"),
+    ]
+    return rows
+
+
+def _throughput(result: Result) -> list[tuple[str, str]]:
+    rows = [
+        ("mean", f"{result.tflops_mean:.4g} TFLOP/s over {result.seconds:.2f} s"),
+        ("peak", f"{result.tflops_peak:.4g} TFLOP/s in the best window"),
+    ]
+    if result.tflops_sustained is not None and result.droop_percent is not None:
+        below = f"{result.droop_percent:.1f} % below the peak"
+        rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
+        steady = result.time_to_steady_seconds
+        said = "not within this run" if steady is None else f"after {steady:.1f} s"
+        rows.append(("steady", said))
+    if result.tflops_device is not None:
+        rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
+    return rows
+
+
+def _memory(result: Result) -> list[tuple[str, str]]:
+    if result.tensor_bytes is None and result.context_bytes is None:
+        return []
+    parts = (
+        f"tensors {size(result.tensor_bytes)}",
+        f"torch's cache {size(result.cache_bytes)}",
+        f"CUDA context {size(result.context_bytes)}",
+    )
+    return [("memory", ", ".join(parts))]
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"  {name:<{NAME_WIDTH}} {text}" for name, text in rows]
+
+
+def _sizes(points: Sequence[Point]) -> list[list[str]]:
+    """A line for each size, and two columns for each data type."""
+    series, cells = _by_series(points)
+    lines = [["N", *(f"{name}, {unit}" for name in series for unit in ("TFLOP/s", "time"))]]
+    for x in sorted({point.x for point in points}):
+        line = [f"{x:.0f}"]
+        for name in series:
+            values = cells.get((name, x), {})
+            rate = values.get("tflops")
+            line += [ABSENT if rate is None else f"{rate:.3g}", time(values.get("seconds"))]
+        lines.append(line)
+    return lines
+
+
+def _ways(points: Sequence[Point]) -> list[list[str]]:
+    """A line for each way to run the same products, and a column for each size."""
+    series, cells = _by_series(points)
+    sizes = sorted({point.x for point in points})
+    head = ["time per product", *(f"{x:.0f} x {x:.0f}" for x in sizes)]
+    return [
+        head,
+        *(
+            [name, *(time(cells.get((name, x), {}).get("seconds")) for x in sizes)]
+            for name in series
+        ),
+    ]
+
+
+def _bandwidths(points: Sequence[Point]) -> list[list[str]]:
+    """A line for each size, and a column for each way."""
+    series, cells = _by_series(points)
+    lines = [["GB/s", *series]]
+    for x in sorted({point.x for point in points}):
+        rates = (cells.get((name, x), {}).get("bytes_per_second") for name in series)
+        shown = [ABSENT if rate is None else f"{rate / 1e9:.4g}" for rate in rates]
+        lines.append([size(x), *shown])
+    return lines
+
+
+def _fastest(points: Sequence[Point], most: int = 10) -> list[list[str]]:
+    """The best shapes, best first: those that were timed again before the others."""
+    ranked = sorted(
+        points,
+        key=lambda point: ("confirmed" in point.series, point.values.get("tflops", 0.0)),
+        reverse=True,
+    )
+    lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
+    for point in ranked[:most]:
+        values = point.values
+        rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
+        lines.append([rate, *(str(side) for side in point.shape), seconds, point.series])
+    return lines
+
+
+def _by_series(
+    points: Sequence[Point],
+) -> tuple[list[str], dict[tuple[str, float], Mapping[str, float]]]:
+    """The series in their order, and the values by series and x."""
+    series = list(dict.fromkeys(point.series for point in points))
+    return series, {(point.series, point.x): point.values for point in points}
+
+
+def _columns(lines: list[list[str]]) -> list[str]:
+    """Right-aligned, as numbers are."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  " + "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
+
+
+def time(seconds: float | None) -> str:
+    """Seconds in the unit that suits them: `12.3 µs`."""
+    if seconds is None:
+        return ABSENT
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if abs(seconds) < limit:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,33 @@
+"""Loads the worker from the files beside this one, under a name of its own, and runs it.
+
+Neither gputop nor anything on the path of modules is needed, and nothing is put there.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+NAME = "gputop_worker"
+
+
+def load() -> None:
+    """Makes the package importable as `gputop_worker`."""
+    here = Path(__file__).resolve().parent
+    spec = spec_from_file_location(
+        NAME, str(here / "__init__.py"), submodule_search_locations=[str(here)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = module_from_spec(spec)
+    sys.modules[NAME] = package
+    spec.loader.exec_module(package)
+    # Run as a file, its folder is where Python looks first, also for what torch imports.
+    sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() != here]
+
+
+if __name__ == "__main__":
+    load()
+    import_module(f"{NAME}.main").main()

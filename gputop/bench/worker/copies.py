@@ -1,0 +1,113 @@
+"""`copy`: bandwidth of the memory, and between host and device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .run import Run
+
+MIB = 1 << 20
+HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
+"""64 KiB to 1 GiB: from within the caches to far beyond them."""
+DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
+SHARE_OF_FREE = 4
+"""One part in as many of the free memory is the most that is copied: it is there twice, and more
+where it is compared."""
+READ_AND_WRITTEN = 2
+
+Clock = Callable[[Callable[[int], None], int], float]
+
+
+class Way:
+    """From where to where: two buffers, the clock for it, and how often each byte counts."""
+
+    def __init__(
+        self, series: str, to: Any, source: Any, clock: Clock, counted: int, threads: int = 0
+    ) -> None:
+        self.series, self.to, self.source, self.clock = series, to, source, clock
+        self.counted, self.threads = counted, threads
+
+    def copy(self, times: int) -> None:
+        """Copies as often, enqueued where memory allows it."""
+        to, source = self.to, self.source
+        for _ in repeat(None, times):
+            to.copy_(source, non_blocking=True)
+
+
+def copy(device: Any, run: Run) -> None:
+    """A row for each size and each way."""
+    cuda = device.place == "cuda"
+    torch, free = device.torch, run.request["free_bytes"]
+    if cuda:
+        free = min(device.free_bytes(), free or device.free_bytes())
+    most = (free or 4 << 30) // SHARE_OF_FREE
+    sizes = [size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most]
+    threads = torch.get_num_threads()
+    counted = sorted({1, threads})
+    rows = Rows(device, run, (5 if cuda else len(counted)) * len(sizes))
+    timing = "device events, and wall time where memory is pageable" if cuda else device.timing
+    rows.plan(
+        "bytes",
+        (0, 0, 0),
+        "torch copy_ of random bytes, 8 in a word; within one memory each byte is counted as read "
+        f"and as written, between two once; {timing}; "
+        "medians of blocks of some 10 ms; compared at the end of each row",
+        accumulate="none",
+        layout="contiguous",
+        data="random bytes",
+        need_bytes=2 * max(sizes, default=0) + run.request["fixed_bytes"],
+    )
+    for size in sizes:
+        for way in _cuda_ways(device, size, run) if cuda else _cpu_ways(device, size, counted):
+            if rows.over:
+                rows.note_time_up()
+                return
+            if way.threads:
+                torch.set_num_threads(way.threads)
+            _row(rows, way, size)
+            torch.set_num_threads(threads)
+            rows.to_come -= 1
+        run.known.update(device.memories())
+
+
+def _row(rows: Rows, way: Way, size: int) -> None:
+    way.to.zero_()
+    each = rows.device.wall(way.copy, 1)
+    timed = rows.time(way.copy, way.clock, each)
+    if timed is None:
+        return
+    rows.device.synchronize()
+    rows.run.verified(int((way.to != way.source.to(way.to.device)).sum()), 1)
+    rate = way.counted * size / timed.seconds
+    rows.point(way.series, size, timed, {"bytes_per_second": rate})
+
+
+def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[Way]:
+    to, source = (_words(device.torch, size) for _ in range(2))
+    for threads in counted:
+        name = "1 thread" if threads == 1 else f"{threads} threads"
+        yield Way(f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads)
+
+
+def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[Way]:
+    torch = device.torch
+    here, pageable = _words(torch, size).cuda(), _words(torch, size)
+    yield Way("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
+    yield Way("host to device, pageable", here, pageable, device.wall, 1)
+    yield Way("device to host, pageable", pageable, here, device.wall, 1)
+    try:
+        pinned = pageable.pin_memory()
+    except RuntimeError as error:
+        run.notes.append(f"pinned: absent at {size / MIB:.4g} MiB, {str(error).splitlines()[0]}")
+        return
+    yield Way("host to device, pinned", here, pinned, device.timed, 1)
+    yield Way("device to host, pinned", pinned, here, device.timed, 1)
+
+
+def _words(torch: Any, size: int) -> Any:
+    return torch.randint(-(2**62), 2**62, (size // 8,), dtype=torch.int64)

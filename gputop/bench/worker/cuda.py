@@ -1,0 +1,195 @@
+"""A GPU as a device, through CUDA."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .pace import Batch
+from .refusals import RefusedError, first_line
+
+if TYPE_CHECKING:
+    from .product import Product
+
+POLL_SECONDS = 0.003
+
+
+class Cuda:
+    """Keeps two batches in flight on one stream, so that the device never waits for Python."""
+
+    most_in_flight = 2
+    smallest_size = 1024
+    timing = "wall time, and device events around batches"
+    patience = 5.0
+    share_of_checks, least_interval = 0.01, 0.0
+
+    def __init__(self, torch: Any, halt: threading.Event, free_before: int | None = None) -> None:
+        self._free_before = free_before
+        self.torch, self.place, self._halt = torch, "cuda", halt
+        self._queue: deque[tuple[int, float, Any, Any, Any, Any]] = deque()
+        self._differs: Any = None
+        # One for each batch in flight; pinned, or the copy would wait for the device.
+        self._counts = deque(
+            torch.empty((), dtype=torch.int64, pin_memory=True) for _ in range(self.most_in_flight)
+        )
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that were launched and not seen to end yet."""
+        return len(self._queue)
+
+    def launch(self, product: Product, products: int, *, check: bool) -> None:
+        """Enqueues that many products, and where asked for the check of the last."""
+        torch = self.torch
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began = time.perf_counter()
+        first.record()
+        product.multiply(products)
+        last.record()
+        count, ended = None, last
+        if check:
+            count = self._counts[0]
+            self._counts.rotate()
+            count.copy_(self.compare(product), non_blocking=True)
+            ended = torch.cuda.Event(enable_timing=True)
+            ended.record()
+        self._queue.append((products, began, first, last, ended, count))
+
+    def poll(self) -> Batch | None:
+        """The oldest batch in flight, once it has ended; otherwise None, after a short wait."""
+        if not self._queue:
+            return None
+        products, began, first, last, ended, count = self._queue[0]
+        if not ended.query():
+            self._halt.wait(POLL_SECONDS)
+            return None
+        now = time.perf_counter()
+        self._queue.popleft()
+        wrong = check_seconds = None
+        if count is not None:
+            wrong, check_seconds = int(count), last.elapsed_time(ended) / 1000
+        device_seconds = first.elapsed_time(last) / 1000
+        return Batch(products, began, now, device_seconds, wrong, check_seconds)
+
+    def check(self, product: Product) -> tuple[int, float]:
+        """Wrong elements of C, and the seconds that it took to know; waits for the device."""
+        first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        count = self.compare(product)
+        last.record()
+        wrong = int(count)
+        last.synchronize()
+        return wrong, first.elapsed_time(last) / 1000
+
+    def compare(self, product: Product) -> Any:
+        """Wrong elements of C, as a number on the device.
+
+        Bit for bit: cuBLAS gives the same bits every time on one stream of one device.
+        """
+        if self._differs is None:
+            self._differs = self.torch.empty_like(product.c_bits, dtype=self.torch.bool)
+        self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
+        return self._differs.sum()
+
+    def timed(self, work: Callable[[int], None], times: int) -> float:
+        """Seconds of that much work, by device events."""
+        first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        work(times)
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1000
+
+    def wall(self, work: Callable[[int], None], times: int) -> float:
+        """Seconds from before the first is launched until all have ended."""
+        self.synchronize()
+        began = time.perf_counter()
+        work(times)
+        self.synchronize()
+        return time.perf_counter() - began
+
+    def synchronize(self) -> None:
+        """Waits for all that was launched."""
+        self.torch.cuda.synchronize()
+
+    def free_bytes(self) -> int | None:
+        """What can be taken, once torch has given back what it keeps for later."""
+        self.torch.cuda.empty_cache()
+        return int(self.torch.cuda.mem_get_info()[0])
+
+    def memories(self) -> dict[str, int | None]:
+        """Where the device's memory went: tensors, torch's cache, and the context with its modules.
+
+        The context is what the device has lost since before the run, without what torch holds; what
+        others took meanwhile is in it.
+        """
+        cuda = self.torch.cuda
+        free, reserved, held = (
+            int(cuda.mem_get_info()[0]),
+            int(cuda.memory_reserved()),
+            int(cuda.memory_allocated()),
+        )
+        context = None
+        if self._free_before is not None and self._free_before - free > reserved:
+            context = self._free_before - free - reserved
+        return {
+            "context_bytes": context,
+            "cache_bytes": reserved - held,
+            "tensor_bytes": held,
+        }
+
+
+def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cuda:
+    """The GPU that this process sees, ready; raises `RefusedError`."""
+    python = sys.executable
+    remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
+    if torch.version.cuda is None:
+        why = f"torch {torch.__version__} of {python} is built without it"
+        raise RefusedError("no_cuda", "There is no CUDA in this torch", why, remedy)
+    try:
+        torch.cuda.init()
+        capability = torch.cuda.get_device_capability(0)
+    except Exception as error:
+        raise RefusedError(
+            "no_device",
+            "torch cannot use the GPU",
+            first_line(error),
+            "Run `nvidia-smi` to see whether the driver works, and update it if it is too old",
+        ) from error
+    archs = torch.cuda.get_arch_list()
+    if not runs_on(archs, capability):
+        raise RefusedError(
+            "architecture",
+            f"This torch has no code for compute capability {capability[0]}.{capability[1]}",
+            f"torch {torch.__version__} is built for {' '.join(archs)}",
+            remedy,
+        )
+    return Cuda(torch, halt, free_before)
+
+
+def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:
+    """Whether a build for these architectures has code for a device of that compute capability.
+
+    `sm_80` is machine code, for 8.0 and later minor versions of 8; `compute_80` is compiled by the
+    driver for anything later; `sm_90a` is for exactly 9.0.
+    """
+    for arch in archs:
+        kind, _, number = arch.partition("_")
+        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+        if not digits.isdigit():
+            continue
+        built = (int(digits[:-1]), int(digits[-1]))
+        if kind == "compute" and built <= capability:
+            return True
+        exact = number.endswith("a")
+        if kind == "sm" and (built == capability if exact else _covers(built, capability)):
+            return True
+    return False
+
+
+def _covers(built: tuple[int, int], capability: tuple[int, int]) -> bool:
+    return built[0] == capability[0] and built[1] <= capability[1]

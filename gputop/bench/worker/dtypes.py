@@ -1,0 +1,267 @@
+"""The data types: how operands are made and read, how they are multiplied, how exact that is.
+
+All that is private in torch, or new, is used here and nowhere else, and tried before it is relied
+on. Each class is one way to multiply; `TYPES` says which data type goes which way.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import Any
+
+from .refusals import first_line, is_memory, no_dtype
+
+ROWS = 64
+"""Rows that are looked at in float64, or made in float32, at a time."""
+TRIED = 128
+"""The size of the product that shows whether torch has a data type: all of them can do it."""
+SPREAD = 32
+"""The standard deviation of int8 operands: 4 of them are what the type holds."""
+SMALL = 32
+"""Below it a norm is of too few elements to be sure of."""
+ERRORS = {
+    "float32": (0.0, 2e-5),
+    "tf32": (5e-5, 1.5e-3),
+    "bfloat16": (5e-4, 4e-3),
+    "float16": (5e-5, 6e-4),
+    "float16_acc16": (5e-5, 6e-4),
+    "float64": (0.0, 1e-12),
+    "float8_e4m3": (5e-4, 1e-2),
+    "float8_mixed": (5e-4, 1e-2),
+    "int8": (0.0, 1e-12),
+    "float4": (5e-4, 1e-2),
+}
+"""Relative error of a product against float64, which hardly depends on its size: from and below.
+
+Measured: IEEE float32 up to 5e-6 at 65536, TF32 3e-4 (rounded) and 8e-4 (truncated), bfloat16
+1.6e-3 to 2.4e-3, float16 2e-4, float64 1e-16; on CPUs float8 1.6e-3, which is the rounding of its
+bfloat16 result, and int8 0. Derived: tensor cores of compute capability 9.0 add float8 products
+with some 13 bits after the leading one, which may add as much again several times over; float4
+likewise.
+"""
+
+
+class Plain:
+    """`torch.mm`, of types that torch computes with anywhere."""
+
+    call = "torch.mm"
+    column_major_only = False
+
+    def __init__(self, torch: Any, name: str, place: str) -> None:
+        self.torch, self.name, self.place = torch, name, place
+        known = {"tf32": "float32", "float16_acc16": "float16"}.get(name, name)
+        self.a = self.b = self.result = getattr(torch, known)
+        self.accumulate = {"float64": "float64", "float16_acc16": "float16"}.get(name, "float32")
+        if place == "cpu" and name in ("float16", "bfloat16"):
+            self.accumulate = "as the CPU library does"
+        self.data = "random normal"
+
+    @property
+    def epsilon(self) -> float:
+        """Of the result."""
+        return float(self.torch.finfo(self.result).eps)
+
+    def empty(self, rows: int, columns: int, kind: Any) -> Any:
+        """An operand, or the part of one."""
+        return self.torch.empty((rows, columns), dtype=kind, device=self.place)
+
+    def fill(self, operand: Any) -> None:
+        """Random normal numbers, made in place: no wider copy is taken to cast from."""
+        operand.normal_()
+
+    def put(self, operand: Any, values: Any) -> None:
+        """Writes float32 values that the type holds exactly."""
+        operand.copy_(values)
+
+    def take(self, operand: Any) -> Any:
+        """The values in float64."""
+        return operand.double()
+
+    def prepare(self, product: Any) -> None:
+        """Makes what multiplying needs beside the operands."""
+
+    def multiply(self, product: Any, times: int) -> None:
+        """That many products, with as little of Python between them as there can be."""
+        mm, a, b, c = self.torch.mm, product.a, product.b, product.c
+        for _ in repeat(None, times):
+            mm(a, b, out=c)
+
+    def errors(self, m: int, n: int, k: int) -> tuple[float, float]:
+        """The relative error that is to be expected of such a product: from and below."""
+        low, high = ERRORS[self.name]
+        in_place = self.name == "float16_acc16"
+        if (self.place == "cpu" and self.epsilon > 2.0**-20) or in_place:
+            # Sums in the operands' own format are a random walk, as in some CPU libraries.
+            high += 0.5 * self.epsilon * k**0.5
+        if in_place and k >= 2048:
+            low = 4e-4  # a sum in float32 has half of that, one of 128 rounded steps four times it
+        return (low, high) if min(m, n, k) >= SMALL else (0.0, 4 * high)
+
+
+class Scaled(Plain):
+    """float8: `torch._scaled_mm`, B column-major, one scale for each operand on the device."""
+
+    call = "torch._scaled_mm"
+    column_major_only = True
+
+    def __init__(self, torch: Any, name: str, place: str) -> None:
+        self.torch, self.name, self.place = torch, name, place
+        self.b = _dtype_of(torch, name, "float8_e4m3fn")
+        self.a = _dtype_of(torch, name, "float8_e5m2") if name == "float8_mixed" else self.b
+        self.result = torch.bfloat16
+        self.accumulate = "float32, no fast accumulate" if place == "cuda" else "float32"
+        self.data = "random normal, cast"
+
+    def fill(self, operand: Any) -> None:
+        """Random normal numbers, cast a few rows at a time."""
+        for at in range(0, operand.shape[0], ROWS):
+            rows = operand[at : at + ROWS]
+            rows.copy_(self.torch.randn(rows.shape, device=self.place))
+
+    def prepare(self, product: Any) -> None:
+        """Scales of one: what random normal numbers need."""
+        one = self.torch.ones((), dtype=self.torch.float32, device=self.place)
+        product.scales = one, one
+
+    def multiply(self, product: Any, times: int) -> None:
+        """That many products."""
+        scaled, kind = self.torch._scaled_mm, self.result  # noqa: SLF001 - torch's only name for it
+        a, b, c, (first, second) = product.a, product.b, product.c, product.scales
+        for _ in repeat(None, times):
+            scaled(a, b, scale_a=first, scale_b=second, out_dtype=kind, out=c)
+
+
+class Float4(Scaled):
+    """float4: two numbers in a byte along k, a float8 scale for every 16 of them."""
+
+    magnitudes = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+    """e2m1: the three low bits say which, the fourth is the sign."""
+
+    def __init__(self, torch: Any, name: str, place: str) -> None:
+        self.torch, self.name, self.place = torch, name, place
+        self.a = self.b = _dtype_of(torch, name, "float4_e2m1fn_x2")
+        self.result, self.accumulate = torch.bfloat16, "float32"
+        self.data = "random normal, rounded to e2m1, scales 1"
+
+    def empty(self, rows: int, columns: int, kind: Any) -> Any:
+        """Of `columns` numbers, which are half as many bytes."""
+        if columns % 2:
+            raise no_dtype(self.name, f"{columns} is odd, and two numbers share a byte")
+        bytes_ = self.torch.empty((rows, columns // 2), dtype=self.torch.uint8, device=self.place)
+        return bytes_.view(kind)
+
+    def fill(self, operand: Any) -> None:
+        """Random normal numbers, rounded a few rows at a time."""
+        for at in range(0, operand.shape[0], ROWS):
+            rows = operand[at : at + ROWS]
+            self.put(rows, self.torch.randn((rows.shape[0], 2 * rows.shape[1]), device=self.place))
+
+    def put(self, operand: Any, values: Any) -> None:
+        """Rounds to the nearest number that there is."""
+        torch = self.torch
+        levels = torch.tensor(self.magnitudes, device=values.device)
+        code = torch.bucketize(values.abs(), (levels[1:] + levels[:-1]) / 2)
+        code = (code + 8 * (values < 0)).to(torch.uint8)
+        operand.view(torch.uint8).copy_(code[:, 0::2] | code[:, 1::2] << 4)
+
+    def take(self, operand: Any) -> Any:
+        """The values in float64."""
+        torch, codes = self.torch, operand.view(self.torch.uint8)
+        signed = (*self.magnitudes, *(-each for each in self.magnitudes))
+        values = torch.tensor(signed, dtype=torch.float64, device=codes.device)
+        pairs = torch.stack((codes & 15, codes >> 4), dim=-1).flatten(1)
+        return values[pairs.long()]
+
+    def prepare(self, product: Any) -> None:
+        """Scales of one, in blocks of 128 rows by 4: their order makes no difference."""
+        torch, kind = self.torch, _dtype_of(self.torch, self.name, "float8_e4m3fn")
+        blocks = -(-product.k // 64) * 4
+        product.scales = tuple(
+            torch.ones(-(-rows // 128) * 128 * blocks, device=self.place).to(kind)
+            for rows in (product.m, product.n)
+        )
+
+
+class Integer(Plain):
+    """int8: `torch._int_mm`, summed in int32, so that every bit is known."""
+
+    call = "torch._int_mm"
+    column_major_only = True
+
+    def __init__(self, torch: Any, name: str, place: str) -> None:
+        self.torch, self.name, self.place = torch, name, place
+        self.a = self.b = torch.int8
+        self.result, self.accumulate = torch.int32, "int32"
+        self.data = f"random normal, rounded, standard deviation {SPREAD}"
+
+    @property
+    def epsilon(self) -> float:
+        """Nothing is rounded."""
+        return 0.0
+
+    def fill(self, operand: Any) -> None:
+        """Rounded random normal numbers, cast a few rows at a time."""
+        for at in range(0, operand.shape[0], ROWS):
+            rows = operand[at : at + ROWS]
+            numbers = self.torch.randn(rows.shape, device=self.place).mul_(SPREAD)
+            rows.copy_(numbers.round_().clamp_(-127, 127))
+
+    def multiply(self, product: Any, times: int) -> None:
+        """That many products."""
+        mm, a, b, c = self.torch._int_mm, product.a, product.b, product.c  # noqa: SLF001 - likewise
+        for _ in repeat(None, times):
+            mm(a, b, out=c)
+
+
+Format = Plain
+TYPES: dict[str, type[Plain]] = {
+    "float8_e4m3": Scaled,
+    "float8_mixed": Scaled,
+    "int8": Integer,
+    "float4": Float4,
+}
+"""Those that are not multiplied by `torch.mm`."""
+
+
+def format_of(torch: Any, name: str, place: str) -> Format:
+    """How the data type is handled, set up; raises `RefusedError` where torch does not have it."""
+    if place == "cuda":
+        set_precision(torch.backends.cuda.matmul, name)
+    return TYPES.get(name, Plain)(torch, name, place)
+
+
+def set_precision(matmul: Any, dtype: str) -> None:
+    """IEEE or TF32, by the setting that this torch has: using both of them raises."""
+    if hasattr(matmul, "fp32_precision"):  # torch 2.9
+        matmul.fp32_precision = "tf32" if dtype == "tf32" else "ieee"
+    else:
+        matmul.allow_tf32 = dtype == "tf32"
+    # Sums stay in float32, also where a product is split along k.
+    for name in ("fp16", "bf16"):
+        setting = f"allow_{name}_reduced_precision_reduction"
+        if hasattr(matmul, setting):
+            setattr(matmul, setting, False)
+    if hasattr(matmul, "allow_fp16_accumulation"):
+        matmul.allow_fp16_accumulation = dtype == "float16_acc16"
+    elif dtype == "float16_acc16":
+        raise no_dtype(dtype, "this torch has no allow_fp16_accumulation, which 2.7 has")
+
+
+def attempt(product: Any) -> None:
+    """Makes one small product; raises `RefusedError` with torch's words where it cannot be made."""
+    try:
+        product.fill()
+        product.multiply()
+        product.c[0, 0].item()  # on a GPU this is where it fails
+    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        why = first_line(error) or type(error).__name__
+        if is_memory(error) or ("CUDA error" in why and "CUBLAS" not in why):
+            raise  # which is not for want of the data type
+        raise no_dtype(product.dtype, why) from error
+
+
+def _dtype_of(torch: Any, name: str, attribute: str) -> Any:
+    kind = getattr(torch, attribute, None)
+    if kind is None:
+        raise no_dtype(name, f"this torch has no {attribute}")
+    return kind

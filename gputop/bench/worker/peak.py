@@ -1,0 +1,165 @@
+"""`peak`: a search over shapes and layouts for the most that the device achieves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .memory import Shape, facts, fits
+from .product import Product, require
+from .rows import LONG_SECONDS, ROW_SECONDS, Rows
+
+if TYPE_CHECKING:
+    from .run import Run
+
+SMALLEST = 256
+PROBE_SECONDS = 0.25
+"""For a shape that may be the best; the best ones are timed again."""
+PROBES = 200
+"""A short run makes its probes shorter, until it has as many of them."""
+CONFIRMED = 3
+"""Shapes that are timed again at the end: the best of many short figures is partly luck."""
+FINEST, COARSEST = 64, 256
+"""Steps in m, n and k of the search around the best shape."""
+
+Candidate = tuple[Shape, bool]
+"""m, n, k and whether B is column-major."""
+
+
+def peak(device: Any, run: Run) -> None:
+    """Squares first, then rectangles, then ever smaller steps around the best; the best again."""
+    request, dtype = run.request, run.request["dtype"]
+    require(device.torch, dtype, device.place)
+    rows = Rows(device, run, PROBES + CONFIRMED)
+    known = facts(request, dtype)
+    largest = min(request["size"] or 2 * known["largest"], known["fitting"])
+    largest = max(SMALLEST, largest // FINEST * FINEST)
+    form = Product(device.torch, dtype, (FINEST,) * 3, device.place).format
+    rows.wake(dtype)
+    rows.plan(
+        dtype,
+        (largest, largest, largest),
+        f"{form.call} {dtype}, accumulated {form.accumulate}; shapes to {largest}, both layouts, "
+        f"multiples of {FINEST}; {form.data}; 2mnk FLOP; {device.timing}; medians; the best "
+        f"{CONFIRMED} timed again, and of those the best; each shape verified",
+        accumulate=form.accumulate,
+        layout="B column-major" if form.column_major_only else "both",
+        data=form.data,
+        need_bytes=rows.need(dtype, (largest, largest, largest)),
+        largest_size=known["fitting"],
+    )
+    search = Search(rows, dtype, largest)
+    for candidate in search.coarse():
+        search.probe(candidate)
+    search.climb()
+    search.confirm()
+
+
+class Search:
+    """What was tried, and how fast it was."""
+
+    def __init__(self, rows: Rows, dtype: str, largest: int) -> None:
+        self.rows, self.dtype, self.largest = rows, dtype, largest
+        self.found: dict[Candidate, float] = {}
+        form = Product(rows.device.torch, dtype, (FINEST,) * 3, rows.device.place).format
+        self.layouts = (True,) if form.column_major_only else (True, False)
+        seconds = rows.run.request["seconds"]
+        self._confirming = min(CONFIRMED * ROW_SECONDS, seconds / 4)
+        self._probing = min(PROBE_SECONDS, seconds / PROBES)
+
+    @property
+    def over(self) -> bool:
+        """Whether what is left is for the confirmation."""
+        return self.rows.over or self.rows.left < self._confirming
+
+    def best(self) -> Candidate | None:
+        """The fastest so far."""
+        return max(self.found, key=self.found.__getitem__) if self.found else None
+
+    def coarse(self) -> Iterator[Candidate]:
+        """Squares of growing size, as long as a product is short; then rectangles like the best."""
+        n = SMALLEST
+        while n <= self.largest:
+            for size in (n, n + n // 2):
+                for column_major in self.layouts:
+                    yield (size, size, size), column_major
+            n *= 2
+        best = self.best()
+        if best is None:
+            return
+        (n, _, _), _ = best
+        double, half = 2 * n, max(FINEST, n // 2)
+        for shape in (
+            (double, n, n),
+            (n, double, n),
+            (n, n, double),
+            (n, n, half),
+            (double, double, half),
+            (half, half, double),
+        ):
+            for column_major in self.layouts:
+                yield shape, column_major
+
+    def climb(self) -> None:
+        """Steps away from the best shape, smaller ones where none of them is better."""
+        step = COARSEST
+        while step >= FINEST and not self.over:
+            before = self.best()
+            if before is None:
+                return
+            shape, column_major = before
+            for at in range(3):
+                for change in (step, -step):
+                    near = tuple(side + change * (i == at) for i, side in enumerate(shape))
+                    self.probe(((near[0], near[1], near[2]), column_major))
+            if self.best() == before:
+                step //= 2
+
+    def probe(self, candidate: Candidate) -> None:
+        """Times a shape for a moment, where it can be and was not yet."""
+        shape, _ = candidate
+        usable = min(shape) >= FINEST and max(shape) <= self.largest
+        if usable and candidate not in self.found and not self.over and self._is_short(shape):
+            self._time(candidate, self._probing)
+
+    def confirm(self) -> None:
+        """Times the best shapes again, for longer; only these figures count."""
+        rows, table = self.rows, self.rows.table
+        ranked = sorted(self.found, key=self.found.__getitem__, reverse=True)[:CONFIRMED]
+        if rows.over or not ranked:
+            return
+        table.peak, table.shape = 0.0, None
+        rows.to_come = len(ranked)
+        for candidate in ranked:
+            if rows.run.halt.is_set():
+                break
+            self._time(candidate, ROW_SECONDS, ", confirmed")
+            rows.to_come -= 1
+        (m, n, k) = table.shape or (0, 0, 0)
+        rows.run.notes.append(
+            f"the best of {len(self.found)} shapes and layouts is {m} x {n} x {k}: "
+            f"{table.peak:.4g} TFLOP/s"
+        )
+
+    def _is_short(self, shape: Shape) -> bool:
+        """Whether a product of that shape takes no longer than it may, at the best rate so far."""
+        m, n, k = shape
+        fastest = max(self.found.values(), default=0.0)
+        if fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS:
+            return False
+        return fits(self.rows.device, self.rows.run.request, self.dtype, shape)
+
+    def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
+        rows, (shape, column_major) = self.rows, candidate
+        product, each = rows.open(self.dtype, shape, column_major)
+        timed = rows.time(
+            product.multiply, rows.device.timed, each, flop=product.flop, at_most=seconds
+        )
+        if timed is None:
+            return
+        rows.run.known.update(rows.device.memories())
+        rows.check(product)
+        edge = round((shape[0] * shape[1] * shape[2]) ** (1 / 3), 1)
+        layout = "B column-major" if column_major else "B row-major"
+        self.found[candidate] = rows.send(f"{layout}{mark}", edge, timed, product)
+        rows.to_come = max(CONFIRMED, rows.to_come - 1)

@@ -1,0 +1,187 @@
+"""C = A·B with all that is needed to trust it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .dtypes import ROWS, TRIED, TYPES, attempt, format_of
+from .refusals import RefusedError
+
+GROSS_ERROR = 1e-2
+"""No setting of any data type makes a product as inexact: the device computes wrong results."""
+ANSWER = 16
+"""About what is left of the terms of an exact product, once the pairs have cancelled out."""
+
+
+class Product:
+    """m x k times k x n. `place` is torch's name of the device.
+
+    B is column-major on GPUs unless asked otherwise: the kernels reach their maximum more often.
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        dtype: str,
+        shape: tuple[int, int, int],
+        place: str,
+        column_major: bool | None = None,
+    ) -> None:
+        self.torch, self.dtype, self.place = torch, dtype, place
+        self.shape = self.m, self.n, self.k = m, n, k = shape
+        self.format = made = format_of(torch, dtype, place)
+        wanted = place != "cpu" if column_major is None else column_major
+        self.column_major = wanted or made.column_major_only
+        self.a = made.empty(m, k, made.a)
+        self.stored_b = made.empty(*((n, k) if self.column_major else (k, n)), made.b)
+        """B as it lies in memory."""
+        self.b = self.stored_b.t() if self.column_major else self.stored_b
+        self.c, self.first = (
+            torch.empty((m, n), dtype=made.result, device=place) for _ in range(2)
+        )
+        self.c_bits, self.first_bits = self.bits(self.c), self.bits(self.first)
+        self.scales: tuple[Any, Any] = (None, None)
+        made.prepare(self)
+        self.epsilon = made.epsilon
+        self.relative_error = 0.0
+        self._columns: Any = None
+
+    @property
+    def flop(self) -> int:
+        """Of one product."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        return "A row-major, B column-major" if self.column_major else "A and B row-major"
+
+    def bits(self, tensor: Any) -> Any:
+        """The same memory as integers: NaN differs from a number there, and -0 from 0."""
+        words = {2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
+        return tensor.view(words[tensor.element_size()])
+
+    def multiply(self, times: int = 1) -> None:
+        """Products, enqueued on a GPU, done on a CPU."""
+        self.format.multiply(self, times)
+
+    def fill(self) -> None:
+        """Random numbers in A and B."""
+        self.format.fill(self.a)
+        self.format.fill(self.stored_b)
+
+    def exact(self) -> int:
+        """Elements that differ from the known answer of a product of small integers.
+
+        A = u·vᵀ and B = w·xᵀ with small integers, so that C = (v·w)·u·xᵀ. The products along k are
+        ±1 (times up to 3), in pairs of opposite signs whose order is random, with a few single ones
+        between: the sum of any stretch of k stays below 60, and one of every second or fourth
+        product is a random walk, of some hundreds. Relied upon is that partial sums are kept in
+        a format that holds integers to 2048: float16 does, and so does all that is wider. Where k
+        is small all terms have the same sign.
+        """
+        torch, k = self.torch, self.k
+        answer = ANSWER + k % 2 if k > ANSWER else k  # v·w is odd where k is
+        pairs = (k - answer) // 2
+        first_of_pair = torch.randint(0, 2, (pairs, 1)).float() * 2 - 1
+        paired = torch.ones(k, dtype=torch.bool)
+        paired[torch.linspace(0, k - 1, answer).long()] = False
+        signs = torch.ones(k)
+        signs[paired] = torch.cat((first_of_pair, -first_of_pair), 1).flatten()
+        w, x = (torch.randint(0, 2, (size,)).float() * 2 - 1 for size in (k, self.n))
+        u = torch.randint(1, 4, (self.m,)).float()
+        u, v, w, x = (each.to(self.place) for each in (u, w * signs, w, x))
+        self._put(self.a, u, v)
+        self._put(self.stored_b, *((x, w) if self.column_major else (w, x)))
+        # What is not written is wrong.
+        self.c.fill_(float("nan") if self.c.is_floating_point() else -(2**31))
+        self.multiply()
+        wrong = 0
+        for at in range(0, self.m, ROWS):
+            right = torch.outer(u[at : at + ROWS] * answer, x).to(self.c.dtype)
+            wrong += int((self.c[at : at + ROWS] != right).sum())
+        return wrong
+
+    def _put(self, operand: Any, rows: Any, columns: Any) -> None:
+        for at in range(0, len(rows), ROWS):
+            part = self.torch.outer(rows[at : at + ROWS], columns)
+            self.format.put(operand[at : at + ROWS], part)
+
+    def keep_first(self) -> None:
+        """Makes the product that all later ones are compared with."""
+        self.multiply()
+        self.first.copy_(self.c)
+
+    def judge(self) -> int:
+        """Compares a corner of the first product with float64: `relative_error`, as a norm.
+
+        Returns the elements that are wrong by any measure, which is not the same as inexact.
+        """
+        take = self.format.take
+        b = take(self.stored_b[:ROWS]).t() if self.column_major else take(self.b[:, :ROWS])
+        right = take(self.a[:ROWS]) @ b
+        far = (self.first[:ROWS, :ROWS].double() - right).abs()
+        error = float(far.norm() / right.norm())
+        limit = max(GROSS_ERROR, self.errors()[1])
+        if error <= limit or not far.any():  # a product of one rounded number may be zero
+            self.relative_error = error if far.any() else 0.0
+            return 0
+        # Those that are farther off than the mean square may be, of which there is one at least.
+        return int((~(far <= limit * right.norm() / right.numel() ** 0.5)).sum())
+
+    def errors(self) -> tuple[float, float]:
+        """The relative error that is to be expected: from and below."""
+        return self.format.errors(*self.shape)
+
+    def check_precision(self) -> None:
+        """Raises `RefusedError` where the products are not made in the data type."""
+        low, high = self.errors()
+        if low <= self.relative_error < high:
+            return
+        cpu = self.place == "cpu"
+        variable = "ONEDNN_DEFAULT_FPMATH_MODE" if cpu else "NVIDIA_TF32_OVERRIDE"
+        raise RefusedError(
+            "precision",
+            f"The {self.dtype} product was not made in {self.dtype}",
+            f"its relative error is {self.relative_error:.1e}",
+            f"Unset {variable} and what else changes the precision, or choose another data type",
+        )
+
+    def unexplained(self) -> int:
+        """Elements of C that differ from the first product by more than the order of summation can.
+
+        CPU libraries do not promise the same bits every time. The roundings of a sum of k products
+        in float32 are a random walk: some 0.2·sqrt(k)·eps of the sum's own size, |a|·|b|/sqrt(k) of
+        its row and column (Higham and Mary, A new approach to probabilistic rounding error
+        analysis, 2019). Twenty times that is allowed, or eight times what was measured beyond the
+        rounding of the result, and then that rounding. Sums of integers have no order.
+        """
+        torch, k = self.torch, self.k
+        if not self.epsilon:
+            return int((self.c_bits != self.first_bits).sum())
+        if self._columns is None:
+            self._columns = self._lengths_of_columns()
+        slack = 4 * k**0.5 * min(self.epsilon, 2.0**-23)
+        slack += 8 * max(0.0, self.relative_error - self.epsilon / 2)
+        wrong = 0
+        for at in range(0, self.m, ROWS):
+            rows = slice(at, at + ROWS)
+            lengths = self.format.take(self.a[rows]).norm(dim=1) * (slack / k**0.5)
+            first = self.first[rows].double()
+            bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
+            far = ~((self.c[rows].double() - first).abs() <= bound)  # NaN is far
+            wrong += int((far & (self.c_bits[rows] != self.first_bits[rows])).sum())
+        return wrong
+
+    def _lengths_of_columns(self) -> Any:
+        torch, b = self.torch, self.stored_b
+        blocks = (self.format.take(b[at : at + ROWS]) for at in range(0, b.shape[0], ROWS))
+        if self.column_major:
+            return torch.cat([block.norm(dim=1) for block in blocks])
+        return torch.as_tensor(sum(block.square().sum(0) for block in blocks)).sqrt()
+
+
+def require(torch: Any, dtype: str, place: str) -> None:
+    """Raises `RefusedError` where torch does not have the data type on this device."""
+    if dtype in TYPES or dtype == "float16_acc16":
+        attempt(Product(torch, dtype, (TRIED, TRIED, TRIED), place))

@@ -1,0 +1,101 @@
+"""Why a run ends without a result: what, why and the remedy, each for people, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RefusedError(Exception):
+    """The run cannot be done: a word for programs, and what, why and the remedy for people."""
+
+    def __init__(self, kind: str, what: str, why: str, remedy: str) -> None:
+        super().__init__(what)
+        self.kind = kind
+        self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
+
+
+def computes_wrong() -> RefusedError:
+    """The first products are wrong, or the exact ones."""
+    return RefusedError(
+        "wrong",
+        "The device computes wrong results",
+        "the first products are not what they have to be",
+        "Do not train on it; run the test again to be sure",
+    )
+
+
+def hangs(place: str, work: str, expected: float, patience: float) -> RefusedError:
+    """What was launched has not ended after many times its time."""
+    return RefusedError(
+        "hang",
+        "The device hangs",
+        f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s",
+        "Look for Xid errors in `dmesg`"
+        if place == "cuda"
+        else "See what else uses the cores, and run the test again",
+    )
+
+
+def not_ready(seconds: float) -> RefusedError:
+    """The preparation has no end."""
+    return RefusedError(
+        "not_ready",
+        "The stress test did not get ready",
+        f"torch, memory and the first products took more than {seconds:.0f} s",
+        "See what else uses the device, or choose a smaller --size",
+    )
+
+
+def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RefusedError:
+    """Not one product would end within the run."""
+    return RefusedError(
+        "too_slow",
+        f"No {dtype} product of size {request['size'] or 'auto'} ends in time",
+        f"one takes {taken} s, and the run {request['seconds']:g} s",
+        "Choose a smaller --size, --size auto, or more --seconds",
+    )
+
+
+def no_dtype(dtype: str, why: str) -> RefusedError:
+    """This torch, or this device under it, does not have the data type."""
+    return RefusedError(
+        "dtype",
+        f"{dtype} cannot be run here",
+        why,
+        "Choose another --dtype, or a newer torch with --python",
+    )
+
+
+def explain(error: BaseException, place: str | None, request: dict[str, Any]) -> RefusedError:
+    """Any failure as what a person can do about it."""
+    if isinstance(error, RefusedError):
+        return error
+    text = first_line(error)
+    if is_memory(error):
+        return RefusedError(
+            "memory",
+            f"The memory does not hold products of size {request['size'] or 'auto'}",
+            text or type(error).__name__,
+            "Choose a smaller --size, or end what holds the memory",
+        )
+    return RefusedError(
+        "device" if place == "cuda" else "torch",
+        "The stress test failed",
+        f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        "Look for Xid errors in `dmesg`" if place == "cuda" else "Try another torch with --python",
+    )
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether there was no more memory, of the host or of the device."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in first_line(error)
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """torch's messages have the error first, and advice for developers below it."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else ""

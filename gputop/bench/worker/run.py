@@ -1,0 +1,120 @@
+"""The run as a whole: its events, what it waits for, and its one ending."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import threading
+import time
+from typing import Any, NoReturn
+
+from .refusals import RefusedError, not_ready
+from .tally import Table, Tally
+
+WATCH_SECONDS = 0.5
+STOP_SECONDS = 0.2
+"""How long the product in hand may go on after a stop, until the process ends under it."""
+
+
+class Run:
+    """What has been done so far, and the one ending of it, by whichever thread comes first."""
+
+    def __init__(self, fd: int, request: dict[str, Any]) -> None:
+        self.request = request
+        self.halt = threading.Event()
+        self.halted_by = "time"
+        self.tally: Tally | Table = Tally()
+        self.known: dict[str, Any] = {}
+        """Fields of the result that are no counts: memories, the best shape."""
+        self.notes: list[str] = []
+        """What has to be read with the result: what was left out and why, what follows."""
+        self._ready_by = time.monotonic() + request["prepare_seconds"]
+        self._fd = fd
+        self._line = threading.Lock()
+        self._ending = threading.Lock()
+        self.preparing()
+
+    def preparing(self) -> None:
+        """Expects the end of the preparation."""
+        left = self._ready_by - time.monotonic()
+        self.expect(left, not_ready(self.request["prepare_seconds"]))
+
+    def expect(self, seconds: float, otherwise: RefusedError) -> None:
+        """The run ends with that error, unless something else is expected within that time."""
+        self._expected = time.monotonic() + seconds, otherwise  # one step for the other thread
+
+    def send(self, event: str, **fields: Any) -> None:
+        """Writes one event."""
+        line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
+        with self._line:
+            while line:
+                line = line[os.write(self._fd, line) :]
+
+    def verified(self, wrong: int, products: int) -> None:
+        """Counts a check of so many products of the run, and says what it found."""
+        self.tally.checks += 1
+        self.tally.wrong += wrong
+        self.tally.verified += products
+        self.send("verify", checks=self.tally.checks, wrong_elements=self.tally.wrong)
+
+    def end(self, event: str, **fields: Any) -> NoReturn:
+        """Writes the last event, with what was measured, and ends the process at once."""
+        self._ending.acquire()  # never released: who comes second waits for the end
+        try:
+            self.send(event, **fields, **self.tally.result())
+        finally:
+            # Not sys.exit: tearing torch down takes longer than a stop may.
+            os._exit(0)
+
+    def finish(self) -> NoReturn:
+        """Ends with what was measured."""
+        self.end("done", stopped=self.halted_by, notes=list(self.notes), **self.known)
+
+    def watch(self, received: bytes) -> None:
+        """Waits for `stop`, what is overdue or the parent's end; the body of a thread."""
+        overdue = None
+        while not self.halt.is_set():
+            if select.select([0], [], [], WATCH_SECONDS)[0]:
+                data = os.read(0, 4096)
+                if not data:
+                    os._exit(1)  # the parent is gone, and nobody reads what could be said
+                received += data
+            if b"stop\n" in received:
+                self.halted_by = "user"
+                self.halt.set()
+                break
+            expected = self._expected
+            # Overdue twice: where this process itself was held up, it needs the time between.
+            if expected is overdue:
+                self._overdue(expected[1])
+            overdue = expected if time.monotonic() > expected[0] else None
+        # The main thread ends by itself between two products; in a long one it cannot.
+        threading.Event().wait(STOP_SECONDS)
+        self.finish()
+
+    def _overdue(self, refusal: RefusedError) -> NoReturn:
+        if refusal.kind == "too_slow" and isinstance(self.tally, Table) and self.tally.rows:
+            self.notes.append(f"the time was up in the middle: {refusal.fields['why']}")
+            self.finish()  # the rows before it are worth having
+        self.end("error", **refusal.fields)
+
+
+def own_channel() -> int:
+    """A private descriptor for events; what torch prints goes to standard error from here on."""
+    fd = os.dup(1)
+    os.dup2(2, 1)
+    return fd
+
+
+def read_request() -> tuple[dict[str, Any], bytes]:
+    """The first line of standard input, and what came behind it."""
+    received = b""
+    while b"\n" not in received:
+        data = os.read(0, 65536)
+        if not data:
+            os._exit(1)
+        received += data
+    line, _, rest = received.partition(b"\n")
+    request: dict[str, Any] = json.loads(line)
+    return request, rest

@@ -1,0 +1,107 @@
+"""`sweep`: square products of every size, for each data type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .memory import facts, fits
+from .product import require
+from .refusals import RefusedError
+from .rows import LONG_SECONDS, Rows
+
+if TYPE_CHECKING:
+    from .run import Run
+
+PARTS_FROM = 64
+"""From here on two sizes in every octave, a power of two and half as much again; below one."""
+PRODUCTS = 4
+"""As many are made of a size at least: for the checks, and to be timed."""
+
+
+def sizes(largest: int) -> list[int]:
+    """From 1 on, log-spaced, to the largest, which is one of them."""
+    found, n = [], 1
+    while n <= largest:
+        found.append(n)
+        if n >= PARTS_FROM:
+            found.append(n + n // 2)
+        n *= 2
+    return [*(n for n in found if n < largest), largest]
+
+
+def sweep(device: Any, run: Run) -> None:
+    """Each data type from its smallest size on, until a product is too long or too large."""
+    request = run.request
+    names: list[str] = [each["name"] for each in request["dtypes"]]
+    offered = [name for name in names if _has(device, run, name, alone=len(names) == 1)]
+    if not offered:
+        return
+    planned = {}
+    rows = Rows(device, run, 0)
+    for name in offered:
+        largest = request["size"] or facts(request, name)["fitting"]
+        usable = (rows.usable(name, n) for n in sizes(largest))
+        planned[name] = sorted({n for n in usable if n <= largest})
+    rows.to_come = sum(map(len, planned.values()))
+    top = max(size for each in planned.values() for size in each)
+    widest = max(offered, key=lambda name: rows.need(name, (top, top, top)))
+    rows.wake(offered[0])
+    rows.plan(
+        ",".join(offered),
+        (top, top, top),
+        f"square products of {len(planned[widest])} sizes from {planned[widest][0]} to {top}, "
+        f"{', '.join(offered)}; eager; {device.timing}; medians of blocks of some 10 ms; "
+        "random normal data; 2mnk FLOP; each size verified",
+        accumulate="by data type",
+        layout="B column-major" if device.place == "cuda" else "A and B row-major",
+        data="random normal",
+        need_bytes=rows.need(widest, (top, top, top)),
+        largest_size=facts(request, widest)["fitting"],
+    )
+    for name in offered:
+        _sweep(rows, name, planned[name])
+
+
+def _has(device: Any, run: Run, name: str, *, alone: bool) -> bool:
+    try:
+        require(device.torch, name, device.place)
+    except RefusedError as refusal:
+        if alone:
+            raise
+        run.notes.append(f"{name}: {refusal.fields['why']}")
+        return False
+    return True
+
+
+def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
+    """The rows of one data type, in its share of the time; the next size is predicted by the last.
+
+    A prediction is a bound: where a product is short, launching is most of it.
+    """
+    request = rows.run.request
+    others = rows.to_come - len(planned)
+    keep = max(0.0, rows.left) * others / max(1, rows.to_come)
+    last, seconds = planned[0], 0.0
+    for at, n in enumerate(planned):
+        predicted = seconds * (n / last) ** 3
+        reason = None
+        if rows.over or rows.left - keep < PRODUCTS * predicted:
+            reason = "the time was up"
+        elif request["size"] is None and predicted > LONG_SECONDS:
+            reason = f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
+        elif not fits(rows.device, request, name, (n, n, n)):
+            reason = "it does not fit in what is free"
+        if reason is not None:
+            rows.to_come -= len(planned) - at
+            if not rows.run.halt.is_set():
+                rows.run.notes.append(f"{name}: no size from {n} on, {reason}")
+            return
+        product, each = rows.open(name, (n, n, n))
+        timed = rows.time(product.multiply, rows.device.timed, each, flop=product.flop)
+        if timed is None:
+            return
+        rows.run.known.update(rows.device.memories())
+        rows.check(product)
+        rows.send(name, n, timed, product)
+        last, seconds = n, timed.seconds
+        rows.to_come -= 1

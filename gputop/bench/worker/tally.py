@@ -1,0 +1,182 @@
+"""Counts of a run. The watching thread reads what the main thread writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WINDOW_SECONDS = 0.2
+"""A sample's share of the run; the peak is the best of them."""
+MOST_MARKS = 4096
+"""Ends of windows that are remembered; beyond, every second one is forgotten."""
+DROOP_SECONDS = 10.0
+"""A run shorter than this says nothing about droop."""
+STEADY = 0.02
+"""How far from the sustained throughput a steady device is at most."""
+STEADY_SECONDS = 1.0
+"""Of which the mean is looked at: a window alone is too restless."""
+
+Mark = tuple[float, int, float]
+"""Seconds, products and busy seconds, of the run so far."""
+
+
+class Checks:
+    """Checks so far, the products that were compared in them, and the wrong elements."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+        self.verified = 0
+        self.wrong = 0
+
+    def checked(self) -> dict[str, Any]:
+        """As fields of the result."""
+        return {
+            "checks": self.checks,
+            "verified_products": self.verified,
+            "wrong_elements": self.wrong,
+        }
+
+
+class Tally(Checks):
+    """A run of one shape.
+
+    Wall time is for the mean. Windows are of the device's own time where it has any, since the
+    moments at which a batch is seen to have ended are the host's.
+    """
+
+    def __init__(self, flop: int = 0) -> None:
+        super().__init__()
+        self.flop = flop
+        self.peak = 0.0
+        self.has_device_time = False
+        self.now: Mark = (0.0, 0, 0.0)
+        self._window = self.now
+        """Where the window began."""
+        self._marks, self._apart = [self.now], WINDOW_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """Timed so far."""
+        return self.now[0]
+
+    @property
+    def iterations(self) -> int:
+        """Products so far."""
+        return self.now[1]
+
+    def add(
+        self, products: int, seconds: float, device_seconds: float | None
+    ) -> dict[str, Any] | None:
+        """Counts a batch that has ended; the sample, where that ends a window."""
+        self.has_device_time = device_seconds is not None
+        before, done, busy = self.now
+        busy += seconds if device_seconds is None else device_seconds
+        self.now = (before + seconds, done + products, busy)  # one step for the other thread
+        window = self.seconds - self._window[0]
+        if window < WINDOW_SECONDS:
+            return None
+        rate = self.since(self._window)
+        self.peak = max(self.peak, rate)
+        self._window = self.now
+        if self.seconds - self._marks[-1][0] >= self._apart:
+            self._marks = [*self._marks, self.now]
+        if len(self._marks) > MOST_MARKS:
+            self._marks, self._apart = self._marks[::2], 2 * self._apart
+        return {
+            "elapsed_seconds": self.seconds,
+            "window_seconds": window,
+            "iterations": self.iterations,
+            "tflops": rate,
+            "tflops_device": rate if self.has_device_time else None,
+        }
+
+    def rate(self, iterations: int, seconds: float) -> float:
+        """TFLOP/s."""
+        return self.flop * iterations / seconds / 1e12 if seconds > 0 else 0.0
+
+    def since(self, mark: Mark, until: Mark | None = None) -> float:
+        """TFLOP/s from there on."""
+        _, iterations, busy = until or self.now
+        return self.rate(iterations - mark[1], busy - mark[2])
+
+    def time_to_steady(self, sustained: float) -> float | None:
+        """Seconds until the throughput stayed near `sustained`; None where it did not settle.
+
+        What comes first is what a cold device does; one that still leaves in the last half is
+        not steady.
+        """
+        steady_from, before = self._marks[0], self._marks[0]
+        for mark in self._marks[1:]:
+            if mark[0] - before[0] < STEADY_SECONDS:
+                continue
+            if abs(self.since(before, mark) - sustained) > STEADY * sustained:
+                steady_from = mark
+            before = mark
+        return steady_from[0] if steady_from[0] <= self.seconds / 2 else None
+
+    def result(self) -> dict[str, Any]:
+        """The numbers of the run as it is now."""
+        seconds, iterations, busy = self.now
+        mean = self.rate(iterations, seconds)
+        peak = max(self.peak, mean, self.rate(iterations, busy))
+        sustained = droop = steady = None
+        if seconds >= DROOP_SECONDS:
+            sustained = self.since([each for each in self._marks if each[0] <= seconds / 2][-1])
+            droop = 100 * (1 - sustained / peak)
+            steady = self.time_to_steady(sustained)
+        return {
+            "seconds": seconds,
+            "iterations": iterations,
+            "tflops_mean": mean,
+            "tflops_peak": peak,
+            "tflops_sustained": sustained,
+            "droop_percent": droop,
+            "time_to_steady_seconds": steady,
+            "tflops_device": self.rate(iterations, busy) if self.has_device_time else None,
+            **self.checked(),
+        }
+
+
+class Table(Checks):
+    """A run that is a table: each row is of a shape of its own, or of no product at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: Mark = (0.0, 0, 0.0)
+        """Seconds, calls that were timed in them, and FLOP."""
+        self.rows = 0
+        """That were sent."""
+        self.peak = 0.0
+        self.shape: tuple[int, int, int] | None = None
+        """m, n, k of the best row."""
+
+    @property
+    def iterations(self) -> int:
+        """Calls so far."""
+        return self.now[1]
+
+    def add(self, calls: int, seconds: float, flop: float = 0.0) -> None:
+        """Counts what was timed; `flop` is of one call."""
+        before, done, work = self.now
+        self.now = (before + seconds, done + calls, work + calls * flop)
+
+    def best(self, tflops: float, shape: tuple[int, int, int]) -> None:
+        """Remembers the row if it is the best so far."""
+        if tflops > self.peak:
+            self.peak, self.shape = tflops, shape
+
+    def result(self) -> dict[str, Any]:
+        """The numbers of the run as it is now."""
+        seconds, calls, work = self.now
+        m, n, k = self.shape or (None, None, None)
+        shape = {"m": m, "n": n, "k": k} if self.shape else {}
+        return {
+            "seconds": seconds,
+            "iterations": calls,
+            "tflops_mean": work / seconds / 1e12 if work else None,
+            "tflops_peak": self.peak or None,
+            "tflops_sustained": None,
+            "droop_percent": None,
+            "tflops_device": None,
+            **shape,
+            **self.checked(),
+        }

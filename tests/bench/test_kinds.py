@@ -1,0 +1,252 @@
+"""Every kind of run on the CPU: end to end, stopped in the middle, and on a device that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.plan import KINDS, Request
+from gputop.bench.session import Done, Failed, Planned, Point, Session
+from tests.bench.workers import (
+    CPU,
+    RawWorker,
+    broken_worker,
+    fake_interpreter,
+    needs_torch,
+    request,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputop.bench.events import Event
+
+pytestmark = needs_torch
+
+TABLES = tuple(kind for kind in KINDS if kind != "soak")
+PRODUCTS = tuple(kind for kind in TABLES if kind != "copy")
+SIZES = {"sweep": 96, "peak": 384}
+
+
+def asked(kind: str, seconds: float = 3.0, dtype: str = "float32") -> Request:
+    return request(dtype, SIZES.get(kind), seconds, kind)
+
+
+@pytest.fixture(params=TABLES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_table_from_hello_to_its_result(kind: str) -> None:
+    with RawWorker(asked(kind)) as raw:
+        events = list(raw.events())
+    names = [event["event"] for event in events]
+    assert names[:2] == ["hello", "plan"]
+    assert names[-1] == "done"
+    assert set(names[2:-1]) == {"point", "verify"}
+    points = [event for event in events if event["event"] == "point"]
+    done = events[-1]
+    assert 0 < len(points) <= events[1]["rows"]
+    assert done["wrong_elements"] == 0
+    assert done["checks"] >= done["verified_products"] == len(points)
+    assert done["stopped"] == "time"
+    assert done["iterations"] > len(points)
+    for point in points:
+        values = point["values"]
+        assert values["seconds"] > 0
+        if kind == "copy":
+            assert values["bytes_per_second"] == pytest.approx(2 * point["x"] / values["seconds"])
+        else:
+            m, n, k = point["shape"]
+            assert values["tflops"] == pytest.approx(2 * m * n * k / values["seconds"] / 1e12)
+    if kind in PRODUCTS:
+        best = max(points, key=lambda point: float(point["values"]["tflops"]))
+        if kind != "peak":  # where only what was confirmed counts
+            assert done["tflops_peak"] == best["values"]["tflops"]
+            assert [done["m"], done["n"], done["k"]] == best["shape"]
+        assert 0 < done["tflops_mean"] <= best["values"]["tflops"] * 1.5
+    else:
+        assert done["tflops_mean"] is done["tflops_peak"] is None
+
+
+def test_a_stop_in_the_middle_of_a_table_keeps_its_rows(kind: str) -> None:
+    with RawWorker(asked(kind, 600.0)) as raw:
+        raw.until("point")
+        began = time.monotonic()
+        raw.tell("stop")
+        events = list(raw.events())
+        raw.process.wait(5)
+        assert time.monotonic() - began < 0.5
+    assert events[-1]["event"] == "done"
+    assert events[-1]["stopped"] == "user"
+    assert events[-1]["iterations"] > 0
+
+
+def test_the_end_of_the_parent_is_the_end_of_a_table(kind: str) -> None:
+    with RawWorker(asked(kind, 600.0)) as raw:
+        raw.until("point")
+        raw.close()
+        assert raw.process.wait(2) is not None
+
+
+def test_a_sweep_has_every_data_type_and_says_what_it_left_out() -> None:
+    with RawWorker(request("float32", 16, 20.0, "sweep", "float64", "float8_e4m3", "int8")) as raw:
+        events = list(raw.events())
+    series = [event["series"] for event in events if event["event"] == "point"]
+    done = events[-1]
+    missing = [note for note in done["notes"] if "float8" in note or "int8" in note]
+    assert list(dict.fromkeys(series))[:2] == ["float32", "float64"]
+    assert len(set(series)) + len(missing) == 4, "an older torch may lack one, and says so"
+    sizes = [event["x"] for event in events if event["event"] == "point"]
+    assert sizes[:5] == [1, 2, 4, 8, 16]
+
+
+def broken(folder: Path, kind: str, fault: str, seconds: float = 600.0) -> Session:
+    path = fake_interpreter(folder, broken_worker(fault))
+    return Session(Request(CPU, "float32", SIZES.get(kind), seconds, path, kind))
+
+
+async def heard(session: Session) -> list[Event]:
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        return [event async for event in events]
+
+
+AT_ONE_PRODUCT = """
+multiply, seen = Product.multiply, set()
+def failing(self, times=1):
+    multiply(self, times)
+    seen.add(self)
+    if len(seen) > 2 and times > 1:
+        self.c[0, 0] = {value}
+Product.multiply = failing
+"""
+"""From the third product on, and only where they are timed."""
+AT_ONE_COPY = """
+copy = copies.Way.copy
+def failing(self, times):
+    copy(self, times)
+    self.to[7] ^= 1
+copies.Way.copy = failing
+"""
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "self.c[0, 0] * 1.01"])
+@pytest.mark.parametrize("kind", PRODUCTS)
+async def test_a_wrong_element_of_a_table_is_found(tmp_path: Path, kind: str, value: str) -> None:
+    session = broken(tmp_path, kind, AT_ONE_PRODUCT.format(value=value), 3.0)
+    *_, last = await heard(session)
+    assert isinstance(last, Done)
+    assert 0 < last.result.wrong_elements < last.result.checks
+
+
+async def test_a_copy_that_is_none_is_found(tmp_path: Path) -> None:
+    *_, last = await heard(broken(tmp_path, "copy", AT_ONE_COPY, 2.0))
+    assert isinstance(last, Done)
+    assert last.result.wrong_elements == last.result.checks > 0
+
+
+LONG = """
+work, point, sent = {work}, rows.Rows.point, []
+def failing(self, times=1):
+    if sent and times > 1:
+        print("long", file=sys.stderr, flush=True)
+        threading.Event().wait()
+    work(self, times)
+def sending(self, *arguments):
+    point(self, *arguments)
+    sent.append(arguments)
+{work}, rows.Rows.point = failing, sending
+"""
+"""Once there is a row, a call has no end."""
+WORK = {"copy": "copies.Way.copy"}
+
+
+async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
+    tmp_path: Path, kind: str
+) -> None:
+    """As in a product that takes a minute: only the watching thread can end that."""
+    session = broken(tmp_path, kind, LONG.format(work=WORK.get(kind, "Product.multiply")))
+    stopping: list[asyncio.Task[float]] = []
+    last: Event | None = None
+
+    async def stop() -> float:
+        process = session._process
+        assert process is not None
+        while b"long" not in session._errors:  # noqa: ASYNC110 - another process says it
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        await session.stop()
+        return time.monotonic() - began
+
+    async with asyncio.timeout(60), contextlib.aclosing(session.events()) as events:
+        async for last in events:
+            if isinstance(last, Planned):
+                stopping.append(asyncio.create_task(stop()))
+    assert await stopping[0] < 0.5
+    assert isinstance(last, Done)
+    assert last.result.stopped == "user"
+    assert last.result.points
+
+
+async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
+    fault = LONG.format(work="Product.multiply").replace("if sent and times", "if times")
+    fault += "cpu.Cpu.patience = 1000.0\n"
+    session = broken(tmp_path, "latency", fault)
+    listening = asyncio.create_task(heard(session))
+    while b"long" not in session._errors:  # noqa: ASYNC110 - another process says it
+        await asyncio.sleep(0.01)
+    await session.stop()
+    *_, last = await listening
+    assert isinstance(last, Failed)
+    assert last.status == 130
+
+
+async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) -> None:
+    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "cpu.Cpu.patience = 1.0\n"
+    *_, last = await heard(broken(tmp_path, kind, fault))
+    assert isinstance(last, Failed)
+    assert last.status == 1
+    assert "hangs" in last.problem.what
+
+
+async def test_a_product_without_an_end_does_not_take_the_rows_before_it(tmp_path: Path) -> None:
+    """Nobody knows how long the first of a size takes: that is no fault, only too slow."""
+    fault = """
+rows.COLD_SECONDS = 1.0
+exact = Product.exact
+Product.exact = lambda self: threading.Event().wait() if self.n == 16 else exact(self)
+"""
+    *_, last = await heard(broken(tmp_path, "sweep", fault, 3.0))
+    assert isinstance(last, Done)
+    assert [point.x for point in last.result.points] == [1, 2, 4, 8]
+    assert "the time was up in the middle" in last.result.notes[-1]
+
+
+async def test_a_session_collects_the_rows() -> None:
+    events = await heard(Session(asked("sweep")))
+    last = events[-1]
+    assert isinstance(last, Done)
+    points = tuple(event for event in events if isinstance(event, Point))
+    assert last.result.points == points
+    assert last.result.kind == "sweep"
+    sizes = [point.x for point in points]
+    assert sizes == sorted(sizes)
+    assert all(after > before for before, after in itertools.pairwise(sizes))
+
+
+def planned(kind: str, **fields: Any) -> dict[str, Any]:
+    with RawWorker(asked(kind)) as raw:
+        return raw.until("plan") | fields
+
+
+def test_the_plan_of_a_sweep_has_need_and_the_largest_that_fits() -> None:
+    plan = planned("sweep")
+    assert plan["n"] == SIZES["sweep"]
+    assert plan["largest_size"] > 10000
+    assert plan["need_bytes"] > 96 * 96 * 17
+    assert 0 < plan["expected_seconds"] <= 3.0
