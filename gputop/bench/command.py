@@ -13,9 +13,9 @@ from gputop.bench import plan
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
-    from gputop.bench.events import Done, Failed, Result
+    from gputop.bench.events import Done, Event, Failed, Result
     from gputop.bench.plan import Request, Target
     from gputop.bench.session import Session
     from gputop.telemetry.snapshot import Process, Sample
@@ -184,21 +184,19 @@ async def _stress(request: Request) -> Done | Failed:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
-    watching = asyncio.create_task(_watch(request.target, session))
     last: Done | Failed | None = None
     bar = Progressing(sys.stderr, request.seconds)
     ticking = asyncio.create_task(bar.keep_drawing())
     try:
-        async with contextlib.aclosing(session.events()) as events:
+        async with contextlib.aclosing(_watched(request, session)) as events:
             async for event in events:
                 bar.take(event)
                 if isinstance(event, (Done, Failed)):
                     last = event
         await asyncio.gather(*stops)
     finally:
-        for task in (ticking, watching):
-            task.cancel()
-        await asyncio.gather(ticking, watching, return_exceptions=True)
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
         bar.clear()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
@@ -206,27 +204,15 @@ async def _stress(request: Request) -> Done | Failed:
     return last
 
 
-async def _watch(target: Target, session: Session) -> None:
-    """Ends the run at the device's temperature limit; a CPU looks after itself."""
-    if target.kind == "cpu":
-        return
-    from gputop.bench.limits import reached
-    from gputop.telemetry.child import StreamChild, command
-    from gputop.telemetry.snapshot import Inventory, Sample
+def _watched(request: Request, session: Session) -> AsyncGenerator[Event]:
+    """The session's events, while its device is watched; says which limit ends the run."""
+    from gputop.bench import watch
+    from gputop.bench.conditions import Trace
 
-    inventory: Inventory | None = None
-    child = StreamChild(command(interval=1.0), 1.0)
-    try:
-        async with contextlib.aclosing(child.records()) as records:
-            async for record in records:
-                if isinstance(record, Inventory):
-                    inventory = record
-                elif isinstance(record, Sample) and (why := reached(target, inventory, record)):
-                    _say(f"{target.label} is too hot: {why}")
-                    await session.stop(by="limit")
-                    return
-    finally:
-        await child.close()
+    def ending(limit: watch.Limit) -> None:
+        _say(f"{request.target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")
+
+    return watch.events(session, Trace(request.target), ending)
 
 
 def _conclude(last: Done | Failed, *, as_json: bool) -> int:
@@ -250,7 +236,7 @@ def _conclude(last: Done | Failed, *, as_json: bool) -> int:
             f"{result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
-    return {"time": FINE, "limit": DEGRADED}.get(result.stopped, INTERRUPTED)
+    return {"time": FINE, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
 
 
 def _document(result: Result) -> str:
@@ -271,9 +257,11 @@ def page(result: Result) -> str:
         rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
     if result.tflops_device is not None:
         rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
-    ended = {"time": "time was up", "limit": "ended by the temperature limit"}.get(
-        result.stopped, "stopped by the user"
-    )
+    ended = {
+        "time": "time was up",
+        "limit": "ended by the temperature limit",
+        "silent": "ended: the device could not be watched",
+    }.get(result.stopped, "stopped by the user")
     verified = f"{result.checks} checks"
     if result.verified_products is not None:
         verified = f"{result.verified_products} of {result.iterations} products"

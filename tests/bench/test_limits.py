@@ -9,9 +9,8 @@ import pytest
 
 from gputop.bench import command, plan
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
-from gputop.telemetry import child
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
-from tests.streams import PreparedStream, device, inventory, process, readings, sample
+from tests.streams import device, inventory, process, readings, sample
 
 
 def target(index: int) -> plan.Target:
@@ -48,30 +47,6 @@ def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
     assert reached(target(0), None, heated(100)) is None
     assert reached(target(0), inventory(2), None) is None
     assert reached(target(0), inventory(0), heated(100)) is None
-
-
-class Stoppable:
-    """A session that remembers who stopped it."""
-
-    stopped_by: str | None = None
-
-    async def stop(self, by: str = "user") -> None:
-        """Remembers."""
-        self.stopped_by = by
-
-
-async def test_without_the_dashboard_the_stream_is_watched_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream = PreparedStream(inventory(2), heated(70), heated(90))
-    monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
-    session: Any = Stoppable()
-    await command._watch(target(0), session)
-    assert session.stopped_by == "limit"
-    assert stream.closed
-    assert capsys.readouterr().err == (
-        "gputop: GPU 0, NVIDIA H100 80GB HBM3 is too hot: it reached 90°C, and its limit is 86°C\n"
-    )
 
 
 @pytest.mark.parametrize(
