@@ -150,7 +150,7 @@ class Trace:
                 self._energy = _Count((at, joules), (at, joules))
             self._energy.add(at, joules)
         for cause, seconds in causes.items():
-            if running and cause in self._counted:
+            if running and at != self.began and cause in self._counted:
                 self._counted[cause].add(at, seconds)
             else:  # counted from the last reading before the run
                 self._counted[cause] = _Count((at, seconds), (at, seconds))

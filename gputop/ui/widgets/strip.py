@@ -6,6 +6,7 @@ Lines of power, clock and temperature, and a strip for each clock event reason: 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -124,7 +125,14 @@ def _line(line: Line, moments: Sequence[Moment], axis: Axis, height: int) -> lis
     drawn = history(means, len(means), axis.width, height, top - floor or 1.0, line.style)
     left = [_label(line.label, DIM)] + [Span(" " * LEFT)] * (height - 1)
     right = [Span(f" {line.text}", STRONG)] + [Span("")] * (height - 1)
-    return [[label, *row, value] for label, row, value in zip(left, drawn, right, strict=True)]
+    return [
+        [label, *_parted(row), value] for label, row, value in zip(left, drawn, right, strict=True)
+    ]
+
+
+def _parted(row: Row) -> Row:
+    """Blanks apart from dots: in a picture of the screen a font may have another width for each."""
+    return [Span(part, span.style) for span in row for part in re.split("( +)", span.text) if part]
 
 
 def _label(text: str, style: Style) -> Span:
