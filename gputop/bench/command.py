@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import plan
@@ -59,6 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"how long (default {plan.DEFAULT_SECONDS:g})",
     )
+    parser.add_argument(
+        "--memory-share",
+        type=argument(plan.parse_share),
+        default=plan.DEFAULT_MEMORY_SHARE,
+        metavar="SHARE",
+        help="how much of the free memory may be used, up to 1 "
+        f"(default {plan.DEFAULT_MEMORY_SHARE:g})",
+    )
     parser.add_argument("--json", action="store_true", help="the result as one JSON document")
     parser.add_argument(
         "--python",
@@ -89,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     try:
-        target = _target(args.device, ignore_busy=args.ignore_busy)
+        found = _target(args.device, ignore_busy=args.ignore_busy)
+        target = replace(found, memory_share=args.memory_share)
         request = plan.Request(
             target,
             args.dtype or plan.default_dtype(target),
