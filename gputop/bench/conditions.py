@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Conditions, Event, Planned, Progress
+from gputop.bench.events import Conditions, Event, Planned, Point, Progress
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
@@ -113,7 +113,7 @@ class Trace:
 
     def take(self, event: Event) -> None:
         """Takes in what the worker said just now."""
-        if isinstance(event, Planned) and self.began is None:
+        if isinstance(event, Planned | Point) and self.began is None:
             self.began = self._origin = self._last_at = self.now()
         elif isinstance(event, Progress):
             self._last, self._last_at = event, self.now()

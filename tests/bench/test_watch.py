@@ -175,6 +175,52 @@ async def test_a_limit_holds_where_the_event_loop_does_not_run(
     assert session.stopped_by == "limit", "which is said once it runs again"
 
 
+async def test_runs_together_share_the_stream_and_end_each_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = plan.targets(inventory(2), sample(2))[1]
+    hot = dataclasses.replace(sample(2), devices=(readings(0, temperature_celsius=90), readings(1)))
+    opened: list[PreparedStream] = []
+
+    def open_stream() -> PreparedStream:
+        opened.append(PreparedStream(inventory(2), hot))
+        return opened[-1]
+
+    monkeypatch.setattr(watch, "open_stream", open_stream)
+    sessions, traces = (EndlessSession(), EndlessSession()), (Trace(GPU), Trace(other))
+    ended: list[Any] = []
+
+    async def one(together: watch.Watch, session: Any, trace: Trace) -> None:
+        def ending(limit: Limit) -> None:
+            ended.append((trace.target.index, limit.by))
+            sessions[1].stopped.set()  # the other one goes on until then
+
+        async with contextlib.aclosing(together.events(session, trace, ending)) as events:
+            async for _ in events:
+                pass
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        with watch.Watch() as together:
+            tasks = [
+                group.create_task(one(together, *each))
+                for each in zip(sessions, traces, strict=True)
+            ]
+            await asyncio.wait(tasks)
+    assert len(opened) == 1
+    assert ended == [(0, "limit")]
+    assert [session.stopped_by for session in sessions] == ["limit", None]
+
+
+async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr("gputop.bench.limits.reached", fails)
+    watching(monkeypatch, inventory(2), heated(40))
+    _, limits = await run_of(EndlessSession(), Trace(GPU))
+    assert [(limit.by, limit.why) for limit in limits] == [("silent", "RuntimeError: on purpose")]
+
+
 async def test_a_run_that_ends_by_itself_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = watching(monkeypatch, inventory(2), heated(40))
     session = EndlessSession()
