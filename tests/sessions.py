@@ -63,6 +63,9 @@ class PreparedSession:
     async def stop(self, by: str = "user") -> None:
         """It has ended already."""
 
+    def kill(self) -> None:
+        """There is no worker."""
+
 
 class EndlessSession(PreparedSession):
     """Runs until it is stopped."""

@@ -7,15 +7,16 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import devices, plan
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
-    from gputop.bench.events import Done, Failed, Result
+    from gputop.bench.events import Done, Event, Failed, Result
     from gputop.bench.plan import Request, Target
     from gputop.bench.session import Session
     from gputop.telemetry.snapshot import Process, Sample
@@ -71,6 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"how long (default {plan.DEFAULT_SECONDS:g})",
     )
+    parser.add_argument(
+        "--memory-share",
+        type=argument(plan.parse_share),
+        default=plan.DEFAULT_MEMORY_SHARE,
+        metavar="SHARE",
+        help="how much of the free memory may be used, up to 1 "
+        f"(default {plan.DEFAULT_MEMORY_SHARE:g})",
+    )
     parser.add_argument("--json", action="store_true", help="the result as one JSON document")
     parser.add_argument(
         "--python",
@@ -102,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         _look_over(args)
-        target = _target(args.device, ignore_busy=args.ignore_busy)
+        found = _target(args.device, ignore_busy=args.ignore_busy)
+        target = replace(found, memory_share=args.memory_share)
         last = asyncio.run(_stress(_request(args, target)))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -209,21 +219,19 @@ async def _stress(request: Request) -> Done | Failed:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
-    watching = asyncio.create_task(_watch(request.target, session))
     last: Done | Failed | None = None
     bar = Progressing(sys.stderr, request.seconds)
     ticking = asyncio.create_task(bar.keep_drawing())
     try:
-        async with contextlib.aclosing(session.events()) as events:
+        async with contextlib.aclosing(_watched(request, session)) as events:
             async for event in events:
                 bar.take(event)
                 if isinstance(event, (Done, Failed)):
                     last = event
         await asyncio.gather(*stops)
     finally:
-        for task in (ticking, watching):
-            task.cancel()
-        await asyncio.gather(ticking, watching, return_exceptions=True)
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
         bar.clear()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
@@ -231,27 +239,15 @@ async def _stress(request: Request) -> Done | Failed:
     return last
 
 
-async def _watch(target: Target, session: Session) -> None:
-    """Ends the run at the device's temperature limit; a CPU looks after itself."""
-    if target.kind == "cpu":
-        return
-    from gputop.bench.limits import reached
-    from gputop.telemetry.child import StreamChild, command
-    from gputop.telemetry.snapshot import Inventory, Sample
+def _watched(request: Request, session: Session) -> AsyncGenerator[Event]:
+    """The session's events, while its device is watched; says which limit ends the run."""
+    from gputop.bench import watch
+    from gputop.bench.conditions import Trace
 
-    inventory: Inventory | None = None
-    child = StreamChild(command(interval=1.0), 1.0)
-    try:
-        async with contextlib.aclosing(child.records()) as records:
-            async for record in records:
-                if isinstance(record, Inventory):
-                    inventory = record
-                elif isinstance(record, Sample) and (why := reached(target, inventory, record)):
-                    _say(f"{target.label} is too hot: {why}")
-                    await session.stop(by="limit")
-                    return
-    finally:
-        await child.close()
+    def ending(limit: watch.Limit) -> None:
+        _say(f"{request.target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")
+
+    return watch.events(session, Trace(request.target), ending)
 
 
 def _conclude(last: Done | Failed, *, as_json: bool) -> int:
@@ -276,7 +272,7 @@ def _conclude(last: Done | Failed, *, as_json: bool) -> int:
             f"{result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
-    return {"time": FINE, "limit": DEGRADED}.get(result.stopped, INTERRUPTED)
+    return {"time": FINE, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
 
 
 def _document(result: Result) -> str:

@@ -135,7 +135,8 @@ class Result:
     wrong_elements: int
     checks: int
     stopped: str
-    """By whom: `time`, `user`, or `limit` where the device was too hot."""
+    """By whom: `time`, `user`, `limit` where the device was too hot, `silent` where nothing was
+    heard of it any more."""
     torch_version: str
     cuda_version: str | None
     python: str

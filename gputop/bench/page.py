@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Point, Result
 
-ENDED = {"time": "time was up", "limit": "ended by the temperature limit"}
+ENDED = {
+    "time": "time was up",
+    "limit": "ended by the temperature limit",
+    "silent": "ended: the device could not be watched",
+}
 NAME_WIDTH = 10
 
 

@@ -30,6 +30,8 @@ SIZE_STEP = 64
 SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 7 * 24 * 3600.0
 DEFAULT_SECONDS = 60.0
+DEFAULT_MEMORY_SHARE = 0.9
+"""Of the free memory: the rest is for what others ask for meanwhile."""
 
 CONTEXT_BYTES = 512 * MIB
 """A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and some room."""
@@ -129,6 +131,14 @@ class Target:
     """Of a MIG instance: the GPU."""
     mig_index: int | None = None
     """Of a MIG instance: its number on that GPU."""
+    memory_share: float = DEFAULT_MEMORY_SHARE
+    """Of its free memory, how much a run may take: above 0, up to 1."""
+
+    @property
+    def memory_allowed_bytes(self) -> int | None:
+        """What a run may take; None where it is not known what is free."""
+        free = self.memory_free_bytes
+        return None if free is None else int(self.memory_share * free)
 
     @property
     def number(self) -> str | None:
@@ -251,9 +261,9 @@ def fitting(target: Target, dtype: str) -> int:
 
     The worker looks again, at what is free then.
     """
-    if target.memory_free_bytes is None:
+    if target.memory_allowed_bytes is None:
         return 2 * DTYPES[dtype].auto_size
-    return largest_size(target.memory_free_bytes, dtype, target.kind)
+    return largest_size(target.memory_allowed_bytes, dtype, target.kind)
 
 
 def auto_limit(target: Target, dtype: str) -> int:
@@ -277,17 +287,17 @@ def _check(request: Request, name: str) -> Problem | None:
         unusable = _unusable_size(dtype, request.size)
         if unusable is not None:
             return unusable
-    free = target.memory_free_bytes
-    if free is None:
+    free, allowed = target.memory_free_bytes, target.memory_allowed_bytes
+    if free is None or allowed is None:
         return None
     n = request.size or SMALLEST_SIZE
     need = memory_needed(n, name, target.kind)
-    if need <= free:
+    if need <= allowed:
         return None
-    largest = largest_size(free, name, target.kind)
+    largest = largest_size(allowed, name, target.kind)
     return Problem(
         f"Products of size {n} in {name} do not fit on {target.label}",
-        f"they need {sized(need)} and {sized(free)} are free",
+        f"they need {sized(need)}, {sized(free)} are free, {_share(target)} of that may be used",
         f"Choose --size {largest} or smaller, or --size auto"
         if largest
         else "End what holds the memory, or choose another device",
@@ -302,6 +312,24 @@ def _unusable_size(dtype: DataType, n: int) -> Problem | None:
     return Problem(
         f"There are no {dtype.name} products of size {n}", why, f"Choose --size {usable}"
     )
+
+
+def _share(target: Target) -> str:
+    return f"{100 * target.memory_share:.3g} %"
+
+
+def parse_share(text: str) -> float:
+    """A share, above 0 and up to 1; raises `ValueError` with what, why and the remedy."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise ValueError(
+            f"{text!r} is not a share of the free memory: it is above 0, up to 1. "
+            "Give a number such as 0.5."
+        )
+    return share
 
 
 def parse_size(text: str) -> int | None:

@@ -146,7 +146,6 @@ class GputopApp(ThemedApp):
         if isinstance(record, Inventory):
             self._benchmark.show_targets()
             return
-        self._benchmark.mind_limits()
         self._ring()
         if not self.telemetry.paused:
             self._show()

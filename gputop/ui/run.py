@@ -7,10 +7,22 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from gputop.bench.session import Done, Event, Failed, Hello, Planned, Progress, Result, Verified
+from gputop.bench.conditions import Trace
+from gputop.bench.session import (
+    FAULT,
+    Done,
+    Event,
+    Failed,
+    Hello,
+    Planned,
+    Progress,
+    Result,
+    Verified,
+)
 
 if TYPE_CHECKING:
     from gputop.bench.plan import Request
+    from gputop.bench.watch import Limit
     from gputop.telemetry.snapshot import Problem
 
 
@@ -39,11 +51,18 @@ class Run:
     windows: list[float] = field(default_factory=list)
     """TFLOP/s of those that are no point yet."""
     stopping: bool = False
-    limit: str | None = None
-    """Why it was ended before its time, where a limit did."""
+    limit: Limit | None = None
+    """What ended it before its time."""
+    wrong_at: float | None = None
+    """Into the run, in seconds, when the first wrong element was found."""
     flop_seconds: float = 0.0
     timed_seconds: float = 0.0
     started_at: float = field(default_factory=time.monotonic)
+    trace: Trace = field(init=False)
+    """The device meanwhile; whoever watches it lets it take in what there is."""
+
+    def __post_init__(self) -> None:
+        self.trace = Trace(self.request.target)
 
     def take(self, event: Event) -> None:
         """Takes in what the worker said."""
@@ -60,6 +79,8 @@ class Run:
                 self.timed_seconds += event.window_seconds
             case Verified():
                 self.verified = event
+                if event.wrong_elements and self.wrong_at is None:
+                    self.wrong_at = self.elapsed_seconds
             case Done():
                 self.result = event.result
             case Failed():
@@ -75,6 +96,18 @@ class Run:
             pairs = zip(self.points[::2], self.points[1::2], strict=True)
             self.points = [(later, (one + other) / 2) for (_, one), (later, other) in pairs]
             self.windows_per_point *= 2
+
+    @property
+    def wrong_elements(self) -> int:
+        """So far, or in all."""
+        if self.result is not None:
+            return self.result.wrong_elements
+        return self.verified.wrong_elements if self.verified else 0
+
+    @property
+    def faulty(self) -> bool:
+        """Whether the device failed: it computed wrongly, or did not go through with it."""
+        return self.wrong_elements > 0 or self.status == FAULT
 
     @property
     def ended(self) -> bool:

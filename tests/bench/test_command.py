@@ -84,6 +84,8 @@ def test_a_page_for_people() -> None:
         (["--seconds", "0"], 2, "--seconds: '0' is not a duration"),
         (["--device", "gpu"], 2, "--device: 'gpu' is not a device"),
         (["--dtype", "fp4"], 2, "--dtype"),
+        (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
+        (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--python", "/no/such/python"], 2, "'/no/such/python' is not an interpreter"),
         (["--python", "/"], 2, "it is a directory"),
         (["--device", "cpu", "--size", "1000000"], 3, "Choose --size"),
@@ -246,6 +248,9 @@ def test_the_first_gpu_is_the_default(asked: dict[str, Any]) -> None:
     assert request.size is None
     assert request.seconds == 2.0
     assert request.python is None
+    assert request.target.memory_share == 0.9
+    assert run("--memory-share", "0.5") == 0
+    assert asked["request"].target.memory_share == 0.5
 
 
 @pytest.mark.parametrize("device", ["0", "cuda:0", "GPU-0"])

@@ -154,7 +154,10 @@ def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
     assert problem is not None
     assert "GPU 3:3" in problem.what
     assert "4.00 GiB are free" in problem.why
-    assert f"--size {plan.largest_size(4 * GIB, 'float32', 'cuda')}" in problem.remedy
+    assert (
+        f"--size {plan.largest_size(target.memory_allowed_bytes or 0, 'float32', 'cuda')}"
+        in problem.remedy
+    )
 
 
 def test_who_uses_an_instance_is_who_runs_there() -> None:

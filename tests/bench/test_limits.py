@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest
 
 from gputop.bench import command, devices, plan
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
-from gputop.telemetry import child
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
 from tests.bench.machines import WHOLE, divided, seen, undivided
-from tests.streams import PreparedStream, device, inventory, process, readings, sample
+from tests.streams import device, inventory, process, readings, sample
 
 BOUND = 20.0
 """Seconds after which what is waited for does not come."""
@@ -78,46 +76,6 @@ def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:
         seen(), devices=(readings(3, uuid=WHOLE.uuid, temperature_celsius=90),)
     )
     assert reached(part, undivided(), alone) is not None
-
-
-class Stoppable:
-    """A session that remembers who stopped it."""
-
-    stopped_by: str | None = None
-
-    async def stop(self, by: str = "user") -> None:
-        """Remembers."""
-        self.stopped_by = by
-
-
-async def test_without_the_dashboard_the_stream_is_watched_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream = PreparedStream(inventory(2), heated(70), heated(90))
-    monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
-    session: Any = Stoppable()
-    async with asyncio.timeout(BOUND):
-        await command._watch(target(0), session)
-    assert session.stopped_by == "limit"
-    assert stream.closed
-    assert capsys.readouterr().err == (
-        "gputop: GPU 0, NVIDIA H100 80GB HBM3 is too hot: it reached 90°C, and its limit is 86°C\n"
-    )
-
-
-async def test_the_gpu_of_an_instance_is_watched_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream = PreparedStream(divided(), seen(70), seen(88))
-    monkeypatch.setattr(child, "StreamChild", lambda *_: stream)
-    session: Any = Stoppable()
-    async with asyncio.timeout(BOUND):
-        await command._watch(devices.choose(divided(), seen(), "3:3"), session)
-    assert session.stopped_by == "limit"
-    assert capsys.readouterr().err == (
-        "gputop: GPU 3:3, NVIDIA A100-SXM4-40GB MIG 1g.5gb is too hot: "
-        "GPU 3 reached 88°C, and its limit is 86°C\n"
-    )
 
 
 @pytest.mark.parametrize(

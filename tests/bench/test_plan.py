@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,10 +124,10 @@ def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> Non
     target = gpu("8.0", free=8 * GIB)
     problem = plan.check(Request(target, "float32", 65536, 10.0))
     assert problem is not None
-    largest = plan.largest_size(8 * GIB, "float32", "cuda")
+    largest = plan.largest_size(int(0.9 * 8 * GIB), "float32", "cuda")
     assert f"--size {largest} or smaller" in problem.remedy
     assert "68.8 GiB" in problem.why
-    assert "8.00 GiB are free" in problem.why
+    assert "8.00 GiB are free, 90 % of that may be used" in problem.why
     assert plan.check(Request(target, "float32", largest, 10.0)) is None
     assert plan.check(Request(target, "float32", largest + 64, 10.0)) is not None
 
@@ -145,6 +147,27 @@ def test_unknown_free_memory_is_left_to_the_worker() -> None:
 def test_auto_stays_within_the_memory() -> None:
     assert plan.auto_limit(gpu("8.0", free=1 * GIB), "float32") < 8192
     assert plan.auto_limit(gpu("8.0", free=80 * GIB), "float32") == 8192
+
+
+@given(st.integers(0, 1 << 42), st.floats(0.001, 1), DTYPE, st.integers(1, 1 << 14))
+def test_a_run_never_takes_more_than_its_share(
+    free: int, share: float, dtype: str, steps: int
+) -> None:
+    target = dataclasses.replace(gpu("10.0", free=free), memory_share=share)
+    n = 64 * steps
+    need = plan.memory_needed(n, dtype, "cuda")
+    fits = plan.check(Request(target, dtype, n, 10.0)) is None
+    assert fits == (need <= int(share * free))
+    auto = plan.auto_limit(target, dtype)
+    assert auto == 0 or plan.memory_needed(auto, dtype, "cuda") <= share * free
+
+
+@pytest.mark.parametrize("text", ["0", "-0.5", "1.01", "nan", "inf", "half", "", "90 %"])
+def test_a_share_is_above_0_and_up_to_1(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a share of the free memory"):
+        plan.parse_share(text)
+    assert plan.parse_share("1") == 1.0
+    assert plan.parse_share(".25") == 0.25
 
 
 def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:

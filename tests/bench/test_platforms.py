@@ -63,7 +63,7 @@ def test_an_instance_is_stopped_when_its_gpu_is_too_hot(driver: FakeDriver, tmp_
     python = fake_interpreter(tmp_path, WAITS)
     ended = ran("--python", python, "--device", "0:3", **driver.environment())
     hot, last = ended.stderr.splitlines()
-    assert "MIG 1g.5gb is too hot: GPU 0 reached 88°C, and its limit is 86°C" in hot
+    assert "MIG 1g.5gb: too hot, GPU 0 reached 88°C, and its limit is 86°C" in hot
     assert last.startswith("gputop: error: told to stop")
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.bench import watch
 from gputop.ui.screens import benchmark
 from tests.sessions import EndlessSession, PreparedSession
+from tests.streams import PreparedStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One time zone, one processor, no results of other runs."""
+    """One time zone, one processor, no results of other runs, and nothing heard of the device."""
     monkeypatch.setattr(benchmark, "recent", lambda _: [])
     monkeypatch.setattr(benchmark, "append", lambda _: None)
+    monkeypatch.setattr(watch, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan._cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

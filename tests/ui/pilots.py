@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.app import App
     from textual.pilot import Pilot
@@ -23,6 +24,13 @@ async def settle(pilot: Pilot[None]) -> None:
     """Until what was sent has been drawn."""
     for _ in range(3):
         await pilot.pause()
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Until that is so, by what another thread does."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await pilot.pause(0.01)
 
 
 def lines(app: App[None]) -> list[Strip]:

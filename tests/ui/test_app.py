@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import ContentSwitcher, Input, Select
 
-from gputop.bench import plan
+from gputop.bench import plan, watch
 from gputop.bench.events import Failed
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.snapshot import DeviceState, Problem, Source
 from gputop.ui.actions import ACTIONS, key_names
 from gputop.ui.app import GputopApp
+from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.question import Question
 from gputop.ui.widgets.chart import ThroughputChart
@@ -26,7 +27,7 @@ from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
 from tests.streams import PreparedStream, inventory, lost, no_driver, process, readings, sample
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
     from tests.sessions import EndlessSession, PreparedSession
@@ -339,17 +340,17 @@ async def test_x_stops_the_run_and_b_does_not_start_a_second_one(
 
 @pytest.mark.parametrize("tab", ["1", "2"])
 async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
-    endless: type[EndlessSession], tab: str
+    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch, tab: str
 ) -> None:
-    stream = PreparedStream(inventory(1), sample(1, processes=[]))
-    app = GputopApp(stream)
+    hot = (readings(0, temperature_celsius=88),)
+    heated = dataclasses.replace(sample(1, processes=[]), devices=hot)
+    heating = PreparedStream(inventory(1), sample(1), heated)
+    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    app = app_with(inventory(1), sample(1, processes=[]))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("b", tab)
-        await settle(pilot)
-        hot = (readings(0, temperature_celsius=88),)
-        stream.send(dataclasses.replace(sample(1, processes=[]), devices=hot))
-        await settle(pilot)
+        await pilot.press("space", "b", tab)  # paused: what is shown is not what is watched
+        await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
         await pilot.press("2")
         await settle(pilot)
         assert "Too hot it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)

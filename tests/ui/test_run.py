@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from gputop.bench.events import Failed, Progress
+from gputop.bench.events import Failed, Progress, Verified
 from gputop.bench.plan import Request, cpu_target
 from gputop.telemetry.snapshot import Problem
 from gputop.ui.run import MOST_POINTS, Run
@@ -27,9 +27,26 @@ def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:
     assert run.tflops_peak == 9.0, "which no merged point is"
 
 
+def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:
+    run = started()
+    run.take(Progress(4.0, 0.2, 20, 1.0))
+    run.take(Verified(1, 0))
+    assert (run.wrong_at, run.wrong_elements) == (None, 0)
+    run.take(Progress(5.0, 0.2, 25, 1.0))
+    run.take(Verified(2, 3))
+    run.take(Progress(6.0, 0.2, 30, 1.0))
+    run.take(Verified(3, 4))
+    assert run.faulty
+    assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
+
+
 def test_a_failure_has_the_status_that_it_deserves() -> None:
     run = started()
-    assert run.status is None
     run.take(Failed(Problem("The device hangs", "it does", "Look"), 1))
     assert run.ended
     assert run.status == 1
+    assert run.faulty
+    refused = started()
+    refused.take(Failed(Problem("It is not run", "there is no torch", "Install it"), 3))
+    assert refused.ended
+    assert not refused.faulty

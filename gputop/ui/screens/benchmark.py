@@ -11,12 +11,12 @@ from textual import on, work
 from textual.containers import Vertical
 from textual.message import Message
 
-from gputop.bench import devices, limits, plan
+from gputop.bench import devices, plan, watch
 from gputop.bench.results import ResultsError, append, recent
 from gputop.bench.session import Session
 from gputop.text import visible
 from gputop.ui.draw import Row, Span
-from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT
+from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.run import Run
 from gputop.ui.screens.question import Question
 from gputop.ui.widgets.chart import ThroughputChart
@@ -26,6 +26,7 @@ from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual.app import ComposeResult
 
     from gputop.bench.plan import Request
@@ -102,16 +103,6 @@ class BenchmarkTab(Vertical):
         """Draws what the device under test says."""
         self._readout.redraw()
 
-    def mind_limits(self) -> None:
-        """Ends the run of a device that is too hot, whichever tab is shown."""
-        run, telemetry = self._run_now, self._telemetry
-        if run is None or self._session is None or run.limit is not None:
-            return
-        run.limit = limits.reached(run.request.target, telemetry.inventory, telemetry.latest)
-        if run.limit is not None:
-            self.notify(run.limit, title="Too hot: the stress test ends", severity="warning")
-            self._end(self._session, by="limit")
-
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
         """Starts what the form says; with `default`, the device of that UUID as it suits it."""
         if self.running:
@@ -168,13 +159,14 @@ class BenchmarkTab(Vertical):
     async def _follow(self, run: Run, session: Session) -> None:
         """Takes in the events of the session until it ends."""
         try:
-            async with contextlib.aclosing(session.events()) as events:
+            received = watch.events(session, run.trace, partial(self._ended_by, run))
+            async with contextlib.aclosing(received) as events:
                 async for event in events:
                     run.take(event)
         finally:
             self._session = None
         if run.problem is not None and not run.points:
-            self._chart.hint = partial(_problem, run.problem)
+            self._chart.hint = partial(_problem, run.problem, FAULT if run.faulty else WARN)
         if run.result is not None:
             self._results.results.insert(0, run.result)
             try:
@@ -185,6 +177,11 @@ class BenchmarkTab(Vertical):
             self._results.redraw()
         self._redraw_run()
         self.post_message(self.Changed())
+
+    def _ended_by(self, run: Run, limit: watch.Limit) -> None:
+        """Says which limit ends the run, whichever tab is shown."""
+        run.limit = limit
+        self.notify(limit.why, title=f"{limit.title}: the stress test ends", severity="warning")
 
     def to_field(self, step: int) -> None:
         """Goes on to another field of the form."""
@@ -197,11 +194,11 @@ class BenchmarkTab(Vertical):
             return
         self._run_now.stopping = True
         self._redraw_run()
-        self._end(self._session, by="user")
+        self._stop(self._session)
 
     @work(group="stop", exit_on_error=False)
-    async def _end(self, session: Session, *, by: str) -> None:
-        await session.stop(by)
+    async def _stop(self, session: Session) -> None:
+        await session.stop()
 
     @on(Form.Submitted)
     def _submitted(self) -> None:
@@ -234,9 +231,9 @@ def _hint(_width: int) -> list[Row]:
     ]
 
 
-def _problem(problem: Problem, width: int) -> list[Row]:
+def _problem(problem: Problem, style: Style, width: int) -> list[Row]:
     """What is wrong, why, and what to type, in the space of the chart."""
-    rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", FAULT)], []]
+    rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
         for line in text.splitlines():
             rows += [[Span(f"  {each}", style)] for each in wrap(visible(line), width - 4)]

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import BUSY, DIM, TEXT
+from gputop.ui.widgets import strip
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
     from gputop.ui.run import Run
 
-LEFT_MARGIN = 9
-"""Cells that plotext takes for the axis, at most: the points are thinned to what is left."""
+LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
+LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24
+LABEL = 8
+"""Cells of the axis and its labels where nothing is drawn under them."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -31,17 +34,32 @@ class ThroughputChart(LiveView):
         self._figure: Any = None
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The chart in the space there is."""
-        if self.run is None or not self.run.points or height < 4 or width < 24:
+        """The chart in the space there is, and under it on its time axis what the device did."""
+        run = self.run
+        if run is None or not run.points or height < 4 or width < LEAST_WIDTH:
             return self.hint(width)
-        points = thin(self.run.points, 2 * (width - LEFT_MARGIN))
-        seconds = max(self.run.request.seconds, points[-1][0])
-        top = round_up(1.08 * max(y for _, y in self.run.points))
-        return self._plot(points, seconds, top, width, height)
+        wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+        # What leaves the plot its least, for a row each; where there is more room, half of it.
+        spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
+        under = max(min(wanted, spare), spare // 2)
+        left, right = (strip.LEFT, strip.RIGHT) if under else (LABEL, 0)
+        room = width - left - right
+        seconds = max(run.request.seconds, run.points[-1][0])
+        below = strip.rows(run, strip.Axis(seconds, room), under) if under else []
+        points = thin(run.points, 2 * room)
+        top = round_up(1.08 * max(y for _, y in run.points))
+        return [*self._plot(points, seconds, top, left, left + room, height - len(below)), *below]
 
     def _plot(
-        self, points: list[tuple[float, float]], seconds: float, top: float, width: int, height: int
+        self,
+        points: list[tuple[float, float]],
+        seconds: float,
+        top: float,
+        left: int,
+        width: int,
+        height: int,
     ) -> list[Row]:
+        """The plot of that width, with the axis in the last of its `left` cells."""
         figure = self._own_figure()
         figure.clear()
         figure.theme("colorless")
@@ -51,7 +69,9 @@ class ThroughputChart(LiveView):
         figure.ruler("x", "lower").lim(0, seconds)
         parts = 4 if height >= 14 else 2
         ticks = [top * n / parts for n in range(parts + 1)]
-        figure.ruler("y", "left").lim(0, top).ticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        figure.ruler("y", "left").lim(0, top).ticks(
+            ticks, [_tick(tick).rjust(left - 1) for tick in ticks]
+        )
         xs, ys = [x for x, _ in points], [y for _, y in points]
         figure.draw(figure.signal(xs, ys, marker="braille").lines())
         lines = Text.from_ansi(str(figure.build())).plain.splitlines()
@@ -66,6 +86,10 @@ class ThroughputChart(LiveView):
             plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
             self._figure = type(plotext.figure)(plotext.terminal)
         return self._figure
+
+
+def _tick(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def _coloured(line: str) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.output.values import value_text
 from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
@@ -12,6 +13,7 @@ from gputop.ui.widgets.live import LiveView
 if TYPE_CHECKING:
     from gputop.bench.plan import Target
     from gputop.bench.session import Result
+    from gputop.telemetry.snapshot import Problem
     from gputop.ui.model import Telemetry
     from gputop.ui.run import Run
 
@@ -31,16 +33,13 @@ class TitleView(LiveView):
 def _title(run: Run, width: int) -> Row:
     what = f"{run.request.dtype} {_shape(run)}on {_device_name(run.request.target)}"
     if run.problem is not None:
-        word, style, why = "Not run: ", FAULT, visible(run.problem.what)
-        if run.stopping:
-            word, style, why = "Stopped ", WARN, "before there was a result"
-        elif run.points:
-            word = f"Ended after {duration(run.elapsed_seconds)}: "
-        return [Span(word, style), Span(clip(why, width - len(word)), style)]
+        return _failing(run, run.problem, width)
     if run.result is not None:
         return _ending(run, run.result, what, width)
     if run.hello is not None:
         what += f" · torch {visible(run.hello.torch_version)}"
+    if run.faulty:
+        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
     if run.stopping:
         word, style = "Stopping ", WARN
     elif run.progress is not None:
@@ -49,6 +48,28 @@ def _title(run: Run, width: int) -> Row:
         step = "Starting torch" if run.hello is None else "Warming up"
         word, style = f"{step}, {duration(run.preparing_seconds)}:  ", WARN
     return [Span(word, style), Span(clip(what, width - len(word)))]
+
+
+def _failing(run: Run, problem: Problem, width: int) -> Row:
+    """A run without a result: the fault of a device is red, and what was refused is not."""
+    word, style, why = "Not run: ", WARN, visible(problem.what)
+    if run.faulty:
+        after = f" after {duration(run.elapsed_seconds)}" if run.points else ""
+        word, style = f"FAULTY{after}: ", FAULT
+        why += f", {wrong(run)}" if run.wrong_elements else ""
+    elif run.limit is not None:
+        word, why = f"{run.limit.title}: ", f"{run.limit.why}, before there was a result"
+    elif run.stopping:
+        word, why = "Stopped ", "before there was a result"
+    elif run.points:
+        word = f"Ended after {duration(run.elapsed_seconds)}: "
+    return [Span(word, style), Span(clip(why, width - len(word)), style)]
+
+
+def wrong(run: Run) -> str:
+    """How many elements were wrong, and since when."""
+    many = "1 wrong element" if run.wrong_elements == 1 else f"{run.wrong_elements} wrong elements"
+    return many if run.wrong_at is None else f"{many}, the first after {duration(run.wrong_at)}"
 
 
 def _shape(run: Run) -> str:
@@ -63,9 +84,10 @@ def _device_name(target: Target) -> str:
 
 def _ending(run: Run, result: Result, what: str, width: int) -> Row:
     if result.wrong_elements:
-        return [Span(clip(f"FAULTY: {result.wrong_elements} wrong elements, {what}", width), FAULT)]
-    if result.stopped == "limit":
-        return [Span("Too hot ", WARN), Span(clip(f"{run.limit or ''} · {what}", width - 8))]
+        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
+    if run.limit is not None:
+        word = f"{run.limit.title} "
+        return [Span(word, WARN), Span(clip(f"{run.limit.why} · {what}", width - len(word)))]
     word = "Done " if result.stopped == "time" else "Stopped "
     checks = "1 check" if result.checks == 1 else f"{result.checks} checks"
     verdict = f" · {checks}, all right" if result.checks else ""
@@ -84,8 +106,10 @@ class ReadoutView(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always two rows
         """Two rows."""
         run = self.run
-        if run is None or run.problem is not None:
+        if run is None:
             return []
+        if run.problem is not None:
+            return self._problem(run, run.problem, width)
         figures: Row = [Span(" ")]
         for name, value in (
             ("now", run.tflops_now),
@@ -94,10 +118,22 @@ class ReadoutView(LiveView):
         ):
             figures += [Span(f"{name} ", DIM), reading(tflops(value).ljust(7), STRONG)]
         figures.append(Span("TFLOP/s", DIM))
-        for part in [] if run.ended else self._device(run):
+        if run.faulty:
+            figures += [Span(f"  {wrong(run)}", FAULT)]
+        for part in _conditions(run) if run.ended else self._device(run):
             if width_of([*figures, *part]) <= width:
                 figures += part
         return [figures, self._progress(run, width)]
+
+    def _problem(self, run: Run, problem: Problem, width: int) -> list[Row]:
+        """Why, and what to do, where the space of the chart is taken by what was measured."""
+        if not run.points or (run.stopping and not run.faulty):
+            return []
+        style = FAULT if run.faulty else TEXT
+        return [
+            [Span(clip(f" {visible(problem.why)}", width), style)],
+            [Span(clip(f" {visible(problem.remedy)}", width), STRONG)],
+        ]
 
     def _device(self, run: Run) -> list[Row]:
         """What the device under test says now: first what there is a limit for.
@@ -130,3 +166,23 @@ class ReadoutView(LiveView):
         room = max(10, min(80, width - 32))
         style = BUSY if run.ended else ACCENT
         return [Span(" "), *bar(share_of(elapsed, planned), room, style), Span(text, TEXT)]
+
+
+def _conditions(run: Run) -> list[Row]:
+    """What it took: first what people compare."""
+    conditions = run.result.conditions if run.result else None
+    if conditions is None:
+        return []
+    found: list[Row] = []
+    for name, share in conditions.percent_of_peak.items():
+        found.append([Span(f"  {share:.0f} %", STRONG), Span(f" of {name}", DIM)])
+    if conditions.tflop_per_joule is not None:
+        efficiency = [
+            Span(f"  {tflops(conditions.tflop_per_joule)}", STRONG),
+            Span(" TFLOP/J", DIM),
+        ]
+        found.append(efficiency)
+    if conditions.energy_joules is not None:
+        energy = value_text("energy_joules", conditions.energy_joules)
+        found.append([Span("  energy ", DIM), Span(energy)])
+    return found

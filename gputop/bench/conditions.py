@@ -1,0 +1,291 @@
+"""What a device was like during a run: its samples on the run's time axis, and their sums. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from gputop.bench.events import Conditions, Event, Planned, Point, Progress
+
+if TYPE_CHECKING:
+    from gputop.bench.events import Result
+    from gputop.bench.plan import Target
+    from gputop.telemetry.snapshot import Device, Inventory, Sample
+
+MOST_MOMENTS = 4000
+"""More than can be drawn: beyond it, neighbours become one."""
+LONGEST_SECONDS = 5.0
+"""A reading says nothing about more time before it than this: what is longer is a gap."""
+LEAST_COVERED = 0.5
+"""Of the run, between the first and the last reading of the energy: less would be a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Readings that stand for the time from `since` to `seconds`, both on the run's time axis."""
+
+    since: float
+    seconds: float
+    power_watts: float | None = None
+    sm_clock_mhz: float | None = None
+    """Of a CPU, the clock of its cores."""
+    temperature_celsius: float | None = None
+    reasons: tuple[str, ...] | None = None
+    """Clock event reasons that held; None where the device does not say."""
+
+
+@dataclass(slots=True)
+class _Mean:
+    """A mean over time."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float | None, seconds: float) -> None:
+        if value is not None:
+            self.total += value * seconds
+            self.seconds += seconds
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.seconds if self.seconds else None
+
+
+@dataclass(slots=True)
+class _Count:
+    """A counter of the device, read now and then; times are Unix seconds."""
+
+    first: tuple[float, float]
+    last: tuple[float, float]
+    backwards: bool = False
+    """Whether it started anew: what it counted before is not known then."""
+
+    def add(self, at: float, value: float) -> None:
+        self.backwards = self.backwards or value < self.last[1]
+        self.last = (at, value)
+
+    @property
+    def increase(self) -> float | None:
+        return None if self.backwards else self.last[1] - self.first[1]
+
+    @property
+    def seconds(self) -> float:
+        return self.last[0] - self.first[0]
+
+
+@dataclass
+class Trace:
+    """Takes in a run's events and a stream's samples, in the order in which they come.
+
+    The readings are those of the target; of a MIG instance, which has none, those of its GPU.
+    """
+
+    target: Target
+    now: Callable[[], float] = time.time
+    device: Device | None = None
+    """What does not change about the GPU."""
+    driver_version: str | None = None
+    power_limit_watts: float | None = None
+    began: float | None = None
+    """When the timed part began, in Unix seconds."""
+    temperature_max: float | None = None
+    _origin: float = 0.0
+    """Where the run's time is zero. It moves where a CPU's checks, which are not timed, go by."""
+    _last_at: float = 0.0
+    _last: Progress | None = None
+    _sampled_at: float | None = None
+    _newest: float = 0.0
+    """Where the run's time is that there are moments of."""
+    _kept: list[Moment] = field(default_factory=list)
+    _waiting: list[Moment] = field(default_factory=list)
+    """Those that are to become one with the next ones."""
+    _together: int = 1
+    _power: _Mean = field(default_factory=_Mean)
+    _clock: _Mean = field(default_factory=_Mean)
+    _energy: _Count | None = None
+    _counted: dict[str, _Count] = field(default_factory=dict)
+    _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds by reason."""
+
+    def take(self, event: Event) -> None:
+        """Takes in what the worker said just now."""
+        if isinstance(event, Planned | Point) and self.began is None:
+            self.began = self._origin = self._last_at = self.now()
+        elif isinstance(event, Progress):
+            self._last, self._last_at = event, self.now()
+            self._origin = self._last_at - event.elapsed_seconds
+            self.began = self._origin if self.began is None else self.began
+
+    def look(self, inventory: Inventory, sample: Sample) -> None:
+        """Takes in a sample of the stream."""
+        if self.target.uuid is None:
+            host = sample.host
+            self._add(sample.time, None, host.cpu_clock_mhz, host.cpu_temperature_celsius, None)
+            return
+        target = inventory.device(self.target.uuid)
+        uuid = (target and target.parent_uuid) or self.target.uuid
+        self.device, self.driver_version = inventory.device(uuid), inventory.driver_version
+        readings = sample.device(uuid)
+        if readings is None or readings.age_seconds is None:
+            return
+        at = sample.time - readings.age_seconds
+        self.power_limit_watts = readings.power_limit_watts or self.power_limit_watts
+        self._count(at, readings.energy_joules, readings.clock_event_seconds or {})
+        self._add(
+            at,
+            readings.power_watts,
+            readings.sm_clock_mhz,
+            readings.temperature_celsius,
+            readings.clock_event_reasons,
+        )
+
+    def _count(self, at: float, joules: float | None, causes: Mapping[str, float]) -> None:
+        running = self.began is not None and at >= self.began
+        if joules is not None and running:
+            if self._energy is None:
+                self._energy = _Count((at, joules), (at, joules))
+            self._energy.add(at, joules)
+        for cause, seconds in causes.items():
+            if running and at != self.began and cause in self._counted:
+                self._counted[cause].add(at, seconds)
+            else:  # counted from the last reading before the run
+                self._counted[cause] = _Count((at, seconds), (at, seconds))
+
+    def _add(
+        self,
+        at: float,
+        power: float | None,
+        clock: float | None,
+        celsius: float | None,
+        reasons: tuple[str, ...] | None,
+    ) -> None:
+        before, self._sampled_at = self._sampled_at, at
+        if self.began is None or at <= self.began or (before is not None and at <= before):
+            return
+        start = max(self.began, at - LONGEST_SECONDS, before or self.began)
+        weight = at - start
+        self._power.add(power, weight)
+        self._clock.add(clock, weight)
+        if celsius is not None:
+            self.temperature_max = max(celsius, self.temperature_max or celsius)
+        for reason in reasons or ():
+            self._seen[reason] += weight
+        seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
+        since = max(self._newest, seconds - weight)
+        self._newest = seconds
+        self._keep(Moment(since, seconds, power, clock, celsius, reasons))
+
+    def _keep(self, moment: Moment) -> None:
+        self._waiting.append(moment)
+        if len(self._waiting) < self._together:
+            return
+        self._kept.append(_merged(self._waiting))
+        self._waiting = []
+        if len(self._kept) >= MOST_MOMENTS:
+            self._kept = [_merged(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)]
+            self._together *= 2
+
+    @property
+    def moments(self) -> Sequence[Moment]:
+        """The samples of the run in order of time; of a long one, means of neighbours."""
+        return [*self._kept, *([_merged(self._waiting)] if self._waiting else [])]
+
+    def intervals(self) -> dict[str, list[tuple[float, float]]]:
+        """From when to when each clock event reason held, in seconds of the run's time axis."""
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for moment in self.moments:
+            for reason in moment.reasons or ():
+                spans = found[reason]
+                if spans and spans[-1][1] >= moment.since:
+                    spans[-1] = (spans[-1][0], moment.seconds)
+                else:
+                    spans.append((moment.since, moment.seconds))
+        return dict(found)
+
+    @property
+    def power_mean(self) -> float | None:
+        """Of the run so far, in watts, weighted by time; so is the clock's."""
+        return self._power.value
+
+    @property
+    def clock_mean(self) -> float | None:
+        return self._clock.value
+
+    def clock_event_seconds(self) -> dict[str, float]:
+        """How long each reason held so far: as the device counts, or else by the samples."""
+        counted = {cause: count.increase for cause, count in self._counted.items()}
+        known = {cause: seconds for cause, seconds in counted.items() if seconds is not None}
+        return {cause: seconds for cause, seconds in {**self._seen, **known}.items() if seconds > 0}
+
+    def conditions(
+        self, result: Result, percent_of_peak: Mapping[str, float] | None = None
+    ) -> Conditions | None:
+        """What the device was like until now, where the run ended; None where nothing is known."""
+        if self.device is None and not self.moments:
+            return None
+        seconds = self._length(result)
+        joules = self._joules(seconds)
+        work = None if result.tflops_mean is None else result.tflops_mean * result.seconds
+        return Conditions(
+            driver_version=self.driver_version,
+            pci_device_id=self.device.pci_device_id if self.device else None,
+            power_watts_mean=self.power_mean,
+            power_limit_watts=self.power_limit_watts,
+            sm_clock_mhz_mean=self.clock_mean,
+            sm_clock_max_mhz=self.device.sm_clock_max_mhz if self.device else None,
+            temperature_celsius_max=self.temperature_max,
+            energy_joules=joules,
+            tflop_per_joule=work / joules if work and joules else None,
+            clock_event_seconds={
+                reason: min(held, seconds) for reason, held in self.clock_event_seconds().items()
+            },
+            percent_of_peak=percent_of_peak or {},
+        )
+
+    def _length(self, result: Result) -> float:
+        """Seconds from the begin of the timed part to its end."""
+        if self._last is None:
+            return result.seconds
+        rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
+        return self._last_at - (self.began or self._origin) + rest
+
+    def _joules(self, seconds: float) -> float | None:
+        """Energy of the whole run: as much a second as between the counter's readings in it.
+
+        An instance shares the counter of its GPU with others, and has no energy of its own.
+        """
+        count = self._energy
+        if count is None or count.increase is None or self._shared:
+            return None
+        if count.seconds < LEAST_COVERED * seconds or not count.seconds:
+            return None
+        return count.increase * seconds / count.seconds
+
+    @property
+    def _shared(self) -> bool:
+        return self.device is not None and self.device.uuid != self.target.uuid
+
+
+def _merged(moments: Sequence[Moment]) -> Moment:
+    """Neighbours as one: the mean of what they read, and every reason that held."""
+    if len(moments) == 1:
+        return moments[0]
+    told = [moment.reasons for moment in moments if moment.reasons is not None]
+    reasons = tuple(dict.fromkeys(reason for each in told for reason in each))
+    return Moment(
+        moments[0].since,
+        moments[-1].seconds,
+        _mean(moment.power_watts for moment in moments),
+        _mean(moment.sm_clock_mhz for moment in moments),
+        _mean(moment.temperature_celsius for moment in moments),
+        reasons if told else None,
+    )
+
+
+def _mean(values: Iterator[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

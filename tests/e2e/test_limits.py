@@ -1,0 +1,176 @@
+"""A device under stress that becomes too hot, or that nobody can watch: its run ends in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.workers import fake_interpreter
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
+from tests.e2e.test_ending import waiting_bytes
+from tests.terminal import Terminal
+
+pytestmark = pytest.mark.driver
+
+GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+WORKER = """
+import json, os, select, sys, time
+asked = json.loads(sys.stdin.readline())
+def say(event, **fields): print(json.dumps({"event": event, **fields}), flush=True)
+say("hello", python="3.11.0", torch_version="9.9.9", device_name="a GPU", threads=1, pid=1)
+say("plan", m=1024, n=1024, k=1024, dtype=asked["dtype"], accumulate="float32", layout="any",
+    data="none", warmup_products=1, products_per_batch=1, need_bytes=1, relative_error=1e-6,
+    method="by hand")
+began, n, stopped = time.monotonic(), 0, "time"
+while time.monotonic() - began < asked["seconds"]:
+    if select.select([0], [], [], 0.1)[0]:
+        if not os.read(0, 100): os._exit(1)
+        stopped = "user"
+        break
+    n += 1
+    say("sample", elapsed_seconds=time.monotonic() - began, window_seconds=0.1, iterations=n,
+        tflops=700.0, tflops_device=700.0)
+say("done", tflops_mean=700.0, tflops_peak=700.0, tflops_sustained=None, droop_percent=None,
+    tflops_device=700.0, seconds=time.monotonic() - began, iterations=n, wrong_elements=0,
+    checks=1, stopped=stopped)
+"""
+"""A worker that does no work, and stops when it is told to."""
+
+
+def bench(driver: FakeDriver, folder: Path, seconds: float) -> subprocess.Popen[str]:
+    """The shipped command on the first device of that driver."""
+    path = fake_interpreter(folder, WORKER)
+    arguments = ["bench", "--device", "0", "--seconds", f"{seconds:g}", "--json", "--python", path]
+    return subprocess.Popen(
+        [*GPUTOP, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **driver.environment()},
+        text=True,
+    )
+
+
+def result_of(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
+    with process:
+        out, err = process.communicate(timeout=60)
+    document: dict[str, Any] = json.loads(out)
+    return document, err
+
+
+def test_a_result_has_the_conditions_of_its_device(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(FakeDevice(clock_event_reasons=0x20, fail={"field.269": 3}))
+    process = bench(driver, tmp_path, 3.0)
+    result, err = result_of(process)
+    assert process.returncode == 0, err
+    assert result["stopped"] == "time"
+    conditions = result["conditions"]
+    assert conditions["driver_version"] == "580.95.05"
+    assert conditions["pci_device_id"] == "2330"
+    assert conditions["power_watts_mean"] == pytest.approx(612.34)
+    assert conditions["power_limit_watts"] == 700.0
+    assert conditions["sm_clock_mhz_mean"] == 1755.0
+    assert conditions["sm_clock_max_mhz"] == 1980
+    assert conditions["temperature_celsius_max"] == 64
+    assert conditions["clock_event_seconds"].keys() == {"sw_thermal"}
+    assert 1.0 <= conditions["clock_event_seconds"]["sw_thermal"] <= result["seconds"] + 1e-6
+
+
+def test_heat_ends_a_run_without_the_dashboard(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(FakeDevice(temperature_celsius=88))
+    process = bench(driver, tmp_path, 600.0)
+    result, err = result_of(process)
+    assert process.returncode == 4
+    assert result["stopped"] == "limit"
+    (line,) = err.splitlines()
+    assert "too hot, it reached 88°C, and its limit is 86°C" in line
+
+
+def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
+    driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.write(FakeDevice())
+    shorter = "import gputop.bench.watch as w; w.START_SECONDS = w.SILENCE_SECONDS = 3.0\n"
+    command = f"{shorter}from gputop.cli import main; import sys; sys.exit(main())"
+    monkeypatch.setattr(f"{__name__}.GPUTOP", [sys.executable, "-P", "-c", command])
+    path = tmp_path / "begun"
+    body = WORKER.replace("began, n,", f"open({str(path)!r}, 'w').close()\nbegan, n,")
+    monkeypatch.setattr(f"{__name__}.WORKER", body)
+    process = bench(driver, tmp_path, 600.0)
+    pause, deadline = threading.Event(), time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline
+        pause.wait(0.05)
+    driver.change(0, code=GPU_IS_LOST)
+    result, err = result_of(process)
+    assert process.returncode == 4
+    assert result["stopped"] == "silent"
+    assert "not watched, nothing was heard of it for 3 s" in err
+
+
+def ticks_of_main_thread(pid: int) -> int:
+    """Processor time of the thread that draws, in clock ticks."""
+    text = Path(f"/proc/{pid}/task/{pid}/stat").read_text()
+    fields = text.rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def stall(terminal: Terminal) -> None:
+    """Has it write, and reads nothing, until the thread that draws only waits to write."""
+    pause, deadline = threading.Event(), time.monotonic() + 30
+    still, before = 0, (-1, -1)
+    while still < 8:
+        assert time.monotonic() < deadline, "it never stalled"
+        terminal.send("21")
+        pause.wait(0.15)
+        now = waiting_bytes(terminal), ticks_of_main_thread(terminal.pid)
+        still, before = (still + 1 if now == before else 0), now
+    assert before[0] > 0
+
+
+def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    driver.write(FakeDevice())
+    argv = [*GPUTOP, "--interval", "0.25", "--python", fake_interpreter(tmp_path, WORKER)]
+    with Terminal(argv, env=driver.environment(), columns=200, rows=60) as terminal:
+        terminal.wait_for("H100")
+        terminal.send("b")
+        terminal.wait_for("Running")
+        (worker,) = (pid for pid, line in terminal.processes().items() if "fake_worker" in line)
+        stall(terminal)
+        pidfd = os.pidfd_open(worker)
+        assert not select.select([pidfd], [], [], 0)[0], "a stalled terminal alone ends nothing"
+        driver.change(0, temperature_celsius=88)
+        ended = select.select([pidfd], [], [], 20)[0]
+        os.close(pidfd)
+        assert ended, "the worker goes on on a device that is too hot"
+        terminal.wait_for("the stress test ends")
+        terminal.send("2")
+        terminal.wait_for("Too hot: it reached 88°C, and its limit is 86°C, before there was")
+
+
+def test_a_paused_picture_does_not_hide_the_heat(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(FakeDevice())
+    argv = [*GPUTOP, "--interval", "60", "--python", fake_interpreter(tmp_path, WORKER)]
+    with Terminal(argv, env=driver.environment(), columns=120, rows=40) as terminal:
+        terminal.wait_for("H100")
+        terminal.send("b")
+        terminal.wait_for("Running")
+        terminal.wait_for("612/700 W")
+        terminal.send(" ")
+        driver.change(0, temperature_celsius=88)
+        terminal.wait_for("Too hot it reached 88°C, and its limit is 86°C")
+        terminal.wait_for("too hot")
+        terminal.send("q")
+        assert terminal.wait() == 0
+        terminal.wait_until_gone()

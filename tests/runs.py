@@ -1,0 +1,121 @@
+"""Runs of a stress test as they may have been: their events, and the device meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench import devices, plan
+from gputop.bench.events import Done, Hello, Planned, Progress
+from gputop.bench.plan import Request
+from gputop.ui.run import Run
+from tests.sessions import PLANNED, RESULT
+from tests.streams import NOW, host, inventory, readings, sample
+
+if TYPE_CHECKING:
+    from gputop.bench.conditions import Trace
+    from gputop.bench.events import Result
+    from gputop.telemetry.snapshot import Sample
+
+WINDOW = 0.25
+
+
+class Clock:
+    """Unix time by hand."""
+
+    def __init__(self, time: float = NOW) -> None:
+        self.time = time
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def gpu_sample(time: float, **changes: Any) -> Sample:
+    """One of a machine with one GPU, read at that time."""
+    return dataclasses.replace(sample(1, [], time=time), devices=(readings(0, **changes),))
+
+
+def gpu_result(seconds: float, **changes: Any) -> Result:
+    """Of a run on it."""
+    made = dataclasses.replace(
+        RESULT,
+        device="NVIDIA H100 80GB HBM3",
+        device_uuid=inventory(1).devices[0].uuid,
+        dtype="bfloat16",
+        tflops_mean=700.0,
+        tflops_peak=790.0,
+        seconds=seconds,
+        stopped="time",
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def begin(target: plan.Target, seconds: float, dtype: str = "float32") -> tuple[Run, Clock]:
+    """A run whose products are about to be timed, and its clock."""
+    run, clock = Run(Request(target, dtype, None, seconds)), Clock()
+    run.trace.now = clock
+    for event in (Hello("3.11.7", "2.13.0", target.name, 2, 4242), PLANNED):
+        take(run, event)
+    return run, clock
+
+
+def take(run: Run, event: Hello | Planned | Progress | Done) -> None:
+    """As the dashboard does it."""
+    run.take(event)
+    run.trace.take(event)
+
+
+def gpu_run(seconds: float, until: float, *, ended: bool = False) -> Run:
+    """An H100 that warms up, and slows down for its power and then for its heat."""
+    target = devices.targets(inventory(1), sample(1))[0]
+    run, clock = begin(target, seconds, "bfloat16")
+    joules = 1e6
+    for n in range(1, int(until / WINDOW) + 1):
+        at = n * WINDOW
+        warm = 1 - math.exp(-at / (0.25 * seconds))
+        hot, capped = at > 0.6 * seconds, at > 0.1 * seconds
+        clock.time = NOW + at
+        slow = 0.02 * math.sin(at) + (0.12 if hot else 0.06 if capped else 0.0)
+        take(run, Progress(at, WINDOW, 10 * n, 790 * (1 - slow)))
+        joules += 680 * WINDOW
+        if at == int(at):
+            reasons = (("sw_power_cap",) if capped else ()) + (("sw_thermal",) if hot else ())
+            look(
+                run.trace,
+                gpu_sample(
+                    clock.time,
+                    power_watts=698.0 if capped else 560.0 + 20 * at,
+                    sm_clock_mhz=round(1980 * (1 - slow)),
+                    temperature_celsius=round(42 + 40 * warm),
+                    clock_event_reasons=reasons,
+                    energy_joules=joules,
+                ),
+            )
+    if ended:
+        result = gpu_result(until)
+        take(run, Done(dataclasses.replace(result, conditions=run.trace.conditions(result))))
+    return run
+
+
+def cpu_run(seconds: float, until: float, *, ended: bool = False) -> Run:
+    """A CPU, whose clock sinks and which has no power to read."""
+    run, clock = begin(plan.cpu_target(), seconds)
+    for n in range(1, int(until / WINDOW) + 1):
+        at = n * WINDOW
+        clock.time = NOW + at
+        take(run, Progress(at, WINDOW, 10 * n, 0.31 - 0.02 * at / seconds))
+        if at == int(at):
+            around = dataclasses.replace(
+                host(), cpu_clock_mhz=3700 - 500 * at / seconds, cpu_temperature_celsius=60 + at / 4
+            )
+            look(run.trace, sample(0, [], time=clock.time, host=around))
+    if ended:
+        result = dataclasses.replace(RESULT, seconds=until)
+        take(run, Done(dataclasses.replace(result, conditions=run.trace.conditions(result))))
+    return run
+
+
+def look(trace: Trace, seen: Sample) -> None:
+    """Takes in a sample of a machine with one GPU."""
+    trace.look(inventory(1), seen)

@@ -1,0 +1,159 @@
+"""Power, clock, temperature and what held them back, on the time axis of the throughput."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench import devices, plan
+from gputop.bench.events import Progress
+from gputop.ui.palette import DIM, WARN
+from gputop.ui.widgets import strip
+from gputop.ui.widgets.chart import ThroughputChart
+from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look, take
+from tests.streams import NOW, inventory, sample
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from gputop.ui.run import Run
+
+BARS = "▮"
+
+
+def drawn(run: Run, width: int = 78, height: int = 30) -> list[str]:
+    chart = ThroughputChart()
+    chart.run = run
+    rows = chart.draw(width, height)
+    assert len(rows) <= height
+    return ["".join(span.text for span in row) for row in rows]
+
+
+def labelled(rows: list[str], label: str) -> str:
+    (found,) = (row for row in rows if row[: strip.LEFT].strip() == label)
+    return found
+
+
+def bottom(rows: list[str], label: str) -> str:
+    """The lowest of the rows that it takes: something of it is there as long as it goes on."""
+    n = rows.index(labelled(rows, label))
+    while n + 1 < len(rows) and not rows[n + 1][: strip.LEFT].strip():
+        n += 1
+    return rows[n]
+
+
+def dots(row: str) -> tuple[int, int]:
+    """The first and the last cell of what is drawn in it."""
+    cells = [x for x, each in enumerate(row) if "\u2800" < each <= "\u28ff" or each == BARS]
+    return cells[0], cells[-1]
+
+
+@pytest.mark.parametrize("width", [60, 78, 118, 198])
+def test_everything_is_on_one_time_axis(width: int) -> None:
+    rows = drawn(gpu_run(60.0, 42.0), width)
+    axis = next(row for row in rows if "└" in row)
+    plot = [dots(row)[1] for row in rows[: rows.index(axis)] if any(c > "⠀" for c in row[20:])]
+    left, right = axis.index("└") + 1, len(axis.rstrip())
+    now = left + 42 / 60 * (right - left)
+    assert max(plot) == pytest.approx(now, abs=1.5)
+    for label in ("power", "SM clock", "temperature", "heat", "power cap"):
+        assert dots(bottom(rows, label))[1] == pytest.approx(now, abs=1.5), label
+    began = left + 6 / 60 * (right - left)
+    assert dots(labelled(rows, "power cap"))[0] == pytest.approx(began, abs=1.5)
+
+
+def test_what_it_is_now_is_at_the_right_and_afterwards_what_it_was() -> None:
+    rows = drawn(gpu_run(60.0, 42.0))
+    assert labelled(rows, "power").endswith(" 698/700 W")
+    assert labelled(rows, "temperature").endswith("°C")
+    assert labelled(rows, "power cap").endswith(" 36.0 s")
+    rows = drawn(gpu_run(60.0, 60.0, ended=True))
+    assert " mean " in labelled(rows, "power")
+    assert " mean " in labelled(rows, "SM clock")
+    assert labelled(rows, "temperature").endswith(" max 81°C")
+    assert labelled(rows, "heat").endswith(" 24.0 s")
+
+
+def test_at_80_by_24_there_are_power_and_a_strip() -> None:
+    rows = drawn(gpu_run(60.0, 42.0), 80, 11)
+    assert labelled(rows, "power")
+    assert BARS in labelled(rows, "heat"), "the gravest first"
+
+
+@pytest.mark.parametrize("height", range(1, 60))
+def test_the_plot_keeps_its_room_at_any_height(height: int) -> None:
+    rows = drawn(gpu_run(60.0, 42.0), 80, height)
+    if height >= 4:
+        axis = next(n for n, row in enumerate(rows) if "└" in row)
+        assert axis >= min(height, 7) - 2
+
+
+@pytest.mark.parametrize("width", range(1, 60))
+def test_any_width_is_drawn(width: int) -> None:
+    assert all(len(row) <= width for row in drawn(gpu_run(60.0, 42.0), width))
+
+
+def style_of(run: Run, label: str) -> Style:
+    chart = ThroughputChart()
+    chart.run = run
+    (row,) = (row for row in chart.draw(80, 30) if row[0].text.strip() == label)
+    return row[1].style
+
+
+def test_a_power_cap_is_normal_and_heat_is_not() -> None:
+    run = gpu_run(60.0, 42.0)
+    assert style_of(run, "power cap") == DIM
+    assert style_of(run, "heat") == WARN
+
+
+def test_a_device_that_nothing_holds_back_says_so() -> None:
+    rows = drawn(gpu_run(600.0, 30.0))
+    assert labelled(rows, "held back").endswith(" by nothing")
+
+
+def test_a_cpu_has_no_power_and_no_reasons() -> None:
+    rows = drawn(cpu_run(60.0, 30.0))
+    assert labelled(rows, "clock").endswith(" MHz")
+    assert labelled(rows, "temperature")
+    assert not any(row.startswith((" power", " held back")) for row in rows)
+
+
+def test_without_anything_known_the_plot_has_all_the_room() -> None:
+    run, clock = begin(plan.cpu_target(), 60.0)
+    clock.time = NOW + 1
+    take(run, Progress(1.0, 1.0, 1, 0.3))
+    rows = drawn(run)
+    assert rows[-1].split() == ["0", "10", "20", "30", "40", "50", "60"]
+
+
+def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
+    run, clock = begin(devices.targets(inventory(1), sample(1))[0], 60.0)
+    clock.time = NOW + 1
+    take(run, Progress(1.0, 1.0, 1, 700.0))
+    reasons = ("idle", "bit_0x1000", "\x1b[31mred")
+    look(run.trace, gpu_sample(NOW + 1, clock_event_reasons=reasons))
+    text = "\n".join(drawn(run))
+    assert "\x1b" not in text
+    assert " bit 0x1000" in text
+    assert text.index("bit 0x1000") < text.index(" idle")
+
+
+def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
+    run = gpu_run(60.0, 20.0)
+    run.trace._kept[9:11] = [
+        dataclasses.replace(moment, power_watts=None) for moment in run.trace._kept[9:11]
+    ]
+    row = labelled(drawn(run, 118, 12), "power")
+    start, end = dots(row)
+    assert " " in row[start:end]
+
+
+def test_a_line_shows_how_much_it_changes() -> None:
+    """A clock that sinks by a sixth is not a bar that is full all along."""
+    run = gpu_run(60.0, 60.0, ended=True)
+    axis = strip.Axis(60.0, 60)
+    rows = ["".join(span.text for span in row) for row in strip.rows(run, axis, 4)]
+    cells = set(labelled(rows, "SM clock")[strip.LEFT : -strip.RIGHT])
+    assert len(cells & {chr(0x2800 + n) for n in range(256)}) >= 2
