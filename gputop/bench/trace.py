@@ -1,0 +1,74 @@
+"""A run over time: its throughput by window, and what its device said meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gputop.bench.events import Event, Progress
+
+MOST_WINDOWS = 4000
+"""A run of days has more than can be drawn: beyond that, neighbours become one."""
+
+Series = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """On the run's own axis: seconds since its first timed product."""
+
+    progress: tuple[Progress, ...] = ()
+    readings: Mapping[str, Series] = field(default_factory=dict)
+    """(seconds, value) by the reading's name, such as `power_watts`."""
+    reasons: Mapping[str, Series] = field(default_factory=dict)
+    """By clock event reason, the intervals (from, to) in which it held."""
+
+
+class Recorder:
+    """Keeps the windows of a run as they come."""
+
+    def __init__(self, most: int = MOST_WINDOWS) -> None:
+        self._most = most
+        self._kept: list[Progress] = []
+        self._waiting: list[Progress] = []
+        self._each = 1
+
+    def take(self, event: Event) -> None:
+        """Remembers what is a window, and nothing else."""
+        if not isinstance(event, Progress):
+            return
+        self._waiting.append(event)
+        if len(self._waiting) < self._each:
+            return
+        self._kept.append(merged(self._waiting))
+        self._waiting = []
+        if len(self._kept) >= self._most:
+            pairs = (self._kept[n : n + 2] for n in range(0, len(self._kept), 2))
+            self._kept = [merged(pair) for pair in pairs]
+            self._each *= 2
+
+    def trace(self, readings: Mapping[str, Series] | None = None) -> Trace:
+        """The run so far."""
+        rest = [merged(self._waiting)] if self._waiting else []
+        return Trace((*self._kept, *rest), readings or {})
+
+
+def merged(windows: Sequence[Progress]) -> Progress:
+    """Windows that follow each other as one: rates are means over time."""
+    last = windows[-1]
+    return Progress(
+        elapsed_seconds=last.elapsed_seconds,
+        window_seconds=sum(window.window_seconds for window in windows),
+        iterations=last.iterations,
+        tflops=_mean([(w.tflops, w.window_seconds) for w in windows]),
+        tflops_device=None
+        if any(w.tflops_device is None for w in windows)
+        else _mean([(w.tflops_device or 0.0, w.window_seconds) for w in windows]),
+    )
+
+
+def _mean(weighted: Sequence[tuple[float, float]]) -> float:
+    weights = sum(weight for _, weight in weighted)
+    if not weights:
+        return weighted[-1][0]
+    return sum(value * weight for value, weight in weighted) / weights
