@@ -63,15 +63,20 @@ def unwritable(args: argparse.Namespace) -> Problem | None:
     return None
 
 
-def write(args: argparse.Namespace, result: Result, trace: Trace) -> list[Problem]:
-    """Writes what was asked for; what could not be written, and why."""
+def write(
+    args: argparse.Namespace, result: Result, trace: Trace, slower: str | None = None
+) -> list[Problem]:
+    """Writes what was asked for; what could not be written, and why.
+
+    `slower` is what `results.regression` says of the run.
+    """
     problems = []
     if args.report is not None:
         from gputop.bench.report import page
         from gputop.files import write_whole
 
         try:
-            write_whole(Path(args.report), page(result, trace).encode())
+            write_whole(Path(args.report), page(result, trace, slower).encode())
         except OSError as error:
             problems.append(_failed(Path(args.report), error))
     if args.tensorboard is not None:
