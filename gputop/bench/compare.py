@@ -90,7 +90,7 @@ def percent_under(result: Result, best: Result | None) -> float | None:
     mine, other = score(result), score(best) if best is not None else None
     if mine is None or not other:
         return None
-    return 100 * (1 - mine / other)
+    return 100 * (other - mine) / other
 
 
 def regression(result: Result, best: Result | None) -> str | None:

@@ -50,7 +50,8 @@ table { border-collapse: collapse } td, th { padding: .1em 1.2em .1em 0; text-al
 .rows td:first-child, .rows th:first-child { text-align: left }
 .scroll { overflow-x: auto } figure { margin: 1em 0 } svg { width: 100%; height: auto }
 svg text { fill: var(--dim); font-size: 11px } text.y { text-anchor: end }
-text.x { text-anchor: middle } text.in { fill: var(--ink) } .grid { stroke: var(--line); fill: none }
+text.x { text-anchor: middle } text.in { fill: var(--ink) }
+.grid { stroke: var(--line); fill: none }
 .track { fill: var(--line); opacity: .4 } .held { fill: #c98a00; opacity: .75 }
 polyline { fill: none; stroke: currentColor; stroke-width: 1.6; stroke-linejoin: round }
 circle { fill: currentColor }

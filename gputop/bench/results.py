@@ -160,8 +160,10 @@ def _refused(error: Exception, file: Path) -> ResultsError:
     kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         remedy = f"See whether another program holds {shown}"
-    elif kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        remedy = f"See the room on the disk of {shown}"
+    elif kind == sqlite3.SQLITE_FULL:
+        remedy = f"Free some space on the disk of {shown}"
+    elif kind == sqlite3.SQLITE_IOERR:
+        remedy = f"See whether the disk of {shown} has room, and works"
     elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         remedy = f"See the permissions of {shown} and of its folder"
     else:

@@ -44,13 +44,11 @@ class Axis:
 
     def ticks(self) -> list[float]:
         """At most nine round numbers within the range."""
-        if self.base:
-            first, last = math.ceil(self._scaled(self.low)), math.floor(self._scaled(self.high))
-            step = max(1, -(-(last - first) // 8))
-            return [float(self.base) ** power for power in range(first, last + 1, step)]
-        apart = _round_step((self.high - self.low) / 6)
-        first, last = math.ceil(self.low / apart - 1e-9), math.floor(self.high / apart + 1e-9)
-        return [n * apart for n in range(first, last + 1)]
+        low, high = self._scaled(self.low), self._scaled(self.high)
+        step = max(1, math.ceil((high - low) / 8)) if self.base else _round_step((high - low) / 6)
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        values = [n * step for n in range(first, last + 1)]
+        return [float(self.base) ** value for value in values] if self.base else values
 
 
 def _round_step(rough: float) -> float:

@@ -56,6 +56,8 @@ class Recorder:
 def merged(windows: Sequence[Progress]) -> Progress:
     """Windows that follow each other as one: rates are means over time."""
     last = windows[-1]
+    if len(windows) == 1:
+        return last
     return Progress(
         elapsed_seconds=last.elapsed_seconds,
         window_seconds=sum(window.window_seconds for window in windows),
