@@ -79,7 +79,8 @@ def records(result: Result, trace: Trace) -> Iterator[bytes]:
 
 
 def _event(at: float, step: int, what: bytes) -> bytes:
-    return _key(1, 1) + struct.pack("<d", at) + _key(2, 0) + _varint(step) + what
+    number = _key(2, 0) + _varint(step) if step else b""  # as protobuf leaves out what is zero
+    return _key(1, 1) + struct.pack("<d", at) + number + what
 
 
 def _record(data: bytes) -> bytes:
