@@ -63,20 +63,15 @@ def unwritable(args: argparse.Namespace) -> Problem | None:
     return None
 
 
-def write(
-    args: argparse.Namespace, result: Result, trace: Trace, slower: str | None = None
-) -> list[Problem]:
-    """Writes what was asked for; what could not be written, and why.
-
-    `slower` is what `results.regression` says of the run.
-    """
+def write(args: argparse.Namespace, result: Result, trace: Trace) -> list[Problem]:
+    """Writes what was asked for; what could not be written, and why."""
     problems = []
     if args.report is not None:
         from gputop.bench.report import page
         from gputop.files import write_whole
 
         try:
-            write_whole(Path(args.report), page(result, trace, slower).encode())
+            write_whole(Path(args.report), page(result, trace, _slower(result)).encode())
         except OSError as error:
             problems.append(_failed(Path(args.report), error))
     if args.tensorboard is not None:
@@ -87,6 +82,15 @@ def write(
         except OSError as error:
             problems.append(_failed(Path(args.tensorboard), error))
     return problems
+
+
+def _slower(result: Result) -> str | None:
+    from gputop.bench.results import ResultsError, regression
+
+    try:
+        return regression(result)
+    except ResultsError:  # which was said when the result was to be kept
+        return None
 
 
 def _failed(file: Path, error: OSError) -> Problem:
