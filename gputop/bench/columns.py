@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
 RECENT_SECONDS = 300 * 86400.0
 """What is older is dated with its year."""
-ENDS = {"time": "ok", "user": "stopped", "limit": "too hot"}
+ENDS = {"time": "ok", "user": "stopped", "limit": "too hot", "silent": "unwatched"}
 PREFERRED = ("datasheet dense", "formula at the maximum clock")
 """Denominators of a percentage of the peak, the best known first."""
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from gputop.bench.course import Course
     from gputop.bench.events import Done, Event, Failed, Result
     from gputop.bench.plan import Request, Target
     from gputop.bench.session import Session
-    from gputop.bench.trace import Trace
     from gputop.telemetry.snapshot import Process, Sample
 
 FINE, FAULT, USAGE, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the stress test that the arguments ask for; returns the exit status."""
     import asyncio
 
-    from gputop.bench.trace import Recorder
+    from gputop.bench.course import Recorder
 
     recorder = Recorder()
     try:
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         _say(f"error: {error}")
         return error.status
     status = _conclude(last, as_json=args.json, as_csv=args.csv)
-    return _export(args, last, recorder.trace(), status)
+    return _export(args, last, recorder.course(), status)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -140,13 +140,13 @@ def _history(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _export(args: argparse.Namespace, last: Done | Failed, trace: Trace, status: int) -> int:
+def _export(args: argparse.Namespace, last: Done | Failed, course: Course, status: int) -> int:
     """Writes the files that were asked for; the exit status with what came of it."""
     from gputop.bench.events import Done
 
     if not isinstance(last, Done):
         return status
-    problems = exports.write(args, last.result, trace)
+    problems = exports.write(args, last.result, course)
     for problem in problems:
         _say(f"error: {problem}.")
     return COULD_NOT_RUN if problems and status == FINE else status

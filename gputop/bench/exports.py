@@ -12,8 +12,8 @@ from gputop.text import visible
 if TYPE_CHECKING:
     import argparse
 
+    from gputop.bench.course import Course
     from gputop.bench.events import Result
-    from gputop.bench.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def unwritable(args: argparse.Namespace) -> Problem | None:
     return None
 
 
-def write(args: argparse.Namespace, result: Result, trace: Trace) -> list[Problem]:
+def write(args: argparse.Namespace, result: Result, course: Course) -> list[Problem]:
     """Writes what was asked for; what could not be written, and why."""
     problems = []
     if args.report is not None:
@@ -71,14 +71,14 @@ def write(args: argparse.Namespace, result: Result, trace: Trace) -> list[Proble
         from gputop.files import write_whole
 
         try:
-            write_whole(Path(args.report), page(result, trace, _slower(result)).encode())
+            write_whole(Path(args.report), page(result, course, _slower(result)).encode())
         except OSError as error:
             problems.append(_failed(Path(args.report), error))
     if args.tensorboard is not None:
         from gputop.bench import tensorboard
 
         try:
-            tensorboard.write(Path(args.tensorboard), result, trace)
+            tensorboard.write(Path(args.tensorboard), result, course)
         except OSError as error:
             problems.append(_failed(Path(args.tensorboard), error))
     return problems

@@ -124,4 +124,6 @@ def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
 def _field(value: object) -> object:
     if isinstance(value, Mapping):
         return visible("; ".join(f"{key}={each:g}" for key, each in value.items()))
+    if isinstance(value, tuple):
+        return visible("; ".join(map(str, value)))
     return visible(value) if isinstance(value, str) else value

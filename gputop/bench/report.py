@@ -17,8 +17,8 @@ from gputop.text import size as sized
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from gputop.bench.course import Course, Series
     from gputop.bench.events import Point, Result
-    from gputop.bench.trace import Series, Trace
 
 Fact = tuple[str, str]
 
@@ -61,7 +61,7 @@ footer { margin: 3em 0 1em; font-size: .85em }
 """
 
 
-def page(result: Result, trace: Trace, slower: str | None = None) -> str:
+def page(result: Result, course: Course, slower: str | None = None) -> str:
     """The document. `slower` says how the run compares with the device's best, if it is under it.
 
     No script, nothing that is fetched; text of others is escaped.
@@ -74,7 +74,7 @@ def page(result: Result, trace: Trace, slower: str | None = None) -> str:
         f'<div class="sub">{text(f"{result.kind}, {result.dtype}{size}")} · {text(when)}</div>',
         _verdict(result, slower),
         _table(_figures(result)),
-        *_charts(result, trace),
+        *_charts(result, course),
         *_rows(result.points),
         *_section("Conditions", _conditions(result.conditions)),
         *_section("Method", _method(result)),
@@ -100,6 +100,8 @@ def _verdict(result: Result, slower: str | None) -> str:
         level, says = "warn", slower
     elif result.stopped == "limit":
         level, says = "warn", "The run was ended by a limit, before its time."
+    elif result.stopped == "silent":
+        level, says = "warn", "The run was ended: nothing was heard of the device any more."
     elif result.stopped != "time":
         level, says = "warn", "The run was stopped before its time."
     elif not result.checks:
@@ -140,21 +142,21 @@ def _figures(result: Result) -> Iterator[Fact]:
             yield name, sized(size)
 
 
-def _charts(result: Result, trace: Trace) -> Iterator[str]:
+def _charts(result: Result, course: Course) -> Iterator[str]:
     throughput: dict[str, Series] = {}
-    if trace.progress:
-        throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in trace.progress]}
+    if course.progress:
+        throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in course.progress]}
     over_time = {
         **throughput,
-        **{name: series for name, series in trace.readings.items() if series},
+        **{name: series for name, series in course.readings.items() if series},
     }
     if over_time:
         x = svg.x_axis(over_time, svg.SECONDS)
         for name, series in over_time.items():
             height = 260 if name in throughput else SMALL
             yield svg.chart({name: series}, x, _title(name), height)
-        if trace.reasons:
-            yield svg.strip(trace.reasons, x)
+        if course.reasons:
+            yield svg.strip(course.reasons, x)
     for name, lines in by_value(result.points).items():
         title = "bytes" if name == "bytes_per_second" else "N"
         yield svg.chart(lines, svg.x_axis(lines, title), _title(name))

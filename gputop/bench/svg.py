@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.trace import Series
+    from gputop.bench.course import Series
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
 """User units; the last four are the margins around what is drawn."""
@@ -23,6 +23,8 @@ FEW = 80
 SECONDS = "seconds"
 FAR_X, FAR_Y = 16, 300
 """Ratios of the largest to the smallest from which an axis is logarithmic."""
+LEAST_LOG = 1e-12
+"""What is smaller is taken for zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def x_axis(series: Mapping[str, Series], title: str) -> Axis:
     """Over all x: from 0 for a time, otherwise in powers of two where they are far apart."""
     xs = [x for line in series.values() for x, _ in line]
     low, high = min(xs, default=0.0), max(xs, default=0.0) or 1.0
-    if title != SECONDS and low > 0 and high / low >= FAR_X:
+    if title != SECONDS and low > LEAST_LOG and high / low >= FAR_X:
         return Axis(low, high, title, base=2)
     return Axis(0.0, high, title)
 
@@ -70,7 +72,7 @@ def x_axis(series: Mapping[str, Series], title: str) -> Axis:
 def _y_axis(series: Mapping[str, Series], title: str) -> Axis:
     ys = [y for line in series.values() for _, y in line]
     low, high = min(ys, default=0.0), max(ys, default=0.0) or 1.0
-    if low > 0 and high / low >= FAR_Y:
+    if low > LEAST_LOG and high / low >= FAR_Y:
         # Whole powers of ten: there are lines at both ends.
         low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
         return Axis(low, high, title, base=10)

@@ -21,19 +21,19 @@ from gputop.text import short_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gputop.bench.course import Course
     from gputop.bench.events import Result
-    from gputop.bench.trace import Trace
 
 Scalar = tuple[str, float, int, float]
 """Tag, Unix seconds, step, value."""
 
 
-def write(folder: Path, result: Result, trace: Trace) -> Path:
+def write(folder: Path, result: Result, course: Course) -> Path:
     """Writes the run into a folder of its own in `folder`; returns the file, raises `OSError`."""
     own = folder / run_name(result)
     own.mkdir(parents=True, exist_ok=True)
     file = own / f"events.out.tfevents.{result.started_at:.0f}.gputop"
-    write_whole(file, b"".join(records(result, trace)))
+    write_whole(file, b"".join(records(result, course)))
     return file
 
 
@@ -46,15 +46,15 @@ def run_name(result: Result) -> str:
     return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", word).strip("-.") for word in (*words, size))
 
 
-def scalars(result: Result, trace: Trace) -> Iterator[Scalar]:
+def scalars(result: Result, course: Course) -> Iterator[Scalar]:
     """Over time the step is in milliseconds of the run; of a table it is what x is."""
     start = result.started_at
-    for window in trace.progress:
+    for window in course.progress:
         at, step = start + window.elapsed_seconds, _milliseconds(window.elapsed_seconds)
         yield "run/tflops", at, step, window.tflops
         if window.tflops_device is not None:
             yield "run/tflops_device", at, step, window.tflops_device
-    for name, series in trace.readings.items():
+    for name, series in course.readings.items():
         for seconds, value in series:
             yield f"device/{name}", start + seconds, _milliseconds(seconds), value
     for point in result.points:
@@ -70,10 +70,10 @@ def _milliseconds(seconds: float) -> int:
     return max(0, round(1000 * seconds))
 
 
-def records(result: Result, trace: Trace) -> Iterator[bytes]:
+def records(result: Result, course: Course) -> Iterator[bytes]:
     """The file, piece by piece: its version, and an event for each scalar."""
     yield _record(_event(result.started_at, 0, _bytes(3, b"brain.Event:2")))
-    for tag, at, step, value in scalars(result, trace):
+    for tag, at, step, value in scalars(result, course):
         scalar = _bytes(1, tag.encode()) + _key(2, 5) + struct.pack("<f", value)
         yield _record(_event(at, step, _bytes(5, _bytes(1, scalar))))
 

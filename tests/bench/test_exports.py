@@ -19,8 +19,8 @@ import pytest
 from gputop.bench import command, results
 from gputop.bench.events import Done, Failed, Progress
 from gputop.telemetry.snapshot import Problem
+from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import SWEEP, soak, table
-from tests.bench.test_command import COMMAND, environment, ran
 from tests.bench.workers import RESULT, needs_torch
 
 if TYPE_CHECKING:

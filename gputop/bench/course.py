@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gputop.bench.events import Event, Progress
 
 MOST_WINDOWS = 4000
 """A run of days has more than can be drawn: beyond that, neighbours become one."""
 
+READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
+"""What is drawn under the throughput, in this order."""
+
 Series = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Course:
     """On the run's own axis: seconds since its first timed product."""
 
     progress: tuple[Progress, ...] = ()
@@ -47,10 +51,25 @@ class Recorder:
             self._kept = [merged(pair) for pair in pairs]
             self._each *= 2
 
-    def trace(self, readings: Mapping[str, Series] | None = None) -> Trace:
-        """The run so far."""
+    def course(
+        self,
+        readings: Mapping[str, Series] | None = None,
+        reasons: Mapping[str, Series] | None = None,
+    ) -> Course:
+        """The run so far, with what is known of its device."""
         rest = [merged(self._waiting)] if self._waiting else []
-        return Trace((*self._kept, *rest), readings or {})
+        return Course((*self._kept, *rest), readings or {}, reasons or {})
+
+
+def readings(moments: Iterable[Any]) -> dict[str, Series]:
+    """Of anything with `seconds` and the names of `READINGS`: a line of each that is known."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for moment in moments:
+        for name in READINGS:
+            value = getattr(moment, name)
+            if value is not None:
+                found.setdefault(name, []).append((moment.seconds, value))
+    return {name: found[name] for name in READINGS if name in found}
 
 
 def merged(windows: Sequence[Progress]) -> Progress:
