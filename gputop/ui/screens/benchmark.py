@@ -185,6 +185,14 @@ class BenchmarkTab(Vertical):
         self._redraw_run()
         self.post_message(self.Changed())
 
+    def action_move(self, step: int) -> None:
+        """Shows results that are further down."""
+        self._results.move(step)
+
+    def action_page(self, step: int) -> None:
+        """Shows results that are pages further down."""
+        self._results.page(step)
+
     def to_field(self, step: int) -> None:
         """Goes on to another field of the form."""
         self._form.step(step)

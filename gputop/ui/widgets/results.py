@@ -77,8 +77,9 @@ class ResultsView(LiveView):
         for column, cells in columns:
             title = column.title
             if column is WHEN and total > self._room:
-                title = f"{self._first + 1}-{self._first + self._room} of {total}"
-                title = title if len(title) <= cells else title.replace(" of ", "/")
+                shown = f"{self._first + 1}-{self._first + self._room}"
+                forms = (f"{shown} of {total}", f"{shown}/{total}", shown)
+                title = next((each for each in forms if len(each) <= cells), shown)
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]
         return fit(row, width)
 
