@@ -96,11 +96,11 @@ def of_best(entry: Entry) -> str:
     return ABSENT if under is None else f"{100 - under:.1f} %"
 
 
-def mean(result: Result) -> str:
-    """TFLOP/s, without the unit; of a run without any, the best row's figure with its own unit."""
+def speed(result: Result) -> str:
+    """Mean TFLOP/s, without the unit; of a table those of its best row, or its own figure."""
     if result.tflops_mean is None and result.tflops_peak is None:
         return _best_of_rows(result)[1]
-    return tflops(result.tflops_mean)
+    return tflops(result.tflops_peak if result.tflops_mean is None else result.tflops_mean)
 
 
 def best_row(result: Result) -> str:
@@ -161,7 +161,7 @@ def _driver(entry: Entry) -> str:
 
 WHEN = Column("WHEN", 12, 3, lambda each: when(each.result))
 DEVICE = Column("DEVICE", NARROWEST_DEVICE, 0, device)
-MEAN = Column("TFLOP/s", 9, 1, lambda each: mean(each.result), right=True)
+SPEED = Column("TFLOP/s", 9, 1, lambda each: speed(each.result), right=True)
 VERDICT = Column("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
@@ -169,7 +169,7 @@ COLUMNS = (
     Column("KIND", 7, 6, lambda each: visible(each.result.kind, 20)),
     Column("TYPE", 8, 2, lambda each: visible(each.result.dtype, 40)),
     Column("SIZE", 6, 2, lambda each: shape(each.result), right=True),
-    MEAN,
+    SPEED,
     Column("PEAK", 6, 5, lambda each: tflops(each.result.tflops_peak), right=True),
     Column("DROOP", 6, 7, _droop, right=True),
     Column("OF PEAK", 7, 8, lambda each: percent_of_peak(each.result), right=True),

@@ -136,17 +136,18 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Made by hand for its mode: SQLite gives its journal the same one.
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        mode = "rw" if purpose == "write" else "ro"
         with contextlib.closing(
             sqlite3.connect(
-                f"{file.as_uri()}?mode={mode}",
+                # To read as well: whoever comes first takes back what a killed writer left half
+                # done. SQLite itself only reads a file that may not be written to.
+                f"{file.as_uri()}?mode=rw",
                 uri=True,
                 timeout=LOCK_SECONDS,
                 isolation_level=None,  # transactions are begun and committed here
             )
         ) as connection:
             yield connection
-    except (sqlite3.Error, DecodeError, ValueError, OSError) as error:
+    except (sqlite3.Error, DecodeError, ValueError, RecursionError, OSError) as error:
         raise _refused(error, file) from error
 
 

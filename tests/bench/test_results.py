@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -109,13 +110,35 @@ def test_a_folder_that_cannot_be_made(file: Path) -> None:
         results.append(RESULT)
 
 
-def test_a_document_that_is_none(file: Path) -> None:
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ('{"device": 7}', "device"),
+        ("[]", "expected an object"),
+        ("{", "Expecting property name"),
+        ("[" * 100_000, "recursion"),
+        (b"\xff", "utf-8"),
+    ],
+)
+def test_a_document_that_is_none(file: Path, document: object, says: str) -> None:
     results.append(RESULT)
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE results SET document = '{\"device\": 7}'")
+        connection.execute("UPDATE results SET document = ?", (document,))
     connection.close()
-    with pytest.raises(ResultsError, match="device"):
+    before = file.read_bytes()
+    with pytest.raises(ResultsError, match=says) as caught:
         results.recent(10)
+    assert "Move" in str(caught.value)
+    assert file.read_bytes() == before
+
+
+def test_a_table_that_is_another_one(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE something (else_)")
+        connection.execute(f"PRAGMA user_version = {results.VERSION}")
+    connection.close()
+    both("no such table|no table named")
 
 
 def test_a_document_with_more_in_it_is_read(file: Path) -> None:
@@ -275,6 +298,71 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(file: Path) -> None:
     assert intact == "True"
 
 
+SHUT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 77; shift; exec "$@"'
+ON_A_READ_ONLY_ONE = ("unshare", "-rm", "sh", "-c", SHUT, "sh")
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
+def test_a_home_that_is_read_only_can_be_read(file: Path) -> None:
+    results.append(RESULT)
+    before = file.read_bytes()
+    program = KEEP + "print(len(results.recent()))\n"
+    ended = subprocess.run(
+        [*ON_A_READ_ONLY_ONE, str(file.parent), sys.executable, "-c", program, "1", "10"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=Path(__file__).parent.parent.parent,
+    )
+    if ended.returncode == 77 or "unshare" in ended.stderr:
+        pytest.skip("a file system cannot be mounted here")
+    says, count = ended.stdout.splitlines()
+    assert "Read-only file system" in says
+    assert "permissions" in says
+    assert count == "1"
+    assert file.read_bytes() == before
+
+
+def test_a_writer_that_is_killed_leaves_what_it_kept(file: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", KEEP, "1000000", "3000"],
+        cwd=Path(__file__).parent.parent.parent,
+    ) as worker:
+        count = 0
+        while count < 20:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(timeout=0.02)
+            assert worker.poll() is None
+            count = len(results.recent())
+        worker.kill()
+    left = results.recent()
+    assert len(left) >= count
+    assert [run.iterations for run in left] == [*range(len(left), 0, -1)]
+    kept_and_whole(file, len(left))
+
+
+HALF_WRITTEN = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # pages go into the file before the commit
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE results SET document = 'x'")
+insert = "INSERT INTO results (started_at, document) VALUES (1, ?)"
+connection.executemany(insert, [("y" * 9999,)] * 99)
+os._exit(0)
+"""
+
+
+def test_what_a_killed_writer_left_half_done_is_taken_back_by_a_reader(file: Path) -> None:
+    results.append(RESULT)
+    subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(file)], timeout=60, check=True)
+    journal = file.with_name(f"{file.name}-journal")
+    assert journal.exists()
+    assert results.recent() == [RESULT]
+    assert not journal.exists()
+
+
 def test_several_at_once_lose_nothing(file: Path) -> None:
     workers = [
         subprocess.Popen(
@@ -317,10 +405,7 @@ def test_a_result_that_is_no_document_does_not_touch_the_file(file: Path) -> Non
 
 def test_a_folder_where_the_file_should_be(file: Path) -> None:
     file.mkdir(parents=True)
-    with pytest.raises(ResultsError, match="permissions"):
-        results.append(RESULT)
-    with pytest.raises(ResultsError, match="whether the disk"):
-        results.recent()
+    both("permissions")
 
 
 def test_a_folder_that_may_not_be_looked_into(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.columns import DEVICE, MEAN, VERDICT, WHEN, Entry, entries, fitting
+from gputop.bench.columns import DEVICE, SPEED, VERDICT, WHEN, Entry, entries, fitting
 from gputop.text import ABSENT, short_name, visible
 from gputop.ui.draw import Row, Span, cell, fit
 from gputop.ui.model import find_device
@@ -106,8 +106,8 @@ def _style(entry: Entry, column: Column, text: str) -> Style:
     """A fault is red all over; what is slow is marked where it says so."""
     if entry.faulty:
         return FAULT
-    if entry.slow and column in (VERDICT, MEAN):
+    if entry.slow and column in (VERDICT, SPEED):
         return WARN
     if text == ABSENT:
         return DIM
-    return STRONG if column is MEAN else TEXT
+    return STRONG if column is SPEED else TEXT
