@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gputop.text import tflops, visible
+from gputop.text import number, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,7 +122,7 @@ def _figure(result: Result) -> str:
 def _mean_rate(result: Result) -> str:
     value = score(result) or 0.0
     if any("bytes_per_second" in point.values for point in result.points):
-        return f"{value / 1e9:.3g} GB/s"
+        return f"{number(value / 1e9)} GB/s"
     return f"{1e6 / value:.3g} µs" if value else "nothing"
 
 

@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tensorboard",
         metavar="DIR",
-        help="also write the run as scalars that TensorBoard reads, in a folder of its own in DIR",
+        help="also write the run as scalars, into a folder of its own in DIR; to see them: "
+        "`pip install tensorboard`, and `tensorboard --logdir DIR`",
     )
 
 

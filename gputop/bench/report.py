@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import svg
 from gputop.bench.columns import brief, shape
-from gputop.bench.events import Conditions
 from gputop.bench.svg import text
 from gputop.text import ABSENT, duration, number, tflops
 from gputop.text import size as sized
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from gputop.bench.course import Course, Series
-    from gputop.bench.events import Point, Result
+    from gputop.bench.events import Conditions, Point, Result
 
 Fact = tuple[str, str]
 
@@ -33,6 +31,17 @@ TITLES = {
     "seconds": "Seconds",
     "bytes_per_second": "Bytes per second",
 }
+CONDITIONS = (
+    ("power_watts_mean", "Power, mean", " W"),
+    ("power_limit_watts", "Power limit", " W"),
+    ("sm_clock_mhz_mean", "SM clock, mean", " MHz"),
+    ("sm_clock_max_mhz", "SM clock, maximum", " MHz"),
+    ("temperature_celsius_max", "Temperature, highest", " °C"),
+    ("energy_joules", "Energy, by the device", " J"),
+    ("tflop_per_joule", "Efficiency", " TFLOP/J"),
+    ("driver_version", "Driver", ""),
+    ("pci_device_id", "PCI device id", ""),
+)
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --dim: #68727d; --line: #d9dee3; --back: #fff }
 @media (prefers-color-scheme: dark) {
@@ -208,17 +217,14 @@ def _value(name: str, value: float | None) -> str:
 
 
 def _conditions(conditions: Conditions | None) -> Iterator[Fact]:
-    """Every field that is known, under its own name: the unit is in it."""
-    for each in fields(Conditions):
-        value = getattr(conditions, each.name, None)
-        if value is None or each.name == "percent_of_peak":
-            continue
-        name = each.name.replace("_", " ").capitalize()
-        if each.name == "clock_event_seconds":
-            for reason, seconds in value.items():
-                yield f"Clock event: {reason.replace('_', ' ')}", f"{seconds:.1f} s"
-        else:
-            yield name, f"{value:.5g}" if isinstance(value, float) else str(value)
+    if conditions is None:
+        return
+    for field, name, unit in CONDITIONS:
+        value = getattr(conditions, field)
+        if value is not None:
+            yield name, f"{value:.5g}{unit}" if isinstance(value, float) else str(value)
+    for reason, seconds in conditions.clock_event_seconds.items():
+        yield f"Clocks: {reason.replace('_', ' ')}", f"{seconds:.1f} s"
 
 
 def _method(result: Result) -> Iterator[Fact]:

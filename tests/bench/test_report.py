@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gputop.bench import svg
 from gputop.bench.course import Course
-from gputop.bench.events import Point, Progress
-from gputop.bench.report import by_value, page
+from gputop.bench.events import Conditions, Point, Progress
+from gputop.bench.report import CONDITIONS, by_value, page
 from gputop.bench.svg import Axis
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
@@ -64,12 +64,19 @@ def test_a_soak_has_figures_charts_conditions_and_method() -> None:
     made = Page(page(BASE, COURSE))
     for part in (
         "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "78.1 % (datasheet",
-        "Power watts mean", "690", "Clock event: sw power cap", "52.0 s", "by hand", "torch 2.13.0",
+        "Power, mean", "690 W", "Clocks: sw power cap", "52.0 s", "by hand", "torch 2.13.0",
         "GPU-4f2a1b3c", "every checked product was right", "A row-major, B column-major",
     ):  # fmt: skip
         assert part in made.text, part
     assert made.count("svg") == 3  # throughput, power, and the strip; nothing for what is empty
     assert made.count("polyline") == 2
+
+
+def test_every_condition_is_on_the_page() -> None:
+    mentioned = {field for field, _, _ in CONDITIONS}
+    assert mentioned | {"clock_event_seconds", "percent_of_peak"} == {
+        each.name for each in fields(Conditions)
+    }
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
