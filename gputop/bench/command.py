@@ -10,12 +10,13 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench import devices, plan
+from gputop.bench import devices, exports, plan
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator, Callable
 
+    from gputop.bench.course import Course
     from gputop.bench.events import Done, Event, Failed, Result
     from gputop.bench.plan import Request, Target
     from gputop.bench.session import Session
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore-busy", action="store_true", help="also where another process holds the device"
     )
+    exports.add_arguments(parser)
 
 
 def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -109,17 +111,61 @@ def run(args: argparse.Namespace) -> int:
     """Runs the stress test that the arguments ask for; returns the exit status."""
     import asyncio
 
+    from gputop.bench.course import Recorder
+
+    recorder = Recorder()
     try:
         _look_over(args)
+        _check(args)
+        if args.history:
+            return _history(args)
         found = _target(args.device, ignore_busy=args.ignore_busy)
         target = replace(found, memory_share=args.memory_share)
-        last = asyncio.run(_stress(_request(args, target)))
+        last = asyncio.run(_stress(_request(args, target), recorder.take))
     except KeyboardInterrupt:
         return INTERRUPTED
     except _RefusedError as error:
         _say(f"error: {error}")
         return error.status
-    return _conclude(last, as_json=args.json)
+    status = _conclude(last, as_json=args.json, as_csv=args.csv)
+    return _export(args, last, recorder.course(), status)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuses what could not be written after a run, before it."""
+    if misuse := exports.misuse(args):
+        raise _RefusedError(misuse, USAGE)
+    if problem := exports.unwritable(args):
+        raise _RefusedError(f"{problem}.")
+
+
+def _history(args: argparse.Namespace) -> int:
+    """Prints earlier results, of one device where it is named."""
+    from gputop.bench import history
+    from gputop.bench.results import ResultsError
+
+    form: history.Form = "json" if args.json else "csv" if args.csv else "table"
+    try:
+        width = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+        text = history.text(args.device, form, width or None)
+    except (ResultsError, ValueError) as error:
+        raise _RefusedError(f"{error}.") from None
+    # Whatever the locale says: a "–" that becomes a "?" would say something else.
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    _print(text)
+    return FINE
+
+
+def _export(args: argparse.Namespace, last: Done | Failed, course: Course, status: int) -> int:
+    """Writes the files that were asked for; the exit status with what came of it."""
+    from gputop.bench.events import Done
+
+    if not isinstance(last, Done):
+        return status
+    problems = exports.write(args, last.result, course)
+    for problem in problems:
+        _say(f"error: {problem}.")
+    return COULD_NOT_RUN if problems and status == FINE else status
 
 
 def _look_over(args: argparse.Namespace) -> None:
@@ -199,8 +245,11 @@ def _named(holders: list[Process]) -> str:
     return f"is in use by process {named}{more}"
 
 
-async def _stress(request: Request) -> Done | Failed:
-    """Runs the session to its end; the first signal stops it, a second one kills the worker."""
+async def _stress(request: Request, take: Callable[[Event], None]) -> Done | Failed:
+    """Runs the session to its end; the first signal stops it, a second one kills the worker.
+
+    `take` is told of every event.
+    """
     import asyncio
 
     from gputop.bench.events import Done, Failed
@@ -226,6 +275,7 @@ async def _stress(request: Request) -> Done | Failed:
         async with contextlib.aclosing(_watched(request, session)) as events:
             async for event in events:
                 bar.take(event)
+                take(event)
                 if isinstance(event, (Done, Failed)):
                     last = event
         await asyncio.gather(*stops)
@@ -250,7 +300,7 @@ def _watched(request: Request, session: Session) -> AsyncGenerator[Event]:
     return watch.events(session, Trace(request.target), ending)
 
 
-def _conclude(last: Done | Failed, *, as_json: bool) -> int:
+def _conclude(last: Done | Failed, *, as_json: bool, as_csv: bool = False) -> int:
     """Keeps and prints the result; returns the exit status that it deserves."""
     from gputop.bench.events import Failed
 
@@ -259,20 +309,32 @@ def _conclude(last: Done | Failed, *, as_json: bool) -> int:
         return last.status
     result = last.result
     from gputop.bench.page import page
-    from gputop.bench.results import ResultsError, append
+    from gputop.bench.results import ResultsError, append, regression
 
+    slower = None
     try:
+        slower = regression(result)
         append(result)
     except ResultsError as error:
         _say(f"warning: {error}")
-    _print(_document(result) if as_json else page(result))
+    _print(_csv(result) if as_csv else _document(result) if as_json else page(result))
     if result.wrong_elements:
         _say(
             f"error: {result.device} computed wrong results: {result.wrong_elements} elements in "
             f"{result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
-    return {"time": FINE, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
+    if slower is not None:
+        _say(f"warning: {slower}")
+    ended = DEGRADED if slower is not None else FINE
+    return {"time": ended, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
+
+
+def _csv(result: Result) -> str:
+    """The rows of a run that is a table, or else the result in one line."""
+    from gputop.bench import history
+
+    return history.points_csv(result) if result.points else history.as_csv([result], [])
 
 
 def _document(result: Result) -> str:

@@ -161,6 +161,12 @@ class Result:
     tensor_bytes: int | None = None
     conditions: Conditions | None = None
     """What the device was like meanwhile; None where nothing was known of it."""
+    accumulate: str | None = None
+    """This and the next three as in the plan: the method, apart from its text."""
+    layout: str | None = None
+    data: str | None = None
+    threads: int | None = None
+    """Of a CPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import platformdirs
 
+from gputop.bench import compare
 from gputop.bench.events import Result
 from gputop.telemetry.codec import DecodeError, from_json
 from gputop.telemetry.snapshot import Problem
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VERSION = 1
-"""Of the tables, in `PRAGMA user_version`."""
+"""Of the tables, in `PRAGMA user_version`. What a document may have in it can grow without."""
 LOCK_SECONDS = 2.0
 
 _TABLE = """
@@ -52,6 +53,7 @@ def path() -> Path:
 
 def append(result: Result) -> None:
     """Keeps a result; raises `ResultsError` where that is not possible."""
+    document = json.dumps(asdict(result), allow_nan=False)
     with _opened("write") as connection:
         connection.execute("BEGIN IMMEDIATE")
         if _version(connection) == 0:
@@ -59,33 +61,70 @@ def append(result: Result) -> None:
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute(
             "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)",
-            (result.started_at, result.device_uuid, json.dumps(asdict(result), allow_nan=False)),
+            (result.started_at, result.device_uuid, document),
         )
         connection.execute("COMMIT")
 
 
-def recent(limit: int) -> list[Result]:
+def recent(limit: int | None = None) -> list[Result]:
     """The latest results, newest first; raises `ResultsError` where the file cannot be read."""
-    if not path().exists():
+    return _read("", (), limit)
+
+
+def of_device(uuid: str | None, name: str) -> list[Result]:
+    """Those of one device, newest first: by its UUID, or those of a CPU by `name`."""
+    if uuid is not None:
+        return _read("WHERE device_uuid = ?", (uuid,))
+    return [result for result in _read("WHERE device_uuid IS NULL") if result.device == name]
+
+
+def like(result: Result) -> list[Result]:
+    """Those of the same device by the same method, newest first; itself too, once it is kept."""
+    key = compare.comparable(result)
+    kept = of_device(result.device_uuid, result.device)
+    return [other for other in kept if compare.comparable(other) == key]
+
+
+def best_before(result: Result) -> Result | None:
+    """The best of the device's earlier results by the same method; see `compare.best_of`."""
+    earlier = [other for other in like(result) if other.started_at < result.started_at]
+    return compare.best_of(result, earlier)
+
+
+def regression(result: Result) -> str | None:
+    """One line where a result is clearly under `best_before`, None otherwise."""
+    return compare.regression(result, best_before(result))
+
+
+def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> list[Result]:
+    if not _is_there():
         return []
     with _opened("read") as connection:
         if _version(connection) == 0:
             return []
+        query = f"SELECT document FROM results {where}"  # noqa: S608 - `where` is one of ours
         rows = connection.execute(
-            "SELECT document FROM results ORDER BY id DESC LIMIT ?", (limit,)
+            f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
+            (*values, -1 if limit is None else limit),
         ).fetchall()
         return [from_json(Result, json.loads(document)) for (document,) in rows]
+
+
+def _is_there() -> bool:
+    try:
+        path().stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _refused(error, path()) from error
+    return True
 
 
 def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        raise ResultsError(
-            _problem(
-                f"a newer gputop made it (version {version}, this one knows {VERSION})",
-                "Upgrade this gputop",
-            )
-        )
+        why = f"a newer gputop made it (version {version}, this one knows {VERSION})"
+        raise ResultsError(_problem(why, "Upgrade this gputop"))
     return int(version)
 
 
@@ -97,25 +136,40 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Made by hand for its mode: SQLite gives its journal the same one.
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        mode = "rw" if purpose == "write" else "ro"
         with contextlib.closing(
             sqlite3.connect(
-                f"{file.as_uri()}?mode={mode}",
+                # To read as well: whoever comes first takes back what a killed writer left half
+                # done. SQLite itself only reads a file that may not be written to.
+                f"{file.as_uri()}?mode=rw",
                 uri=True,
                 timeout=LOCK_SECONDS,
                 isolation_level=None,  # transactions are begun and committed here
             )
         ) as connection:
             yield connection
-    except sqlite3.OperationalError as error:
-        remedy = f"See whether another program holds {visible(str(file))}, and its permissions"
-        raise ResultsError(_problem(str(error), remedy)) from error
-    except (sqlite3.Error, DecodeError, ValueError) as error:
-        remedy = f"Move {visible(str(file))} away; a new one is begun"
-        raise ResultsError(_problem(str(error), remedy)) from error
-    except OSError as error:
-        remedy = f"See the permissions of {visible(str(file))}, and the room on its disk"
-        raise ResultsError(_problem(error.strerror or str(error), remedy)) from error
+    except (sqlite3.Error, DecodeError, ValueError, RecursionError, OSError) as error:
+        raise _refused(error, file) from error
+
+
+def _refused(error: Exception, file: Path) -> ResultsError:
+    """What went wrong, with what can be done about it."""
+    shown = visible(str(file))
+    if isinstance(error, OSError):
+        remedy = f"See the permissions of {shown}, and the room on its disk"
+        return ResultsError(_problem(error.strerror or str(error), remedy))
+    # The low byte is the kind of error, the rest a detail of it; without one it is the content.
+    kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = f"See whether another program holds {shown}"
+    elif kind == sqlite3.SQLITE_FULL:
+        remedy = f"Free some space on the disk of {shown}"
+    elif kind == sqlite3.SQLITE_IOERR:
+        remedy = f"See whether the disk of {shown} has room, and works"
+    elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        remedy = f"See the permissions of {shown} and of its folder"
+    else:
+        remedy = f"Move {shown} away; a new one is begun"
+    return ResultsError(_problem(str(error), remedy))
 
 
 def _problem(why: str, remedy: str) -> Problem:

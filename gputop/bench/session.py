@@ -297,6 +297,10 @@ class Session:
             "python": interpreter.path,
             "method": planned.method,
             "started_at": self._started_at,
+            "accumulate": planned.accumulate,
+            "layout": planned.layout,
+            "data": planned.data,
+            "threads": hello.threads if target.kind == "cpu" else None,
         }
         if document.get("stopped") == "user":
             known["stopped"] = self._stopped_by or "user"

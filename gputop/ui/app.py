@@ -176,8 +176,8 @@ class GputopApp(ThemedApp):
         """Does it, if it is on offer here; whether it was done."""
         if not self.offers(action):
             return False
-        tab = self._tab
-        does = tab is not None and hasattr(tab, f"action_{action.name}")
+        tab = self._tab or self._benchmark
+        does = hasattr(tab, f"action_{action.name}")
         done = await self.run_action(action.action, tab if does else None)
         self._show_keys()
         return done

@@ -225,7 +225,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert isinstance(stream, tuple)
         return stream
 
-    async def stress(request: Any) -> Done:
+    async def stress(request: Any, take: Any) -> Done:
         said["request"] = request
         return Done(RESULT)
 

@@ -183,6 +183,14 @@ class BenchmarkTab(Vertical):
         run.limit = limit
         self.notify(limit.why, title=f"{limit.title}: the stress test ends", severity="warning")
 
+    def action_move(self, step: int) -> None:
+        """Shows results that are further down."""
+        self._results.move(step)
+
+    def action_page(self, step: int) -> None:
+        """Shows results that are pages further down."""
+        self._results.page(step)
+
     def to_field(self, step: int) -> None:
         """Goes on to another field of the form."""
         self._form.step(step)

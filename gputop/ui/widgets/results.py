@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible
+from gputop.bench.columns import DEVICE, SPEED, VERDICT, WHEN, Entry, entries, fitting
+from gputop.text import ABSENT, short_name, visible
 from gputop.ui.draw import Row, Span, cell, fit
 from gputop.ui.model import find_device
-from gputop.ui.palette import DIM, FAULT, STRONG, TEXT
+from gputop.ui.palette import DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.widgets.host import wrap
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from rich.style import Style
+    from textual.events import MouseScrollDown, MouseScrollUp
 
+    from gputop.bench.columns import Column
     from gputop.bench.session import Result
     from gputop.ui.model import Telemetry
 
-HEADINGS = ("WHEN", "DEVICE", "TYPE", "SIZE", "TFLOP/s", "PEAK", "DROOP", "TIME", "END")
-WIDTHS = (12, 0, 8, 6, 7, 7, 6, 7, 7)
-"""By column, 0 for the one that takes what is left; the fifth is the mean."""
-WIDEST_DEVICE = 34
-ENDS = {"time": "ok", "user": "stopped", "limit": "too hot"}
-RIGHT = {3, 4, 5, 6, 7}
+WHEEL_LINES = 3
 
 
 class ResultsView(LiveView):
-    """A table, newest first."""
+    """A table, newest first, in a window over all of them."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="results")
@@ -35,17 +32,37 @@ class ResultsView(LiveView):
         self.results: list[Result] = []
         self.problem: str | None = None
         """Why earlier results could not be read, or this one not be kept."""
+        self._first = 0
+        self._room = 1
+        self._seen = 0
+        """Results when it was last drawn: a new one is shown, wherever one had scrolled to."""
+
+    def move(self, step: int) -> None:
+        """Shows what is `step` rows further down."""
+        most = max(0, len(self.results) - self._room)
+        self._first = max(0, min(most, self._first + step))
+        self.redraw()
+
+    def page(self, step: int) -> None:
+        """Shows what is `step` windows further down."""
+        self.move(step * self._room)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """As many rows as there are results and room."""
+        """A heading, and as many rows as there are results and room."""
         note: list[Row] = [
             [Span(f" {line}", FAULT)] for line in wrap(visible(self.problem or ""), width - 2)[:2]
         ]
         if not self.results:
             return [*note, [Span(" No results yet", DIM)]]
-        rows = [_line(HEADINGS, width, DIM)]
-        rows += [_line(self._cells(result), width, _style(result)) for result in self.results]
-        return [*note, *rows][:height]
+        self._room = max(1, height - len(note) - 1)
+        first = self._first if len(self.results) == self._seen else 0
+        self._first = max(0, min(first, len(self.results) - self._room))
+        self._seen = len(self.results)
+        listed = self.results[self._first : self._first + self._room]
+        columns = fitting(width)
+        rows = [self._heading(columns, width)]
+        rows += [self._line(each, columns, width) for each in entries(listed, self.results)]
+        return [*note, *rows]
 
     def _device_of(self, result: Result) -> str:
         """The device with its index, where it is one of this machine: eight may have one name."""
@@ -53,33 +70,44 @@ class ResultsView(LiveView):
         device = find_device(self._telemetry.devices, result.device_uuid)
         return name if device is None else f"{device.label} {name}"
 
-    def _cells(self, result: Result) -> tuple[str, ...]:
-        """One result by column."""
-        square = result.m == result.n == result.k
-        shape = f"{result.n}" if square else f"{result.m}×{result.n}×{result.k}"
-        end = ENDS.get(result.stopped, result.stopped)
-        return (
-            time.strftime("%d %b %H:%M", time.localtime(result.started_at)),
-            self._device_of(result),
-            result.dtype,
-            shape,
-            tflops(result.tflops_mean),
-            tflops(result.tflops_peak),
-            quantity(result.droop_percent, " %", 1) if result.droop_percent is not None else ABSENT,
-            duration(result.seconds),
-            "FAULTY" if result.wrong_elements else end,
-        )
+    def _heading(self, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
+        """The titles; where not all results are shown, which ones are."""
+        total = len(self.results)
+        row: Row = []
+        for column, cells in columns:
+            title = column.title
+            if column is WHEN and total > self._room:
+                shown = f"{self._first + 1}-{self._first + self._room}"
+                forms = (f"{shown} of {total}", f"{shown}/{total}", shown)
+                title = next((each for each in forms if len(each) <= cells), shown)
+            row += [Span(" "), cell(title, cells, DIM, right=column.right)]
+        return fit(row, width)
+
+    def _line(self, entry: Entry, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
+        row: Row = []
+        for column, cells in columns:
+            text = self._device_of(entry.result) if column is DEVICE else column.text(entry)
+            style = _style(entry, column, text)
+            row += [Span(" "), cell(text, cells, style, right=column.right)]
+        return fit(row, width)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Shows older ones."""
+        self.move(WHEEL_LINES)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Shows newer ones."""
+        self.move(-WHEEL_LINES)
+        event.stop()
 
 
-def _style(result: Result) -> Style:
-    return FAULT if result.wrong_elements else TEXT
-
-
-def _line(cells: tuple[str, ...], width: int, style: Style) -> Row:
-    room = max(8, min(WIDEST_DEVICE, width - sum(WIDTHS) - len(WIDTHS) - 2))
-    row: Row = [Span(" ")]
-    for n, (text, cells_wide) in enumerate(zip(cells, WIDTHS, strict=True)):
-        strong = style is TEXT and n == 4
-        column = cell(text, cells_wide or room, STRONG if strong else style, right=n in RIGHT)
-        row += [column, Span("  " if n == 7 else " ")]
-    return fit(row, width)
+def _style(entry: Entry, column: Column, text: str) -> Style:
+    """A fault is red all over; what is slow is marked where it says so."""
+    if entry.faulty:
+        return FAULT
+    if entry.slow and column in (VERDICT, SPEED):
+        return WARN
+    if text == ABSENT:
+        return DIM
+    return STRONG if column is SPEED else TEXT

@@ -1,0 +1,200 @@
+"""What a table of results has in its columns, on the screen and on a page."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gputop.bench.compare import NOTICED_PERCENT, bests, percent_under
+from gputop.text import ABSENT, duration, number, quantity, short_name, tflops, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gputop.bench.events import Point, Result
+
+NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
+RECENT_SECONDS = 300 * 86400.0
+"""What is older is dated with its year."""
+ENDS = {"time": "ok", "user": "stopped", "limit": "too hot", "silent": "unwatched"}
+PREFERRED = ("datasheet dense", "formula at the maximum clock")
+"""Denominators of a percentage of the peak, the best known first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result among others."""
+
+    result: Result
+    under_percent: float | None
+    """How far it is under the best that it can be compared with."""
+
+    @property
+    def faulty(self) -> bool:
+        return self.result.wrong_elements > 0
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is so far under the best that this is worth a look."""
+        return self.under_percent is not None and self.under_percent > NOTICED_PERCENT
+
+
+def entries(results: Sequence[Result], among: Sequence[Result]) -> list[Entry]:
+    """Results with how each compares with the best of `among`."""
+    pairs = zip(results, bests(results, among), strict=True)
+    return [Entry(result, percent_under(result, best)) for result, best in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; those of a lower `rank` stay where the width is not enough for all."""
+
+    title: str
+    width: int
+    """Cells; that of the device is its least."""
+    rank: int
+    text: Callable[[Entry], str]
+    right: bool = False
+
+
+def when(result: Result) -> str:
+    """`20 Nov 13:35`, with the year in the place of the time where it is long ago."""
+    recent = time.time() - result.started_at < RECENT_SECONDS
+    return time.strftime("%d %b %H:%M" if recent else "%d %b %Y", time.localtime(result.started_at))
+
+
+def shape(result: Result) -> str:
+    """`8192`, `8192×4096×1024`; absent where there is no product."""
+    if not result.n:
+        return ABSENT
+    square = result.m == result.n == result.k
+    return f"{result.n}" if square else f"{result.m}×{result.n}×{result.k}"
+
+
+def percent_of_peak(result: Result) -> str:
+    """`78.1 %`, `~78.1 %` where the peak is by formula; absent where it is not known."""
+    known = result.conditions.percent_of_peak if result.conditions else {}
+    name = next((each for each in (*PREFERRED, *known) if each in known), None)
+    if name is None:
+        return ABSENT
+    return f"{'' if name == PREFERRED[0] else '~'}{known[name]:.1f} %"
+
+
+def verdict(entry: Entry) -> str:
+    """A fault first, then what is slower than it was, then how the run ended."""
+    if entry.faulty:
+        return "FAULTY"
+    if entry.slow:
+        return f"{entry.under_percent:.0f} % under"
+    return ENDS.get(entry.result.stopped, visible(entry.result.stopped, 20))
+
+
+def of_best(entry: Entry) -> str:
+    """What it reached of the best it can be compared with."""
+    under = entry.under_percent
+    return ABSENT if under is None else f"{100 - under:.1f} %"
+
+
+def speed(result: Result) -> str:
+    """Mean TFLOP/s, without the unit; of a table those of its best row, or its own figure."""
+    if result.tflops_mean is None and result.tflops_peak is None:
+        return _best_of_rows(result)[1]
+    return tflops(result.tflops_peak if result.tflops_mean is None else result.tflops_mean)
+
+
+def best_row(result: Result) -> str:
+    """The row of a table with the highest rate, `host to device, pinned: 54.1 GB/s`."""
+    series, figure = _best_of_rows(result)
+    return f"{visible(series, 60)}: {figure}" if series else ABSENT
+
+
+def _best_of_rows(result: Result) -> tuple[str, str]:
+    """Its series and its figure."""
+    rated = [(figure, point.series) for point in result.points if (figure := rate(point))]
+    (_, text), series = max(rated, default=((0.0, ABSENT), ""))
+    return series, text
+
+
+def rate(point: Point) -> tuple[float, str] | None:
+    """Of a row, as a number to compare (more is better) and as text; None where it has none."""
+    values = point.values
+    if "tflops" in values:
+        return values["tflops"], f"{tflops(values['tflops'])} TFLOP/s"
+    if "bytes_per_second" in values:
+        speed = values["bytes_per_second"]
+        return speed, f"{number(speed / 1e9)} GB/s"
+    if values.get("seconds"):
+        return 1 / values["seconds"], brief(values["seconds"])
+    return None
+
+
+def brief(seconds: float) -> str:
+    """`3.12 µs`, `4.5 ms`, `1.2 s`."""
+    for limit, unit, scale in ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3)):
+        if seconds < limit:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def device(entry: Entry) -> str:
+    """Its name, without what every one has."""
+    return short_name(visible(entry.result.device))
+
+
+def _condition(name: str, unit: str) -> Callable[[Entry], str]:
+    def text(entry: Entry) -> str:
+        conditions = entry.result.conditions
+        return quantity(getattr(conditions, name) if conditions else None, unit)
+
+    return text
+
+
+def _droop(entry: Entry) -> str:
+    return quantity(entry.result.droop_percent, " %", 1)
+
+
+def _driver(entry: Entry) -> str:
+    conditions = entry.result.conditions
+    return visible((conditions.driver_version if conditions else None) or ABSENT, 20)
+
+
+WHEN = Column("WHEN", 12, 3, lambda each: when(each.result))
+DEVICE = Column("DEVICE", NARROWEST_DEVICE, 0, device)
+SPEED = Column("TFLOP/s", 9, 1, lambda each: speed(each.result), right=True)
+VERDICT = Column("VERDICT", 10, 0, verdict)
+COLUMNS = (
+    WHEN,
+    DEVICE,
+    Column("KIND", 7, 6, lambda each: visible(each.result.kind, 20)),
+    Column("TYPE", 8, 2, lambda each: visible(each.result.dtype, 40)),
+    Column("SIZE", 6, 2, lambda each: shape(each.result), right=True),
+    SPEED,
+    Column("PEAK", 6, 5, lambda each: tflops(each.result.tflops_peak), right=True),
+    Column("DROOP", 6, 7, _droop, right=True),
+    Column("OF PEAK", 7, 8, lambda each: percent_of_peak(each.result), right=True),
+    Column("OF BEST", 7, 10, of_best, right=True),
+    Column("TIME", 7, 9, lambda each: duration(each.result.seconds), right=True),
+    Column("POWER", 6, 11, _condition("power_watts_mean", " W"), right=True),
+    Column("CLOCK", 8, 12, _condition("sm_clock_mhz_mean", " MHz"), right=True),
+    Column("HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True),
+    Column("TORCH", 12, 14, lambda each: visible(each.result.torch_version, 40)),
+    Column("DRIVER", 11, 15, _driver),
+    Column("BEST ROW", 30, 16, lambda each: best_row(each.result)),
+    VERDICT,
+)
+
+
+def fitting(width: int) -> tuple[tuple[Column, int], ...]:
+    """The columns that there is room for, each with its cells; the device takes what is left."""
+    shown: list[Column] = []
+    left = width
+    for column in sorted(COLUMNS, key=lambda column: column.rank):
+        if column.width + 1 > left:
+            break
+        shown.append(column)
+        left -= column.width + 1
+    spare = min(left, WIDEST_DEVICE - NARROWEST_DEVICE)
+    return tuple(
+        (column, column.width + spare * (column is DEVICE)) for column in COLUMNS if column in shown
+    )

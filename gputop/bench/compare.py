@@ -1,0 +1,142 @@
+"""Which results are of the same thing, and how far one is under another."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from gputop.text import number, tflops, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gputop.bench.events import Point, Result
+
+NOTICED_PERCENT = 5.0
+"""As far as that under the best is within what runs differ by."""
+AS_LONG = 0.9
+"""A run that takes that share of another's time, or more, is as long."""
+
+
+def comparable(result: Result) -> tuple[object, ...]:
+    """Equal for results of the same device, made by the same method.
+
+    That is: the device by its UUID (a CPU by its name), kind, data type, m, n, k, accumulation,
+    layout, distribution of the data, and threads on a CPU. A table has its rows in the place of
+    one shape; a search of shapes finds other ones each time, and is of its device and data type.
+
+    Not in it is what is measured anew each time (products of the warm-up and of a batch), nor the
+    versions of torch and driver and the power limit: `changes` says where those differ.
+    """
+    device = result.device_uuid or result.device
+    method = (result.accumulate, result.data, result.threads)
+    if result.kind == "peak":
+        return (device, result.kind, result.dtype, method)
+    rows = frozenset((point.series, point.x, point.shape) for point in result.points)
+    shape = rows or (result.m, result.n, result.k)
+    return (device, result.kind, result.dtype, method, result.layout, shape)
+
+
+def score(result: Result) -> float | None:
+    """The one number that a result is compared by: more is better, None where it has none.
+
+    TFLOP/s: the mean of a run of one shape, the best row of a table. A table without any is
+    compared by the geometric mean of its rows: bytes per second, or products per second.
+    """
+    if not result.points:
+        return result.tflops_mean
+    if result.tflops_peak is not None:
+        return result.tflops_peak
+    rates = [rate for rate in map(_rate, result.points) if rate]
+    return math.exp(math.fsum(map(math.log, rates)) / len(rates)) if rates else None
+
+
+def _rate(point: Point) -> float | None:
+    seconds = point.values.get("seconds")
+    return point.values.get("bytes_per_second") or (1 / seconds if seconds else None)
+
+
+def best_of(result: Result, among: Iterable[Result]) -> Result | None:
+    """The best of those that a result can be compared with, other than itself; None without any.
+
+    Faulty ones do not count. Nor do runs of one shape that were shorter: a device that had less
+    time to get hot is faster, and says nothing about this one.
+    """
+    return bests((result,), among)[0]
+
+
+def bests(results: Iterable[Result], among: Iterable[Result]) -> list[Result | None]:
+    """`best_of` for each of some results."""
+    ranked: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for other in among:
+        if score(other) is not None and not other.wrong_elements:
+            ranked[comparable(other)].append(other)
+    for others in ranked.values():
+        others.sort(key=lambda other: score(other) or 0.0, reverse=True)
+    return [
+        next((o for o in ranked[comparable(each)] if o != each and _as_long(o, each)), None)
+        for each in results
+    ]
+
+
+def _as_long(other: Result, result: Result) -> bool:
+    return bool(result.points) or other.seconds >= AS_LONG * result.seconds
+
+
+def percent_under(result: Result, best: Result | None) -> float | None:
+    """How far a result is under another, in percent of that one; negative where it is above."""
+    mine, other = score(result), score(best) if best is not None else None
+    if mine is None or not other:
+        return None
+    return 100 * (other - mine) / other
+
+
+def regression(result: Result, best: Result | None) -> str | None:
+    """A result that is more than `NOTICED_PERCENT` under the best, in one line; None otherwise."""
+    under = percent_under(result, best)
+    if best is None or under is None or under <= NOTICED_PERCENT:
+        return None
+    when = time.strftime("%d %b %Y %H:%M", time.localtime(best.started_at))
+    also = changes(result, best)
+    differs = f"; since then {also}" if also else ""
+    return (
+        f"{visible(result.device)} is slower than it was: {_what(result)} is {under:.1f} % under "
+        f"its best, {_figure(best)} on {when}{differs}. Compare clocks, power limit and "
+        "temperature, or run it again to be sure."
+    )
+
+
+def _what(result: Result) -> str:
+    shape = f" {result.n}" if not result.points and result.m == result.n == result.k else ""
+    return f"{result.kind} in {visible(result.dtype)}{shape} at {_figure(result)}"
+
+
+def _figure(result: Result) -> str:
+    if result.points and result.tflops_peak is None:
+        return f"{_mean_rate(result)} over its rows"
+    return f"{tflops(score(result))} TFLOP/s"
+
+
+def _mean_rate(result: Result) -> str:
+    value = score(result) or 0.0
+    if any("bytes_per_second" in point.values for point in result.points):
+        return f"{number(value / 1e9)} GB/s"
+    return f"{1e6 / value:.3g} µs" if value else "nothing"
+
+
+def changes(result: Result, earlier: Result) -> str:
+    """What is not the same as it was, and may be the reason; empty where nothing is known."""
+    now, then = result.conditions, earlier.conditions
+    pairs = [("torch", earlier.torch_version, result.torch_version)]
+    if now is not None and then is not None:
+        pairs.append(("driver", then.driver_version or "", now.driver_version or ""))
+        limits = (then.power_limit_watts, now.power_limit_watts)
+        old, new = (f"{watts:.0f} W" if watts is not None else "" for watts in limits)
+        pairs.append(("power limit", old, new))
+    return ", ".join(
+        f"{name} {visible(old)} became {visible(new)}"
+        for name, old, new in pairs
+        if old and new and old != new
+    )

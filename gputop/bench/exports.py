@@ -1,0 +1,103 @@
+"""The options of `gputop bench` for what becomes of results: listed, and written to files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.snapshot import Problem
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gputop.bench.course import Course
+    from gputop.bench.events import Result
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--history`, `--csv`, `--report`, `--tensorboard`."""
+    parser.add_argument(
+        "--history", action="store_true", help="earlier results (of --device), newest first"
+    )
+    parser.add_argument(
+        "--csv", action="store_true", help="the result, or the history, as comma-separated values"
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="also write the run as one HTML page, to send to somebody"
+    )
+    parser.add_argument(
+        "--tensorboard",
+        metavar="DIR",
+        help="also write the run as scalars, into a folder of its own in DIR; to see them: "
+        "`pip install tensorboard`, and `tensorboard --logdir DIR`",
+    )
+
+
+def misuse(args: argparse.Namespace) -> str | None:
+    """Which options do not go together, in a line; None where all do."""
+    if args.json and args.csv:
+        return "--json and --csv are two forms of one thing. Choose one of them."
+    if args.history and (args.report or args.tensorboard):
+        return "--report and --tensorboard write a run, and --history runs nothing. Leave it out."
+    return None
+
+
+def unwritable(args: argparse.Namespace) -> Problem | None:
+    """Why a file could not be written after the run, found out before it; None where it can."""
+    if args.report is not None:
+        file = Path(args.report)
+        if file.is_dir():
+            return _unwritten(file, "it is a directory", "Name a file in it")
+        if not file.parent.is_dir():
+            return _unwritten(file, "there is no such folder", "Make it, or name another file")
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            return _unwritten(file, "its folder may not be written to", "Name another file")
+    if args.tensorboard is not None:
+        folder = Path(args.tensorboard)
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            why = f"{visible(str(folder))} is no folder that may be written to"
+            return _unwritten(Path(args.tensorboard), why, "Name another one")
+    return None
+
+
+def write(args: argparse.Namespace, result: Result, course: Course) -> list[Problem]:
+    """Writes what was asked for; what could not be written, and why."""
+    problems = []
+    if args.report is not None:
+        from gputop.bench.report import page
+        from gputop.files import write_whole
+
+        try:
+            write_whole(Path(args.report), page(result, course, _slower(result)).encode())
+        except OSError as error:
+            problems.append(_failed(Path(args.report), error))
+    if args.tensorboard is not None:
+        from gputop.bench import tensorboard
+
+        try:
+            tensorboard.write(Path(args.tensorboard), result, course)
+        except OSError as error:
+            problems.append(_failed(Path(args.tensorboard), error))
+    return problems
+
+
+def _slower(result: Result) -> str | None:
+    from gputop.bench.results import ResultsError, regression
+
+    try:
+        return regression(result)
+    except ResultsError:  # which was said when the result was to be kept
+        return None
+
+
+def _failed(file: Path, error: OSError) -> Problem:
+    remedy = "Free some space or see the permissions, and run the test again"
+    return _unwritten(file, error.strerror or str(error), remedy)
+
+
+def _unwritten(file: Path, why: str, remedy: str) -> Problem:
+    return Problem(f"{visible(str(file))} cannot be written", why, remedy)

@@ -1,0 +1,253 @@
+"""A run as one page of HTML that needs nothing else: to be sent to somebody."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gputop import __version__
+from gputop.bench import svg
+from gputop.bench.columns import brief, shape
+from gputop.bench.svg import text
+from gputop.text import ABSENT, duration, number, tflops
+from gputop.text import size as sized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gputop.bench.course import Course, Series
+    from gputop.bench.events import Conditions, Point, Result
+
+Fact = tuple[str, str]
+
+UNITS = "TFLOP/s are 10¹² floating-point operations a second; a product of m×k and k×n has 2·m·n·k."
+SMALL = 120
+"""Height of a chart of a device's reading, under the throughput's."""
+TITLES = {
+    "power_watts": "Power, W",
+    "sm_clock_mhz": "SM clock, MHz",
+    "temperature_celsius": "Temperature, °C",
+    "tflops": "TFLOP/s",
+    "seconds": "Seconds",
+    "bytes_per_second": "Bytes per second",
+}
+CONDITIONS = (
+    ("power_watts_mean", "Power, mean", " W"),
+    ("power_limit_watts", "Power limit", " W"),
+    ("sm_clock_mhz_mean", "SM clock, mean", " MHz"),
+    ("sm_clock_max_mhz", "SM clock, maximum", " MHz"),
+    ("temperature_celsius_max", "Temperature, highest", " °C"),
+    ("energy_joules", "Energy, by the device", " J"),
+    ("tflop_per_joule", "Efficiency", " TFLOP/J"),
+    ("driver_version", "Driver", ""),
+    ("pci_device_id", "PCI device id", ""),
+)
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2329; --dim: #68727d; --line: #d9dee3; --back: #fff }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #dfe3e7; --dim: #929ca6; --line: #39414a; --back: #15191d }
+}
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
+       max-width: 820px; margin: 2em auto; padding: 0 1em }
+h1 { font-size: 1.5em; margin: 0 } h2 { font-size: 1.05em; margin: 2em 0 .4em }
+.sub, figcaption, th, footer { color: var(--dim) }
+.verdict { margin: 1em 0; padding: .5em .8em; border-left: 5px solid #2e8b57 }
+.verdict.warn { border-color: #c98a00 } .verdict.fault { border-color: #cf3a3a; font-weight: bold }
+table { border-collapse: collapse } td, th { padding: .1em 1.2em .1em 0; text-align: left;
+       vertical-align: top; font-weight: normal; overflow-wrap: anywhere }
+.rows td, .rows th { border-bottom: 1px solid var(--line); text-align: right }
+.rows td:first-child, .rows th:first-child { text-align: left }
+.scroll { overflow-x: auto } figure { margin: 1em 0 } svg { width: 100%; height: auto }
+svg text { fill: var(--dim); font-size: 11px } text.y { text-anchor: end }
+text.x { text-anchor: middle } text.in { fill: var(--ink) }
+.grid { stroke: var(--line); fill: none }
+.track { fill: var(--line); opacity: .4 } .held { fill: #c98a00; opacity: .75 }
+polyline { fill: none; stroke: currentColor; stroke-width: 1.6; stroke-linejoin: round }
+circle { fill: currentColor }
+.c0 { color: #2f7fd1 } .c1 { color: #d1742f } .c2 { color: #2e9b6b } .c3 { color: #b3509f }
+.c4 { color: #a08a1c } .c5 { color: #6a62c9 }
+footer { margin: 3em 0 1em; font-size: .85em }
+"""
+
+
+def page(result: Result, course: Course, slower: str | None = None) -> str:
+    """The document. `slower` says how the run compares with the device's best, if it is under it.
+
+    No script, nothing that is fetched; text of others is escaped.
+    """
+    when = time.strftime("%d %B %Y, %H:%M %Z", time.localtime(result.started_at))
+    size = "" if result.points else f", {shape(result)}"
+    title = f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"
+    parts = [
+        f"<h1>{text(result.device)}</h1>",
+        f'<div class="sub">{text(f"{result.kind}, {result.dtype}{size}")} · {text(when)}</div>',
+        _verdict(result, slower),
+        _table(_figures(result)),
+        *_charts(result, course),
+        *_rows(result.points),
+        *_section("Conditions", _conditions(result.conditions)),
+        *_section("Method", _method(result)),
+        f"<footer>Made by gputop {text(__version__)}. {UNITS}</footer>",
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def _verdict(result: Result, slower: str | None) -> str:
+    level, says = "", "The run took its time, and every checked product was right."
+    if result.wrong_elements:
+        level = "fault"
+        says = f"Faulty: {result.wrong_elements} wrong elements in {result.checks} checks."
+    elif slower is not None:
+        level, says = "warn", slower
+    elif result.stopped == "limit":
+        level, says = "warn", "The run was ended by a limit, before its time."
+    elif result.stopped == "silent":
+        level, says = "warn", "The run was ended: nothing was heard of the device any more."
+    elif result.stopped != "time":
+        level, says = "warn", "The run was stopped before its time."
+    elif not result.checks:
+        says = "The run took its time."
+    return f'<div class="verdict {level}">{text(says)}</div>'
+
+
+def _figures(result: Result) -> Iterator[Fact]:
+    for name, value in (
+        ("Mean", result.tflops_mean),
+        ("Peak", result.tflops_peak),
+        ("Sustained", result.tflops_sustained),
+        ("By device events", result.tflops_device),
+    ):
+        if value is not None:
+            yield name, f"{tflops(value)} TFLOP/s"
+    if result.droop_percent is not None:
+        yield "Droop", f"{result.droop_percent:.1f} % from peak to sustained"
+    if result.time_to_steady_seconds is not None:
+        yield "Steady after", f"{result.time_to_steady_seconds:.1f} s"
+    for name, percent in (result.conditions.percent_of_peak if result.conditions else {}).items():
+        yield "Of peak", f"{percent:.1f} % ({name})"
+    yield "Time", duration(result.seconds)
+    if result.iterations:
+        yield "Products", str(result.iterations)
+    if result.checks:
+        of = f", {result.verified_products} products" if result.verified_products else ""
+        yield (
+            "Verified",
+            f"{result.checks} checks{of}; {result.wrong_elements or 'no'} wrong elements",
+        )
+    for name, size in (
+        ("CUDA context", result.context_bytes),
+        ("Torch's cache", result.cache_bytes),
+        ("Tensors", result.tensor_bytes),
+    ):
+        if size is not None:
+            yield name, sized(size)
+
+
+def _charts(result: Result, course: Course) -> Iterator[str]:
+    throughput: dict[str, Series] = {}
+    if course.progress:
+        throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in course.progress]}
+    over_time = {
+        **throughput,
+        **{name: series for name, series in course.readings.items() if series},
+    }
+    if over_time:
+        x = svg.x_axis(over_time, svg.SECONDS)
+        for name, series in over_time.items():
+            height = 260 if name in throughput else SMALL
+            yield svg.chart({name: series}, x, _title(name), height)
+        if course.reasons:
+            yield svg.strip(course.reasons, x)
+    for name, lines in by_value(result.points).items():
+        title = "bytes" if name == "bytes_per_second" else "N"
+        yield svg.chart(lines, svg.x_axis(lines, title), _title(name))
+
+
+def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Series]]:
+    """The rows of a table as lines: what is measured, then the series, then (x, value)."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for point in points:
+        for name, value in point.values.items():
+            found.setdefault(name, {}).setdefault(point.series, []).append((point.x, value))
+    return {
+        name: {series: sorted(line) for series, line in lines.items()}
+        for name, lines in found.items()
+    }
+
+
+def _title(name: str) -> str:
+    return TITLES.get(name, name.replace("_", " "))
+
+
+def _rows(points: Iterable[Point]) -> Iterator[str]:
+    names = list(dict.fromkeys(name for point in points for name in point.values))
+    if not names:
+        return
+    head = "".join(f"<th>{text(each)}</th>" for each in ("Series", "x", *map(_title, names)))
+    body = "".join(
+        f"<tr><td>{text(point.series)}</td><td>{text(_x(point))}</td>"
+        + "".join(f"<td>{text(_value(name, point.values.get(name)))}</td>" for name in names)
+        + "</tr>\n"
+        for point in points
+    )
+    yield "<h2>Rows</h2>"
+    yield f'<div class="scroll"><table class="rows"><tr>{head}</tr>\n{body}</table></div>'
+
+
+def _x(point: Point) -> str:
+    return "×".join(map(str, point.shape)) if len(set(point.shape)) > 1 else svg.label(point.x)
+
+
+def _value(name: str, value: float | None) -> str:
+    if value is None:
+        return ABSENT
+    if name == "tflops":
+        return tflops(value)
+    if name == "seconds":
+        return brief(value)
+    return f"{number(value / 1e9)} GB/s" if name == "bytes_per_second" else f"{value:.4g}"
+
+
+def _conditions(conditions: Conditions | None) -> Iterator[Fact]:
+    if conditions is None:
+        return
+    for field, name, unit in CONDITIONS:
+        value = getattr(conditions, field)
+        if value is not None:
+            yield name, f"{value:.5g}{unit}" if isinstance(value, float) else str(value)
+    for reason, seconds in conditions.clock_event_seconds.items():
+        yield f"Clocks: {reason.replace('_', ' ')}", f"{seconds:.1f} s"
+
+
+def _method(result: Result) -> Iterator[Fact]:
+    yield "Method", result.method
+    for name in ("accumulate", "layout", "data", "threads"):
+        value = getattr(result, name)
+        if value is not None:
+            yield name.capitalize(), str(value)
+    for note in getattr(result, "notes", ()):
+        yield "Note", note
+    cuda = f", CUDA {result.cuda_version}" if result.cuda_version else ""
+    yield "Software", f"torch {result.torch_version}{cuda}, {result.python}"
+    if result.device_uuid is not None:
+        yield "Device", result.device_uuid
+
+
+def _section(title: str, facts: Iterable[Fact]) -> Iterator[str]:
+    known = list(facts)
+    if known:
+        yield f"<h2>{text(title)}</h2>"
+        yield _table(known)
+
+
+def _table(facts: Iterable[Fact]) -> str:
+    rows = "".join(f"<tr><th>{text(name)}</th><td>{text(said)}</td></tr>\n" for name, said in facts)
+    return f"<table>\n{rows}</table>"

@@ -1,0 +1,157 @@
+"""What is compared with what, and when a result counts as worse."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.compare import best_of, bests, comparable, percent_under, regression, score
+from gputop.bench.events import Point
+from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
+from tests.bench.workers import RESULT
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "torch.mm; batches of about 17, 2 in flight; 402 warm-up products"},
+        {"tflops_mean": 1.0, "tflops_peak": 2.0, "iterations": 7, "seconds": 1.0, "checks": 1},
+        {"torch_version": "2.9.1", "cuda_version": "12.4", "python": "/elsewhere/python"},
+        {"conditions": None},
+        {"started_at": 1.0, "stopped": "user", "device": "another name of it"},
+    ],
+)
+def test_what_is_measured_anew_is_no_other_method(changes: dict[str, Any]) -> None:
+    assert comparable(replace(BASE, **changes)) == comparable(BASE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device_uuid": "GPU-other"},
+        {"kind": "pairs"},
+        {"dtype": "float16"},
+        {"m": 4096},
+        {"n": 4096},
+        {"k": 4096},
+        {"accumulate": "float16"},
+        {"layout": "A and B row-major"},
+        {"data": "zeros"},
+        {"threads": 2},
+        {"points": SWEEP},
+    ],
+)
+def test_another_method_is_not_compared_with(changes: dict[str, Any]) -> None:
+    assert comparable(replace(BASE, **changes)) != comparable(BASE)
+    assert best_of(BASE, [soak(900.0, **changes)]) is None
+
+
+def test_cpus_are_known_by_their_names() -> None:
+    assert comparable(RESULT) != comparable(replace(RESULT, device="another CPU"))
+
+
+def test_a_table_has_its_rows_in_the_place_of_the_best_rows_shape() -> None:
+    sweep = table("sweep", SWEEP, tflops_peak=1.0)
+    assert comparable(sweep) == comparable(replace(sweep, m=512, n=512, k=512))
+    assert comparable(sweep) != comparable(replace(sweep, points=SWEEP[:-1]))
+
+
+def test_a_search_finds_other_shapes_each_time() -> None:
+    search = table("peak", SWEEP, tflops_peak=800.0)
+    other = replace(search, points=SWEEP[3:], m=4096, layout="A and B row-major")
+    assert comparable(search) == comparable(other)
+    assert comparable(search) != comparable(replace(search, dtype="float16"))
+
+
+def test_the_score_is_one_number() -> None:
+    assert score(BASE) == 780.0
+    assert score(table("sweep", SWEEP, tflops_peak=1.1)) == 1.1
+    assert score(table("copy", COPY)) == pytest.approx(math.sqrt(3.9e12 * 54e9))
+    latency = (Point("eager", 5, {"seconds": 2e-6}), Point("eager", 100, {"seconds": 8e-6}))
+    assert score(table("latency", latency)) == pytest.approx(1 / 4e-6)
+    assert score(table("copy", ())) is None
+
+
+def test_the_best_is_the_best_of_the_others() -> None:
+    runs = [soak(780.0), soak(801.0, ago=10), soak(790.0, ago=20)]
+    assert best_of(runs[0], runs) is runs[1]
+    assert best_of(runs[1], runs) is runs[2]
+    assert best_of(runs[0], runs[:1]) is None
+    assert bests(runs, runs) == [runs[1], runs[2], runs[1]]
+
+
+def test_a_faulty_result_is_no_measure() -> None:
+    assert best_of(BASE, [soak(900.0, wrong_elements=1)]) is None
+    assert best_of(soak(700.0, wrong_elements=1), [BASE]) is BASE
+
+
+def test_a_shorter_run_was_cooler_and_is_no_measure() -> None:
+    assert best_of(BASE, [soak(900.0, seconds=5.0)]) is None
+    for seconds in (59.0, 600.0):
+        other = soak(900.0, seconds=seconds)
+        assert best_of(BASE, [other]) is other
+    copied = table("copy", COPY, ago=9.0, seconds=1.0)
+    assert best_of(table("copy", COPY, seconds=20.0), [copied]) is copied
+
+
+def test_a_regression_is_more_than_five_percent() -> None:
+    assert regression(soak(95.0), soak(100.0)) is None
+    assert regression(soak(100.0), soak(95.0)) is None
+    assert regression(soak(95.0), None) is None
+    assert regression(table("copy", ()), soak(100.0)) is None
+    line = regression(soak(94.9), soak(100.0, ago=3600.0))
+    assert line is not None
+    assert "\n" not in line
+    for part in ("NVIDIA H200", "soak in bfloat16 8192", "94.9 TFLOP/s", "5.1 % under", "100 TFLO"):
+        assert part in line
+    assert "since then" not in line
+
+
+def test_a_regression_says_what_else_changed() -> None:
+    earlier = soak(
+        100.0,
+        torch_version="2.9.1",
+        conditions=replace(CONDITIONS, driver_version="570.1", power_limit_watts=500.0),
+    )
+    line = regression(soak(50.0), earlier)
+    assert line is not None
+    assert "torch 2.9.1 became 2.13.0" in line
+    assert "driver 570.1 became 580.65" in line
+    assert "power limit 500 W became 700 W" in line
+    assert "torch" not in str(regression(soak(50.0), soak(100.0, conditions=None)))
+
+
+@pytest.mark.parametrize("unit", ["GB/s", "µs"])
+def test_a_table_without_products_has_its_own_unit(unit: str) -> None:
+    points = COPY if unit == "GB/s" else (Point("eager", 5, {"seconds": 2e-6}),)
+    slower = faster(points, 0.5 if unit == "GB/s" else 2.0)
+    line = regression(table("copy", slower), table("copy", points, ago=1.0))
+    assert line is not None
+    assert "50.0 % under" in line
+    assert unit in line
+    assert "TFLOP" not in line
+
+
+def test_names_of_others_are_inert() -> None:
+    line = regression(soak(50.0, device="\x1b[2Jx\ny"), soak(100.0))
+    assert line is not None
+    assert line.isprintable()
+
+
+@given(st.lists(st.floats(0.001, 1e6), min_size=2, max_size=8))
+def test_nothing_is_better_than_the_best(means: list[float]) -> None:
+    runs = [soak(mean, ago=float(n)) for n, mean in enumerate(means)]
+    for run, best in zip(runs, bests(runs, runs), strict=True):
+        assert best is not None
+        assert best is not run
+        assert best.tflops_mean == max(
+            m for m, other in zip(means, runs, strict=True) if other is not run
+        )
+        under = percent_under(run, best)
+        assert under is not None
+        assert (under > 0) == (run.tflops_mean < best.tflops_mean)  # type: ignore[operator]

@@ -1,0 +1,232 @@
+"""What `gputop bench` writes besides the result, and how a slower device is told."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench import command, results
+from gputop.bench.events import Done, Failed, Progress
+from gputop.telemetry.snapshot import Problem
+from tests.bench.commands import COMMAND, environment, ran
+from tests.bench.kept import SWEEP, soak, table
+from tests.bench.workers import RESULT, needs_torch
+
+if TYPE_CHECKING:
+    from gputop.bench.events import Result
+
+SHORT = ("--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5")
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A run that has been prepared; `last` is how it ends."""
+    said: dict[str, Any] = {"last": Done(RESULT), "asked": 0}
+
+    async def stress(request: Any, take: Any) -> Any:
+        said["asked"] += 1
+        for n in range(1, 4):
+            take(Progress(0.2 * n, 0.2, n, 0.1 * n))
+        return said["last"]
+
+    monkeypatch.setattr(command, "_stress", stress)
+    return said
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(["--device", "cpu", *arguments]))
+
+
+@needs_torch
+def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
+    report, board = tmp_path / "run.html", tmp_path / "board" / "runs"
+    ended = ran(*SHORT, "--csv", "--report", str(report), "--tensorboard", str(board))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    head, row = ended.stdout.splitlines()
+    assert len(head.split(",")) > 20
+    assert "float32" in row
+    page = report.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "polyline" in page
+    (events,) = board.rglob("*tfevents*")
+    assert b"run/tflops" in events.read_bytes()
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    (kept,) = results.recent()
+    assert (kept.accumulate, kept.data) == ("float32", "random normal")
+    assert kept.threads is not None
+    assert kept.layout is not None
+    again = ran("--history", "--json")
+    assert json.loads(again.stdout)[0]["started_at"] == kept.started_at
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--report", "{}/no/run.html"), "there is no such folder"),
+        (("--report", "{}"), "it is a directory"),
+        (("--tensorboard", "{}/file"), "is no folder"),
+        (("--tensorboard", "{}/file/below"), "is no folder"),
+        (("--report", "{}/file/below"), "there is no such folder"),
+    ],
+)
+def test_what_could_not_be_written_is_said_before_the_run(
+    ends: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    says: str,
+) -> None:
+    (tmp_path / "file").write_text("here")
+    assert run(*(each.format(tmp_path) for each in arguments)) == 3
+    assert ends["asked"] == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert "cannot be written" in line
+
+
+def test_a_report_is_of_this_run_and_may_replace_another(
+    ends: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    file.write_text("another")
+    assert run("--report", str(file)) == 0
+    assert "a CPU" in file.read_text()
+    assert file.read_text().count("polyline") > 1  # one is in the style
+    assert [each.name for each in tmp_path.iterdir()] == ["run.html"]
+
+
+def test_a_run_without_a_result_writes_nothing(ends: dict[str, Any], tmp_path: Path) -> None:
+    ends["last"] = Failed(Problem("W", "y", "R"), 3)
+    assert run("--report", str(tmp_path / "a.html"), "--tensorboard", str(tmp_path / "b")) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_torch
+def test_a_disk_that_is_full_by_then_is_one_line_and_the_result_is_printed(tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    file.write_text("another")
+
+    def limited() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    ended = subprocess.run(
+        [*COMMAND, *SHORT, "--json", "--report", str(file), "--tensorboard", str(tmp_path / "b")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        check=False,
+        preexec_fn=limited,
+    )
+    assert ended.returncode == 3
+    assert json.loads(ended.stdout)["iterations"] > 0
+    kept, report, *_ = ended.stderr.splitlines()
+    assert "results cannot be used" in kept
+    assert "has room" in kept
+    assert "run.html cannot be written: File too large" in report
+    assert file.read_text() == "another"
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def slower(ends: dict[str, Any], earlier: Result, now: Result) -> int:
+    results.append(earlier)
+    ends["last"] = Done(now)
+    return run()
+
+
+def test_a_device_that_got_slower_is_status_4(
+    ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slower(ends, soak(800.0, ago=60.0), soak(700.0)) == 4
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert line.startswith("gputop: warning: NVIDIA H200 is slower than it was")
+    assert "12.5 % under its best, 800 TFLOP/s" in line
+    assert said.out
+    assert len(results.recent()) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"wrong_elements": 1}, 1), ({"stopped": "user"}, 130), ({"stopped": "limit"}, 4)],
+)
+def test_what_is_worse_has_its_own_status(
+    ends: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Any],
+    status: int,
+) -> None:
+    assert slower(ends, soak(800.0, ago=60.0), soak(700.0, **changes)) == status
+    assert ("slower than it was" in capsys.readouterr().err) is ("wrong_elements" not in changes)
+
+
+@pytest.mark.parametrize("mean", [780.0, 900.0])
+def test_what_is_as_fast_as_ever_is_status_0(
+    ends: dict[str, Any], capsys: pytest.CaptureFixture[str], mean: float
+) -> None:
+    assert slower(ends, soak(800.0, ago=60.0), soak(mean)) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_report_says_that_it_is_slower(ends: dict[str, Any], tmp_path: Path) -> None:
+    results.append(soak(800.0, ago=60.0))
+    ends["last"] = Done(soak(700.0))
+    assert run("--report", str(tmp_path / "a.html")) == 4
+    assert "12.5 % under its best" in (tmp_path / "a.html").read_text()
+
+
+def test_the_rows_of_a_table_are_its_csv(
+    ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends["last"] = Done(table("sweep", SWEEP, tflops_peak=1.1))
+    assert run("--csv") == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head == "series,x,shape,tflops,seconds"
+    assert len(rows) == len(SWEEP)
+
+
+def test_a_file_of_a_newer_version_is_a_warning_and_stays(
+    ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results.append(replace(RESULT, tflops_mean=900.0))
+    with sqlite3.connect(results.path()) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = results.path().read_bytes()
+    assert run("--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["device"] == "a CPU"
+    (line,) = said.err.splitlines()
+    assert "a newer gputop made it (version 99" in line
+    assert results.path().read_bytes() == before
+
+
+def test_a_history_that_nobody_reads_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:  # noqa: PTH123 - a descriptor
+        ended = subprocess.run(
+            [sys.executable, "-m", "gputop", "bench", "--history", "--device", "cpu"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=60,
+            check=False,
+        )
+    assert (ended.stderr, ended.returncode) == (b"", 0)

@@ -1,0 +1,265 @@
+"""`gputop bench --history`: what is listed, in which form, and what is refused."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import itertools
+import json
+import time
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench import columns, command, history, results
+from gputop.bench.columns import COLUMNS, DEVICE, Entry, entries, fitting
+from gputop.bench.events import Conditions, Point
+from gputop.telemetry import child
+from gputop.telemetry.snapshot import Device, DriverState, Host, Inventory, Problem, Sample, Source
+from tests.bench.kept import BASE, COPY, SWEEP, soak, table
+from tests.bench.workers import RESULT
+
+if TYPE_CHECKING:
+    from gputop.bench.events import Result
+
+RUNS = [
+    soak(780.0),
+    soak(700.0, ago=3600.0),
+    soak(770.0, ago=7200.0, wrong_elements=3),
+    table("copy", COPY, ago=10_800.0, m=0, n=0, k=0, dtype=""),
+    replace(RESULT, started_at=BASE.started_at - 14_400.0),
+]
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(["--history", *arguments]))
+
+
+@pytest.fixture
+def kept() -> list[Result]:
+    for each in reversed(RUNS):
+        results.append(each)
+    return RUNS
+
+
+def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    head, *rows = said.out.splitlines()
+    assert head.split()[:4] == ["WHEN", "DEVICE", "KIND", "TYPE"]
+    assert head.split()[-1] == "VERDICT"
+    assert len(rows) == len(kept)
+    assert [row.rsplit(None, 1)[1] for row in rows] == ["ok", "under", "FAULTY", "ok", "ok"]
+    assert " 10 % under" in rows[1]
+    assert "3900 GB/s" in rows[3]
+    assert "a CPU" in rows[4]
+
+
+def test_json_has_the_documents(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json") == 0
+    documents = json.loads(capsys.readouterr().out)
+    assert documents == json.loads(json.dumps([asdict(each) for each in kept]))
+
+
+def test_csv_has_units_in_its_heading(
+    kept: list[Result], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == len(kept)
+    first, second, third, copy, cpu = rows
+    assert first["started_at"] == "2023-11-14T22:13:20+00:00"
+    assert float(first["tflops_mean"]) == 780.0
+    assert first["power_watts_mean"] == "690.0"
+    assert first["percent_of_peak"] == "datasheet dense=78.1; formula at the live clock=99"
+    assert float(second["under_best_percent"]) == pytest.approx(100 * 80 / 780)
+    assert third["wrong_elements"] == "3"
+    assert (copy["tflops_mean"], copy["kind"]) == ("", "copy")
+    assert (cpu["device_uuid"], cpu["power_watts_mean"]) == ("", "")
+    assert {"seconds", "energy_joules", "sm_clock_mhz_mean", "driver_version"} <= set(first)
+    assert "points" not in first
+
+
+@pytest.mark.parametrize(
+    ("device", "count"), [("cpu", 1), ("GPU-4f2a1b3c", 4), ("gpu-4F", 4), ("GPU-0", 0)]
+)
+def test_of_one_device(
+    kept: list[Result], capsys: pytest.CaptureFixture[str], device: str, count: int
+) -> None:
+    assert run("--device", device, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)) == count
+
+
+def test_an_index_is_that_of_a_device_of_today(
+    kept: list[Result], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Device(2, "GPU-4f2a1b3c", "NVIDIA H200")
+    inventory = Inventory(1.0, "h", Source.NVML, DriverState.OK, 1.0, devices=(gpu,))
+
+    async def one_snapshot() -> tuple[Inventory, Sample]:
+        return inventory, Sample(1.0, Host())
+
+    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    assert run("--device", "2", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)) == 4
+    assert run("--device", "3") == 3
+    assert "There is no device 3 now. Name it by its UUID." in capsys.readouterr().err
+
+    async def silent() -> tuple[Inventory, Sample]:
+        raise child.StreamError(Problem("It hangs", "it does", "Reboot"))
+
+    monkeypatch.setattr(child, "one_snapshot", silent)
+    assert run("--device", "2") == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "It hangs" in line
+    assert "UUID" in line
+
+
+def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+    assert capsys.readouterr().out == "No results\n"
+    assert run("--device", "cpu") == 0
+    assert capsys.readouterr().out == "No results of cpu\n"
+    assert run("--json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run("--csv") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    results.path().parent.mkdir(parents=True)
+    results.path().write_bytes(b"no database at all, " * 100)
+    assert run() == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("gputop: error: The file of earlier results cannot be used")
+    assert results.path().read_bytes() == b"no database at all, " * 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["--json", "--csv"], "Choose one"), (["--report", "a.html"], "Leave it out")],
+)
+def test_what_does_not_go_together(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert run(*arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+@given(st.integers(40, 300))
+def test_a_table_fits_into_its_width(width: int) -> None:
+    lines = history.table(RUNS, RUNS, width).splitlines()
+    assert len(lines) == len(RUNS) + 1
+    assert max(map(len, lines)) <= width
+    assert sum(cells + 1 for _, cells in fitting(width)) <= width
+
+
+def test_wider_is_more() -> None:
+    titles = [{column.title for column, _ in fitting(width)} for width in range(40, 260)]
+    for narrow, wide in itertools.pairwise(titles):
+        assert narrow <= wide
+    assert {"WHEN", "DEVICE", "TYPE", "SIZE", "TFLOP/s", "VERDICT"} <= titles[60 - 40]
+    assert {"KIND", "PEAK"} <= titles[80 - 40]
+    assert {"DROOP", "OF PEAK", "OF BEST", "TIME"} <= titles[120 - 40]
+    assert {"POWER", "CLOCK", "TORCH", "DRIVER"} <= titles[200 - 40]
+    assert titles[-1] == {column.title for column in COLUMNS}
+
+
+def test_columns_without_anything_are_left_out_of_the_page() -> None:
+    head = history.table(RUNS[4:], RUNS).splitlines()[0]
+    assert "POWER" not in head
+    assert "TFLOP/s" in head
+
+
+def text(title: str, result: Result, among: list[Result] | None = None) -> str:
+    (entry,) = entries([result], among or [])
+    return next(column for column in COLUMNS if column.title == title).text(entry)
+
+
+def test_the_percentage_says_whether_the_peak_is_by_formula() -> None:
+    assert text("OF PEAK", BASE) == "78.1 %"
+    formula = Conditions(percent_of_peak={"formula at the live clock": 101.2})
+    assert text("OF PEAK", replace(BASE, conditions=formula)) == "~101.2 %"
+    assert text("OF PEAK", RESULT) == "–"
+
+
+def test_a_date_has_its_year_where_it_is_long_ago() -> None:
+    assert columns.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
+    now = replace(BASE, started_at=time.time() - 60)
+    assert columns.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "ok"),
+        ({"stopped": "user"}, "stopped"),
+        ({"stopped": "limit"}, "too hot"),
+        ({"stopped": "a word of later\n"}, "a word of later␊"),
+        ({"wrong_elements": 1, "stopped": "limit"}, "FAULTY"),
+    ],
+)
+def test_the_verdict(changes: dict[str, object], says: str) -> None:
+    assert text("VERDICT", replace(BASE, **changes)) == says  # type: ignore[arg-type]
+
+
+def test_what_is_slower_says_by_how_much_before_how_it_ended() -> None:
+    assert text("VERDICT", soak(700.0, stopped="limit"), RUNS) == "10 % under"
+    assert text("VERDICT", soak(750.0), RUNS) == "ok"
+    assert text("OF BEST", soak(750.0), RUNS) == "96.2 %"
+    assert text("OF BEST", RUNS[4], RUNS) == "–"
+
+
+def test_tables_have_their_best_row() -> None:
+    assert text("BEST ROW", table("copy", COPY)) == "device to device: 3900 GB/s"
+    assert text("BEST ROW", table("sweep", SWEEP)) == "float32: 1.10 TFLOP/s"
+    fast = Point("graph", 5, {"seconds": 1.25e-6})
+    latency = table("latency", (Point("eager", 5, {"seconds": 3e-6}), fast))
+    assert text("BEST ROW", latency) == "graph: 1.25 µs"
+    assert text("TFLOP/s", latency) == "1.25 µs"
+    assert text("TFLOP/s", table("sweep", SWEEP, tflops_peak=1.1)) == "1.10"
+    assert text("BEST ROW", table("later", (Point("x", 1, {"unknown": 2.0}),))) == "–"
+
+
+def test_shapes() -> None:
+    assert text("SIZE", BASE) == "8192"
+    assert text("SIZE", replace(BASE, m=1, n=2, k=3)) == "1×2×3"
+    assert text("SIZE", replace(BASE, m=0, n=0, k=0)) == "–"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [(1.3e-9, "1.3 ns"), (3.124e-6, "3.12 µs"), (4.5e-3, "4.5 ms"), (12.34, "12.3 s")],
+)
+def test_brief_times(seconds: float, says: str) -> None:
+    assert columns.brief(seconds) == says
+
+
+def test_names_of_others_are_inert() -> None:
+    odd = replace(
+        BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
+    )
+    assert all(line.isprintable() for line in history.table([odd], []).splitlines())
+    assert "\x1b" not in history.as_csv([odd], [])
+    assert DEVICE.text(Entry(odd, None)) == "␛[2J"
+
+
+def test_the_rows_of_a_table_as_csv() -> None:
+    mixed = (*SWEEP[:2], Point("int8", 2.0, {"tflops": 9.0, "later": 1.0}))
+    rows = list(csv.DictReader(io.StringIO(history.points_csv(table("sweep", mixed)))))
+    assert list(rows[0]) == ["series", "x", "shape", "tflops", "seconds", "later"]
+    assert rows[0] == {
+        "series": "float32", "x": "2.0", "shape": "2x2x2", "tflops": "0.1", "seconds": "1e-05",
+        "later": "",
+    }  # fmt: skip
+    assert (rows[2]["series"], rows[2]["seconds"]) == ("int8", "")

@@ -1,0 +1,228 @@
+"""The page of a run: whole by itself, with what was measured in it, and inert."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench import svg
+from gputop.bench.course import Course
+from gputop.bench.events import Conditions, Point, Progress
+from gputop.bench.report import CONDITIONS, by_value, page
+from gputop.bench.svg import Axis
+from tests.bench.kept import BASE, COPY, SWEEP, table
+from tests.bench.workers import RESULT
+
+WINDOWS = tuple(Progress(0.2 * n, 0.2, 10 * n, 800.0 - n) for n in range(1, 100))
+COURSE = Course(
+    WINDOWS,
+    {"power_watts": [(float(n), 600.0 + n) for n in range(20)], "empty": []},
+    {"sw_power_cap": [(2.0, 9.0), (11.0, 20.0)]},
+)
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Page(HTMLParser):
+    """A page taken apart; an element that is not closed, or closed twice, is an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+    def count(self, tag: str) -> int:
+        return sum(1 for name, _ in self.elements if name == tag)
+
+
+def test_a_soak_has_figures_charts_conditions_and_method() -> None:
+    made = Page(page(BASE, COURSE))
+    for part in (
+        "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "78.1 % (datasheet",
+        "Power, mean", "690 W", "Clocks: sw power cap", "52.0 s", "by hand", "torch 2.13.0",
+        "GPU-4f2a1b3c", "every checked product was right", "A row-major, B column-major",
+    ):  # fmt: skip
+        assert part in made.text, part
+    assert made.count("svg") == 3  # throughput, power, and the strip; nothing for what is empty
+    assert made.count("polyline") == 2
+
+
+def test_every_condition_is_on_the_page() -> None:
+    mentioned = {field for field, _, _ in CONDITIONS}
+    assert mentioned | {"clock_event_seconds", "percent_of_peak"} == {
+        each.name for each in fields(Conditions)
+    }
+
+
+def test_nothing_is_fetched_and_nothing_runs() -> None:
+    made = Page(page(table("sweep", SWEEP), COURSE))
+    names = {name for name, _ in made.elements}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "a"}
+    attributes = {key for _, found in made.elements for key in found}
+    assert not any(key.startswith("on") or key in ("src", "href", "style") for key in attributes)
+    assert not re.search(r"url\(|@import|https?:", page(BASE, COURSE))
+    policy = [a["content"] for _, a in made.elements if a.get("http-equiv")]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_text_of_others_is_no_markup() -> None:
+    odd = "<script>alert(1)</script>\x1b[2J\"'&"
+    changes: dict[str, Any] = dict.fromkeys(
+        ("device", "dtype", "method", "torch_version", "cuda_version", "python", "kind"), odd
+    )
+    points = (Point(odd, 1.0, {odd: 1.0}), Point(odd, 2.0, {odd: 2.0}))
+    named = replace(BASE, **changes, points=points, device_uuid=odd, layout=odd)
+    course = Course(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
+    text = page(named, course, odd)
+    made = Page(text)
+    assert made.count("script") == 0
+    assert made.text.count("<script>alert(1)</script>") > 10
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "slower", "level", "says"),
+    [
+        ({}, None, "", "every checked product was right"),
+        ({}, "7 % under its best", "warn", "7 % under its best"),
+        ({"wrong_elements": 3}, "7 % under its best", "fault", "3 wrong elements in 6 checks"),
+        ({"stopped": "limit"}, None, "warn", "ended by a limit"),
+        ({"stopped": "user"}, None, "warn", "stopped before its time"),
+        ({"stopped": "silent"}, None, "warn", "nothing was heard"),
+        ({"checks": 0}, None, "", "The run took its time."),
+    ],
+)
+def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, says: str) -> None:
+    made = Page(page(replace(BASE, **changes), COURSE, slower))
+    (found,) = [
+        a["class"] for _, a in made.elements if (a.get("class") or "").startswith("verdict")
+    ]
+    assert found == f"verdict {level}"
+    assert says in made.text
+
+
+def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
+    points = (*SWEEP, *(replace(point, series="int8") for point in SWEEP))
+    made = Page(page(table("sweep", points, tflops_peak=1.1), Course()))
+    assert made.count("svg") == 2
+    assert made.count("polyline") == 4
+    assert made.text.count("int8") >= len(SWEEP)
+    assert "1.10 TFLOP/s" in made.text
+    copied = Page(page(table("copy", COPY), Course()))
+    assert "3900 GB/s" in copied.text
+    assert "1 Gi" in copied.text
+
+
+def test_a_run_of_which_little_is_known() -> None:
+    made = Page(page(replace(RESULT, tflops_mean=None, tflops_peak=None), Course()))
+    assert made.count("svg") == 0
+    assert "TFLOP/s over" not in made.text
+    assert "Conditions" not in made.text
+
+
+def test_lines_are_by_value_and_series_and_sorted() -> None:
+    points = (
+        Point("b", 2, {"y": 1.0}),
+        Point("a", 3, {"y": 2.0, "z": 5.0}),
+        Point("b", 1, {"y": 3.0}),
+    )
+    assert by_value(points) == {
+        "y": {"b": [(1, 3.0), (2, 1.0)], "a": [(3, 2.0)]},
+        "z": {"a": [(3, 5.0)]},
+    }
+
+
+def points_of(chart: str) -> list[list[tuple[float, float]]]:
+    pairs = [
+        [pair.partition(",") for pair in line.split()]
+        for line in re.findall(r'points="([^"]*)"', chart)
+    ]
+    return [[(float(across), float(down)) for across, _, down in line] for line in pairs]
+
+
+def test_a_chart_has_its_points_where_they_belong() -> None:
+    series = {"one": [(0.0, 0.0), (10.0, 100.0)]}
+    x = svg.x_axis(series, svg.SECONDS)
+    ((start, end),) = points_of(svg.chart(series, x, "W"))
+    assert start == (float(svg.LEFT), 260.0 - svg.BOTTOM)
+    assert end[0] == svg.WIDTH - svg.RIGHT
+    assert svg.TOP <= end[1] < 0.1 * 260
+
+
+numbers = st.floats(0, 1e15, allow_nan=False)
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30),
+    st.sampled_from(["N", "seconds"]),
+)
+def test_whatever_is_drawn_is_inside_and_well_formed(
+    line: list[tuple[float, float]], title: str
+) -> None:
+    series = {"<a>": sorted(line), "b": []}
+    x = svg.x_axis(series, title)
+    chart = svg.chart(series, x, "<y>")
+    ET.fromstring(chart.replace("&#9644;", ""))  # noqa: S314 - it is of our own making
+    for points in points_of(chart):
+        for across, down in points:
+            assert svg.LEFT - 0.1 <= across <= svg.WIDTH - svg.RIGHT + 0.1
+            assert 0 <= down <= 260
+
+
+@given(st.floats(1e-9, 1e15), st.floats(2.0, 1e6), st.sampled_from([None, 2, 10]))
+def test_ticks_are_few_in_order_and_within(low: float, ratio: float, base: int | None) -> None:
+    axis = Axis(low if base else 0.0, low * ratio, "", base)
+    ticks = axis.ticks()
+    assert len(ticks) <= 9
+    assert ticks == sorted(set(ticks))
+    assert all(-1e-6 <= axis.at(tick) <= 1 + 1e-6 for tick in ticks)
+    if base is None or ratio > base**9:
+        assert len(ticks) >= 2
+
+
+@pytest.mark.parametrize(
+    ("xs", "title", "base"),
+    [((1.0, 8192.0), "N", 2), ((1000.0, 2000.0), "N", None), ((1.0, 8192.0), "seconds", None),
+     ((0.0, 8192.0), "N", None)],
+)  # fmt: skip
+def test_sizes_far_apart_are_in_powers_of_two(
+    xs: tuple[float, ...], title: str, base: int | None
+) -> None:
+    assert svg.x_axis({"a": [(x, 1.0) for x in xs]}, title).base == base
+
+
+def test_the_strip_is_filled_where_a_reason_held() -> None:
+    x = Axis(0.0, 10.0, "seconds")
+    drawn = svg.strip({"sw_power_cap": [(0.0, 5.0), (9.0, 99.0)]}, x)
+    held = re.findall(r'class="held" x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
+    inner = svg.WIDTH - svg.LEFT - svg.RIGHT
+    assert [(float(left), float(wide)) for left, wide in held] == [
+        (svg.LEFT, inner / 2),
+        (svg.LEFT + 0.9 * inner, pytest.approx(0.1 * inner)),
+    ]
+    assert "sw power cap" in drawn

@@ -1,0 +1,204 @@
+"""The list of results: what fits, what is marked, and how one looks through it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
+
+from gputop.bench.results import ResultsError
+from gputop.telemetry.snapshot import Problem
+from gputop.ui.app import GputopApp
+from gputop.ui.draw import width_of
+from gputop.ui.model import Telemetry
+from gputop.ui.palette import DIM, FAULT, STRONG, WARN
+from gputop.ui.screens import benchmark
+from gputop.ui.widgets.results import ResultsView
+from tests.bench.kept import BASE, COPY, soak, table
+from tests.bench.workers import RESULT
+from tests.streams import PreparedStream, inventory, sample
+from tests.ui.pilots import settle, shown
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from gputop.bench.events import Result
+    from gputop.ui.draw import Row
+    from tests.sessions import PreparedSession
+
+NOW = time.time()
+
+
+def view(*results: Result) -> ResultsView:
+    made = ResultsView(Telemetry())
+    made.results = list(results)
+    return made
+
+
+def texts(rows: list[Row]) -> list[str]:
+    return ["".join(span.text for span in row) for row in rows]
+
+
+def many(count: int) -> list[Result]:
+    """Newest first; the mean says which."""
+    return [soak(800.0 + count - n, ago=60.0 * n) for n in range(count)]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_every_row_has_the_width(width: int) -> None:
+    odd = replace(BASE, device="\x1b[2J長い名前" * 9, dtype="float8_e4m3fn", m=1, n=65536, k=128)
+    rows = view(BASE, odd, RESULT, table("copy", COPY)).draw(width, 10)
+    assert len(rows) == 5
+    assert [width_of(row) for row in rows] == [width] * 5
+    assert all(text.isprintable() for text in texts(rows))
+
+
+def test_more_width_is_more_columns() -> None:
+    heads = {width: texts(view(BASE).draw(width, 5))[0] for width in (60, 80, 120, 200)}
+    assert heads[60].split() == ["WHEN", "DEVICE", "TYPE", "SIZE", "TFLOP/s", "VERDICT"]
+    assert {"KIND", "PEAK"} <= set(heads[80].split())
+    assert {"DROOP", "TIME"} <= set(heads[120].split())
+    assert "OF PEAK" in heads[120]
+    assert {"POWER", "TORCH", "DRIVER"} <= set(heads[200].split())
+
+
+def style_of(row: Row, text: str) -> object:
+    return next(span.style for span in row if span.text.strip() == text)
+
+
+def test_what_is_slower_than_the_best_is_marked() -> None:
+    _, slow, fine, best, faulty = view(
+        soak(700.0), soak(770.0, ago=1), soak(800.0, ago=2), soak(790.0, ago=3, wrong_elements=1)
+    ).draw(100, 9)
+    assert style_of(slow, "700") is WARN
+    assert style_of(slow, "12 % under") is WARN
+    assert style_of(fine, "770") is STRONG
+    assert style_of(best, "800") is STRONG
+    assert {span.style for span in faulty if span.text.strip()} == {FAULT}
+    assert "FAULTY" in texts([faulty])[0]
+
+
+def test_other_kinds_and_devices_are_not_compared() -> None:
+    rows = view(soak(100.0), soak(800.0, dtype="float16"), soak(800.0, device_uuid="GPU-b"))
+    assert all(text.rstrip().endswith("ok") for text in texts(rows.draw(100, 9))[1:])
+
+
+def test_only_what_has_room_is_drawn_and_the_heading_says_so() -> None:
+    made = view(*many(30))
+    rows = texts(made.draw(80, 5))
+    assert rows[0].startswith(" 1-4 of 30 ")
+    assert len(rows) == 5
+    assert [row for row in rows[1:] if " 830 " in row] == rows[1:2]
+    assert texts(made.draw(80, 40))[0].startswith(" WHEN ")
+
+
+def test_a_long_position_still_fits_into_its_column() -> None:
+    made = view(*many(1200))
+    made.draw(80, 24)
+    made.move(1099)
+    assert texts(made.draw(80, 24))[0].startswith(" 1100-1122  ")
+
+
+def test_absent_figures_are_dim() -> None:
+    _, row = view(table("copy", COPY)).draw(100, 5)
+    assert style_of(row, "3900 GB/s") is STRONG
+    assert style_of(row, "–") is DIM
+
+
+def first_shown(pilot: Pilot[None]) -> str:
+    return shown(pilot, ResultsView).splitlines()[1]
+
+
+async def loaded(pilot: Pilot[None]) -> None:
+    """Until the results of earlier runs are there."""
+    loading = [each for each in pilot.app.workers if each.group == "results"]
+    if loading:  # an empty list would be all of them
+        await pilot.app.workers.wait_for_complete(loading)
+    await settle(pilot)
+
+
+def wheel(event: type[MouseEvent], view: ResultsView) -> MouseEvent:
+    """A step of the wheel over the list."""
+    return event(view, 1, 1, 0, 0, 0, False, False, False)
+
+
+async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "recent", lambda _: many(30))
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2")
+        await loaded(pilot)
+        await settle(pilot)
+        assert " 830 " in first_shown(pilot)
+        for key, mean in (
+            ("j", 829), ("down", 828), ("up", 829), ("pagedown", 825), ("pageup", 829),
+            ("end", 804), ("j", 804), ("home", 830), ("k", 830),
+        ):  # fmt: skip
+            await pilot.press(key)
+            await settle(pilot)
+            assert f" {mean} " in first_shown(pilot), key
+        view = app.query_one(ResultsView)
+        view.post_message(wheel(MouseScrollDown, view))
+        await settle(pilot)
+        assert " 827 " in first_shown(pilot)
+        view.post_message(wheel(MouseScrollUp, view))
+        await settle(pilot)
+        assert " 830 " in first_shown(pilot)
+
+
+async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
+    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
+) -> None:
+    monkeypatch.setattr(benchmark, "recent", lambda _: many(30))
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2")
+        await loaded(pilot)
+        await pilot.press("end")
+        await settle(pilot)
+        assert " 804 " in first_shown(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert "0.305" in first_shown(pilot)
+        assert shown(pilot, ResultsView).startswith(" 1-4 of 31")
+
+
+async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
+    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
+) -> None:
+    def refused(_: object) -> list[Result]:
+        raise ResultsError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
+
+    monkeypatch.setattr(benchmark, "recent", refused)
+    monkeypatch.setattr(benchmark, "append", refused)
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("2")
+        await loaded(pilot)
+        await settle(pilot)
+        text = shown(pilot, ResultsView)
+        assert "The file cannot be used: it is <newer>␛[2J. Upgrade" in text
+        assert "No results yet" in text
+        await pilot.press("b")
+        await settle(pilot)
+        text = shown(pilot, ResultsView)
+        assert "Not kept: The file cannot be used" in text
+        assert "0.305" in text
+
+
+async def test_devices_of_this_machine_have_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = inventory(2)
+    here = replace(BASE, device_uuid=stream.devices[1].uuid)
+    monkeypatch.setattr(benchmark, "recent", lambda _: [here, BASE])
+    app = GputopApp(PreparedStream(stream, sample(2)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2")
+        await loaded(pilot)
+        await settle(pilot)
+        here_row, elsewhere = shown(pilot, ResultsView).splitlines()[1:3]
+        assert " 1 H200 " in here_row
+        assert " H200 " in elsewhere
+        assert " 1 H200 " not in elsewhere
