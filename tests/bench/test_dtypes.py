@@ -189,11 +189,12 @@ def test_a_device_that_fails_is_not_taken_for_one_without_the_type(
 
 
 def test_float16_sums_are_chosen_by_their_switch_and_for_that_type_only() -> None:
-    matmul: Any = SimpleNamespace(fp32_precision="none", allow_fp16_accumulation=False)
-    dtypes.set_precision(matmul, "float16_acc16")
-    assert matmul.allow_fp16_accumulation is True
-    dtypes.set_precision(matmul, "float16")
-    assert matmul.allow_fp16_accumulation is False
+    def chosen(dtype: str) -> bool:
+        matmul = SimpleNamespace(fp32_precision="none", allow_fp16_accumulation=None)
+        dtypes.set_precision(matmul, dtype)
+        return bool(matmul.allow_fp16_accumulation)
+
+    assert [name for name in plan.DTYPES if chosen(name)] == ["float16_acc16"]
     old = SimpleNamespace(allow_tf32=False)
     dtypes.set_precision(old, "float16")
     with pytest.raises(RefusedError, match="float16_acc16"):

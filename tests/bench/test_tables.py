@@ -208,7 +208,11 @@ class FakeGpu:
 @needs_torch
 def test_each_way_makes_the_products_that_it_says() -> None:
     gpu, c = FakeGpu(), load_torch().ones(4, 4)
-    product: Any = SimpleNamespace(c=c, multiply=lambda times=1: gpu.said.append(f"mm {times}"))
+    product: Any = SimpleNamespace(
+        c=c,
+        multiply=lambda times=1: gpu.said.append(f"mm {times}"),
+        format=SimpleNamespace(once=lambda _: lambda: gpu.said.append("mm 1")),
+    )
     ways = {way.series: way for way in latency._ways(gpu, product)}
     assert list(ways) == [
         latency.EAGER,
