@@ -2,8 +2,8 @@
 
     python -m tests.perf.bench_kinds [--rounds 30] [--threads 1] [--sizes 512] [--processes]
 
-The worker's own way to time a row and the Timer take turns on the same products in one process, a
-twentieth of a second each, in an order that alternates: what the machine does beside them meets both.
+The worker's own way to time a row and the Timer take turns on the same products in one process,
+50 ms each, in an order that alternates: what the machine does beside them meets both.
 With `--processes` whole runs take turns with a process that has the Timer, which is what a user
 would compare, and scatters more. A ratio is of the seconds of one product, ours over the Timer's;
 the bar is 5 %.
