@@ -87,8 +87,8 @@ REFUSED = [
     (["bench", "--seconds", "nan"], "Give a number such as 30."),
     (["bench", "--device", "moon"], "`gputop status` lists them."),
     (["bench", "--device", ""], "`gputop status` lists them."),
-    (["bench", "--dtype", "float31"], "Try `gputop bench --help`."),
-    (["bench", "more"], HELP),
+    (["bench", "--dtype", "float31"], "float8_e4m3, float8_mixed, int8, float4."),
+    (["bench", "more"], "Try `gputop bench --help`."),
     (
         ["bench", "--device", "cpu", "--python", "/no/such/python"],
         "Give the path of a Python that has torch, such as ~/venv/bin/python.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 import pytest
 
-from gputop.bench import command, results
+from gputop.bench import command, plan, results
 from gputop.bench.events import Done, Failed
 from gputop.bench.page import page
 from gputop.telemetry import child
@@ -83,9 +83,14 @@ def test_a_page_for_people() -> None:
         (["--size", "7x"], 2, "--size: '7x' is not a size"),
         (["--seconds", "0"], 2, "--seconds: '0' is not a duration"),
         (["--device", "gpu"], 2, "--device: 'gpu' is not a device"),
-        (["--dtype", "fp4"], 2, "--dtype"),
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
+        (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),
+        (["soap"], 2, "invalid choice: 'soap'"),
+        (["copy", "--dtype", "float32"], 2, "Leave out --dtype"),
+        (["latency", "--size", "512"], 2, "Leave out --size"),
+        (["peak", "--dtype", "float32,float64"], 2, "peak runs one data type"),
+        (["sweep", "--device", "cpu", "--dtype", "float32,tf32"], 3, "tf32 cannot be run"),
         (["--python", "/no/such/python"], 2, "'/no/such/python' is not an interpreter"),
         (["--python", "/"], 2, "it is a directory"),
         (["--device", "cpu", "--size", "1000000"], 3, "Choose --size"),
@@ -278,6 +283,23 @@ def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
         "gputop: there is no GPU to use (MIG is on, and it has no instance): "
         "the CPU is put under stress\n"
     )
+
+
+def test_what_is_asked_for_when_nothing_is_said(asked: dict[str, Any]) -> None:
+    assert run() == 0
+    assert (asked["request"].kind, asked["request"].dtypes) == ("soak", ("bfloat16",))
+
+
+@pytest.mark.parametrize("kind", plan.KINDS)
+def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
+    assert run(kind, "--device", "0") == 0
+    assert asked["request"].kind == kind
+
+
+def test_a_sweep_of_several_data_types(asked: dict[str, Any]) -> None:
+    assert run("sweep", "--dtype", "float32, tf32,float32", "--size", "4096") == 0
+    assert asked["request"].dtypes == ("float32", "tf32")
+    assert asked["request"].size == 4096
 
 
 def test_without_a_gpu_it_is_the_cpu_and_says_so(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
-from gputop.bench.events import Done, Hello, Planned, Progress
+from gputop.bench.events import Done, Hello, Planned, Point, Progress
 from gputop.bench.progress import Progressing
 from tests.bench.workers import RESULT
 
@@ -105,3 +106,18 @@ async def test_a_terminal_that_is_gone_is_no_error() -> None:
             raise OSError(5, "Input/output error")
 
     await Progressing(Gone(), 10.0).keep_drawing()
+
+
+def test_a_table_counts_its_rows() -> None:
+    clock = [100.0]
+    bar = Progressing(Terminal(), 60.0, now=lambda: clock[0])
+    bar.take(replace(PLANNED, rows=8))
+    clock[0] += 3.0
+    assert "0 of at most 8 rows  3 s" in bar.line(100)
+    bar.take(Point("float32", 512, {"tflops": 0.2, "seconds": 1e-3}, (512, 512, 512)))
+    bar.take(Point("host, 1 thread", 1 << 20, {"bytes_per_second": 2.5e10, "seconds": 1e-3}))
+    line = bar.line(120)
+    assert "2 of at most 8 rows" in line
+    assert "25 GB/s  host, 1 thread, 1048576" in line
+    assert line.count("#") == 10, "a quarter of the rows, though not of the time"
+    assert all(len(bar.line(width)) <= width for width in range(10, 120))

@@ -1,6 +1,7 @@
 """Is the stress test's throughput that of a bare `torch.mm` loop? Prints the ratio per size.
 
-    python -m tests.perf.bench_accuracy [--sizes 1024 2048] [--dtype float32] [--rounds 4]
+    python -m tests.perf.bench_accuracy [--sizes 256 512 1024 2048] [--dtype float32 float64]
+        [--rounds 10] [--threads 1]
 
 Both run in processes of their own and take turns, many short rounds each, so that what the machine
 does beside them meets both alike; the order within a round alternates. Where others use the same
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
+import os
 import statistics
 import subprocess
 import sys
@@ -71,14 +74,22 @@ async def session(size: int, dtype: str, seconds: float) -> tuple[float, float]:
 def main() -> None:
     """Runs all rounds and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 2048])
-    parser.add_argument("--dtype", choices=[d.name for d in DTYPES.values() if d.on_cpu])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512, 1024, 2048])
+    parser.add_argument(
+        "--dtype",
+        nargs="+",
+        choices=[name for name in DTYPES if name in ("float32", "float64", "float16", "bfloat16")],
+        default=["float32", "float64"],
+    )
+    parser.add_argument("--threads", type=int, default=None, help="of both")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=1.0)
     arguments = parser.parse_args()
-    dtype, seconds = arguments.dtype or "float32", arguments.seconds
+    seconds = arguments.seconds
+    if arguments.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     print("size  dtype     of           bare    gputop  ratio  (TFLOP/s)")
-    for size in arguments.sizes:
+    for dtype, size in itertools.product(arguments.dtype, arguments.sizes):
         pairs = []
         for turn in range(arguments.rounds):
             before = bare(size, dtype, seconds) if turn % 2 == 0 else None

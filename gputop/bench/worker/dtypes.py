@@ -6,6 +6,8 @@ on. Each class is one way to multiply; `TYPES` says which data type goes which w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -80,11 +82,15 @@ class Plain:
     def prepare(self, product: Any) -> None:
         """Makes what multiplying needs beside the operands."""
 
+    def once(self, product: Any) -> Callable[[], object]:
+        """A call that makes one product, with as little of Python around it as there can be."""
+        return partial(self.torch.mm, product.a, product.b, out=product.c)
+
     def multiply(self, product: Any, times: int) -> None:
-        """That many products, with as little of Python between them as there can be."""
-        mm, a, b, c = self.torch.mm, product.a, product.b, product.c
+        """That many products."""
+        once = self.once(product)
         for _ in repeat(None, times):
-            mm(a, b, out=c)
+            once()
 
     def errors(self, m: int, n: int, k: int) -> tuple[float, float]:
         """The relative error that is to be expected of such a product: from and below."""
@@ -123,12 +129,18 @@ class Scaled(Plain):
         one = self.torch.ones((), dtype=self.torch.float32, device=self.place)
         product.scales = one, one
 
-    def multiply(self, product: Any, times: int) -> None:
-        """That many products."""
-        scaled, kind = self.torch._scaled_mm, self.result  # noqa: SLF001 - torch's only name for it
-        a, b, c, (first, second) = product.a, product.b, product.c, product.scales
-        for _ in repeat(None, times):
-            scaled(a, b, scale_a=first, scale_b=second, out_dtype=kind, out=c)
+    def once(self, product: Any) -> Callable[[], object]:
+        """A call that makes one product."""
+        first, second = product.scales
+        return partial(
+            self.torch._scaled_mm,  # noqa: SLF001 - torch's only name for it with `out`
+            product.a,
+            product.b,
+            scale_a=first,
+            scale_b=second,
+            out_dtype=self.result,
+            out=product.c,
+        )
 
 
 class Float4(Scaled):
@@ -206,11 +218,10 @@ class Integer(Plain):
             numbers = self.torch.randn(rows.shape, device=self.place).mul_(SPREAD)
             rows.copy_(numbers.round_().clamp_(-127, 127))
 
-    def multiply(self, product: Any, times: int) -> None:
-        """That many products."""
-        mm, a, b, c = self.torch._int_mm, product.a, product.b, product.c  # noqa: SLF001 - likewise
-        for _ in repeat(None, times):
-            mm(a, b, out=c)
+    def once(self, product: Any) -> Callable[[], object]:
+        """A call that makes one product."""
+        int_mm = self.torch._int_mm  # noqa: SLF001 - torch's only name for it
+        return partial(int_mm, product.a, product.b, out=product.c)
 
 
 Format = Plain

@@ -91,21 +91,23 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
 def _ways(device: Any, product: Product) -> list[Way]:
     torch, norm = device.torch, device.torch.linalg.vector_norm
 
+    once, c = product.format.once(product), product.c
+
     def synchronised(times: int) -> None:
         for _ in repeat(None, times):
-            product.multiply()
+            once()
             device.synchronize()
 
     def fetched_last(times: int) -> None:
         for _ in repeat(None, times):
-            product.multiply()
-            last = norm(product.c)
+            once()
+            last = norm(c)
         last.item()
 
     def fetched_each(times: int) -> None:
         for _ in repeat(None, times):
-            product.multiply()
-            norm(product.c).item()
+            once()
+            norm(c).item()
 
     ways = [Way(EAGER, product.multiply, device.wall)]
     if device.place == "cuda":
@@ -115,7 +117,7 @@ def _ways(device: Any, product: Product) -> list[Way]:
             Way(GRAPH, replay, device.wall, products=IN_A_GRAPH),
             Way(SYNCHRONISED, synchronised, device.wall),
         ]
-    if product.c.is_floating_point():
+    if c.is_floating_point():
         ways.append(Way(NORM_LAST, fetched_last, device.wall))
         ways.append(Way(NORM_EACH, fetched_each, device.wall))
     return ways

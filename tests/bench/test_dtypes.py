@@ -1,0 +1,220 @@
+"""The data types of the worker: made, read, multiplied and judged, also where torch lacks them."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gputop.bench import plan
+from gputop.bench.session import _document
+from gputop.bench.worker import dtypes, memory, product
+from gputop.bench.worker.refusals import RefusedError
+from tests.bench.workers import load_torch, needs_torch, request
+
+pytestmark = needs_torch
+
+ON_CPU = [name for name, dtype in plan.DTYPES.items() if dtype.on_cpu]
+SHAPE = (96, 160, 224)
+
+
+def made(dtype: str, shape: tuple[int, int, int] = SHAPE, **how: bool) -> product.Product:
+    torch = load_torch()
+    torch.manual_seed(2)
+    try:
+        product.require(torch, dtype, "cpu")
+    except RefusedError as refusal:
+        pytest.skip(refusal.fields["why"])
+    return product.Product(torch, dtype, shape, "cpu", **how)
+
+
+@pytest.mark.parametrize("dtype", ON_CPU)
+@pytest.mark.parametrize("column_major", [True, False])
+@pytest.mark.parametrize("shape", [SHAPE, (5, 3, 7), (1, 1, 1), (32, 16, 17)])
+def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
+    dtype: str, column_major: bool, shape: tuple[int, int, int]
+) -> None:
+    it = made(dtype, shape, column_major=column_major)
+    assert it.exact() == 0
+    it.fill()
+    it.keep_first()
+    assert it.judge() == 0
+    it.check_precision()
+    it.multiply(3)
+    assert it.unexplained() == 0
+    it.c[-1, -1] *= -1
+    it.c[-1, -1] += 100  # also where it was zero
+    assert it.unexplained() == 1
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_mixed", "int8"])
+def test_what_was_measured_of_its_error_is_within_the_bounds(dtype: str) -> None:
+    it = made(dtype, (256, 256, 512))
+    it.fill()
+    it.keep_first()
+    assert it.judge() == 0
+    if dtype == "int8":
+        assert it.relative_error == 0.0, "a sum of integers is exact"
+    else:
+        assert it.relative_error == pytest.approx(1.7e-3, rel=0.1), "the rounding of bfloat16"
+    low, high = it.errors()
+    assert low <= it.relative_error < high
+
+
+def test_one_bit_of_an_integer_product_counts() -> None:
+    it = made("int8")
+    it.fill()
+    it.keep_first()
+    it.c[3, 4] += 1
+    assert it.unexplained() == 1
+
+
+@pytest.mark.parametrize("dtype", ON_CPU)
+def test_operands_are_random_normal(dtype: str) -> None:
+    it = made(dtype)
+    it.fill()
+    for operand in (it.a, it.stored_b):
+        values = it.format.take(operand)
+        unit = dtypes.SPREAD if dtype == "int8" else 1
+        assert float(values.std()) == pytest.approx(unit, rel=0.05)
+        assert abs(float(values.mean())) < 0.05 * unit
+
+
+@pytest.mark.parametrize("dtype", ON_CPU)
+def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
+    it = made(dtype)
+    buffers = (it.a, it.stored_b, it.c, it.first)
+    held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
+    asked = _document(request(dtype))
+    rows = max(SHAPE) * asked["bytes_per_row"]
+    assert memory.needed(asked, dtype, SHAPE) == held + rows + asked["fixed_bytes"]
+
+
+def float4() -> Any:
+    """The format alone: no CPU multiplies in it."""
+    try:
+        return dtypes.Float4(load_torch(), "float4", "cpu")
+    except RefusedError as refusal:
+        pytest.skip(refusal.fields["why"])
+
+
+def test_two_float4_numbers_share_a_byte_and_come_back() -> None:
+    form, torch = float4(), load_torch()
+    operand = form.empty(3, 16, form.a)
+    assert operand.untyped_storage().nbytes() == 3 * 8
+    every = torch.tensor([*form.magnitudes, *(-each for each in form.magnitudes)])
+    form.put(operand, every.repeat(3, 1))
+    assert form.take(operand).tolist() == every.repeat(3, 1).double().tolist()
+    form.put(operand, torch.full((3, 16), 2.6))
+    assert set(form.take(operand).flatten().tolist()) == {3.0}, "to the nearest"
+    form.put(operand, torch.full((3, 16), -100.0))
+    assert set(form.take(operand).flatten().tolist()) == {-6.0}
+
+
+def test_float4_operands_are_random_normal_and_scales_are_one_for_16_numbers() -> None:
+    form = float4()
+    operand = form.empty(128, 256, form.a)
+    form.fill(operand)
+    assert float(form.take(operand).std()) == pytest.approx(1.0, rel=0.05)
+    asked = SimpleNamespace(m=200, n=64, k=96, scales=None)
+    form.prepare(asked)
+    # Rows in blocks of 128, scales along k in blocks of 4.
+    assert [len(each) for each in asked.scales] == [256 * 8, 128 * 8]
+
+
+def test_an_odd_number_of_float4_columns_is_refused() -> None:
+    form = float4()
+    with pytest.raises(RefusedError, match="float4"):
+        form.empty(8, 7, form.a)
+
+
+class Lacking:
+    """torch without some of its names."""
+
+    def __init__(self, *missing: str) -> None:
+        self._missing = missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._missing:
+            raise AttributeError(f"module 'torch' has no attribute {name!r}")
+        return getattr(load_torch(), name)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "missing"),
+    [
+        ("float8_e4m3", "float8_e4m3fn"),
+        ("float8_e4m3", "_scaled_mm"),
+        ("float8_mixed", "float8_e5m2"),
+        ("int8", "_int_mm"),
+        ("float4", "float4_e2m1fn_x2"),
+    ],
+)
+def test_what_this_torch_lacks_is_refused_with_its_name(dtype: str, missing: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        product.require(Lacking(missing), dtype, "cpu")
+    assert refusal.value.kind == "dtype"
+    assert missing in refusal.value.fields["why"]
+
+
+def test_a_type_that_this_torch_has_and_cannot_multiply_is_refused_with_its_words() -> None:
+    warnings.simplefilter("ignore")
+    with pytest.raises(RefusedError) as refusal:
+        product.require(load_torch(), "float4", "cpu")  # which no CPU does
+    assert refusal.value.kind == "dtype"
+    assert refusal.value.fields["why"]
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`", True),
+        ("torch._scaled_mm is only supported on CUDA devices", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+    ],
+)
+def test_a_device_that_fails_is_not_taken_for_one_without_the_type(
+    words: str, refused: bool
+) -> None:
+    def fail() -> None:
+        raise RuntimeError(f"{words}\nadvice")
+
+    failing: Any = SimpleNamespace(dtype="float8_e4m3", fill=lambda: None, multiply=fail)
+    expected = RefusedError if refused else RuntimeError
+    with pytest.raises(expected, match="float8_e4m3" if refused else "illegal") as error:
+        dtypes.attempt(failing)
+    assert not refused or vars(error.value)["fields"]["why"] == words
+
+
+def test_float16_sums_are_chosen_by_their_switch_and_for_that_type_only() -> None:
+    def chosen(dtype: str) -> bool:
+        matmul = SimpleNamespace(fp32_precision="none", allow_fp16_accumulation=None)
+        dtypes.set_precision(matmul, dtype)
+        return bool(matmul.allow_fp16_accumulation)
+
+    assert [name for name in plan.DTYPES if chosen(name)] == ["float16_acc16"]
+    old = SimpleNamespace(allow_tf32=False)
+    dtypes.set_precision(old, "float16")
+    with pytest.raises(RefusedError, match="float16_acc16"):
+        dtypes.set_precision(old, "float16_acc16")
+
+
+def test_which_sums_a_float16_product_had_is_seen_by_its_error() -> None:
+    torch = load_torch()
+    form = dtypes.Plain(torch, "float16_acc16", "cuda")
+    low, high = form.errors(4096, 4096, 4096)
+    torch.manual_seed(3)
+    k = 4096
+    a, b = torch.randn(64, k).half(), torch.randn(k, 64).half()
+    right = a.double() @ b.double()
+    in_float32 = (a.float() @ b.float()).half()
+    in_float16 = torch.zeros(64, 64, dtype=torch.float16)
+    for at in range(0, k, 16):  # a tensor core adds 16 products, and rounds
+        part = (in_float16.float() + a[:, at : at + 16].float() @ b[at : at + 16].float()).half()
+        in_float16 = part
+    usual, rounded = (
+        float((each.double() - right).norm() / right.norm()) for each in (in_float32, in_float16)
+    )
+    assert usual < low <= rounded < high

@@ -1,0 +1,274 @@
+"""What the runs that are tables are made of: sizes, times, the search, words, memories."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gputop.bench.session import _document
+from gputop.bench.worker import cuda, latency, peak, rows, run, sweep, tally
+from tests.bench.workers import load_torch, needs_torch, request
+
+
+def test_sizes_are_log_spaced_from_one_to_the_largest() -> None:
+    assert sweep.sizes(200) == [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 200]
+    assert sweep.sizes(1) == [1]
+    assert sweep.sizes(64) == [1, 2, 4, 8, 16, 32, 64]
+    long = sweep.sizes(100_000)
+    assert len(long) == 29
+    assert all(1.3 < after / before <= 2 for before, after in itertools.pairwise(long[:-1]))
+
+
+class Recorded(run.Run):
+    """A run whose events are kept."""
+
+    def __init__(self, **asked: Any) -> None:
+        self.sent: list[dict[str, Any]] = []
+        super().__init__(-1, _document(request(**asked)))
+
+    def send(self, event: str, **fields: Any) -> None:
+        self.sent.append({"event": event, **fields})
+
+
+def timer(blocks: list[float]) -> tuple[rows.Rows, Any, list[int]]:
+    """Rows, and a clock on which a call takes as long as is said, block after block."""
+    made: list[int] = []
+    endless = itertools.chain(blocks, itertools.repeat(blocks[-1]))
+
+    def clock(_: object, times: int) -> float:
+        made.append(times)
+        return times * next(endless)
+
+    device: Any = SimpleNamespace(patience=5.0, place="cpu")
+    return rows.Rows(device, Recorded(seconds=60.0), 10), clock, made
+
+
+def work(_: int) -> None:
+    """The clock knows how long it takes."""
+
+
+def test_a_row_is_the_median_of_blocks() -> None:
+    table, clock, made = timer([5e-3, 9e-5, 9e-5, 1e-4, 9e-3, 1e-4, 1e-4])
+    timed = table.time(work, clock, 5e-3)
+    assert timed is not None
+    assert timed.seconds == pytest.approx(1e-4)
+    assert made[: rows.WARM_UP] == [1] * rows.WARM_UP
+    assert made[rows.WARM_UP] == int(rows.BLOCK_SECONDS / 9e-5)
+    assert timed.calls == sum(made[rows.WARM_UP :]) == table.table.iterations
+    assert rows.LEAST_SECONDS <= timed.total <= rows.ROW_SECONDS + 2 * rows.BLOCK_SECONDS + 2
+
+
+def test_a_row_that_scatters_takes_its_share_and_no_more() -> None:
+    table, clock, _ = timer([1e-4, 2e-4] * 5000)
+    timed = table.time(work, clock, 1e-4)
+    assert timed is not None
+    assert rows.ROW_SECONDS <= timed.total < rows.ROW_SECONDS + 0.1
+    assert 100 * timed.spread / timed.seconds > 20
+    table.to_come = 6000
+    timed = table.time(work, clock, 1e-4)
+    assert timed is not None
+    assert timed.total < 0.1
+
+
+def test_a_long_call_is_made_once_and_not_warmed_up() -> None:
+    table, clock, made = timer([3.0])
+    timed = table.time(work, clock, 3.0)
+    assert timed is not None
+    assert made == [1]
+    assert (timed.seconds, timed.spread) == (3.0, 0.0)
+
+
+def test_calls_are_bounded_where_a_queue_is() -> None:
+    table, clock, made = timer([1e-6])
+    table.time(work, clock, 1e-6, most=500)
+    assert max(made) == 500
+
+
+def test_nothing_is_timed_after_a_stop() -> None:
+    table, clock, _ = timer([1e-4])
+    table.run.halt.set()
+    assert table.time(work, clock, 1.0) is None
+
+
+def test_the_best_row_of_a_table_has_the_shape() -> None:
+    table = tally.Table()
+    table.add(10, 2.0, 1e12)
+    table.best(3.0, (1, 2, 3))
+    table.best(2.0, (4, 5, 6))
+    result = table.result()
+    assert (result["m"], result["n"], result["k"]) == (1, 2, 3)
+    assert result["tflops_peak"] == 3.0
+    assert result["tflops_mean"] == pytest.approx(5.0)
+    empty = tally.Table().result()
+    assert empty["tflops_mean"] is empty["tflops_peak"] is None
+    assert "m" not in empty
+
+
+class Hill(peak.Search):
+    """A search on a device whose best shape is known, and which needs no time."""
+
+    def __init__(self, best: tuple[int, int, int], largest: int = 4096) -> None:
+        self.top = best
+        self.tried: list[tuple[peak.Candidate, str]] = []
+        device: Any = SimpleNamespace(place="cpu", torch=load_torch(), free_bytes=lambda: None)
+        asked = Recorded(seconds=60.0, kind="peak")
+        super().__init__(rows.Rows(device, asked, 0), "float32", largest)
+
+    def _time(self, candidate: peak.Candidate, seconds: float, mark: str = "") -> None:
+        shape, column_major = candidate
+        away = sum(abs(a - b) for a, b in zip(shape, self.top, strict=True))
+        self.tried.append((candidate, mark))
+        self.found[candidate] = 100 / (1 + away / 1000) + column_major
+        self.rows.table.best(self.found[candidate], shape)
+
+
+@needs_torch
+@pytest.mark.parametrize("best", [(2048, 2048, 2048), (1600, 1088, 704), (4096, 64, 512)])
+def test_the_search_finds_the_best_shape_and_layout(best: tuple[int, int, int]) -> None:
+    search = Hill(best)
+    for candidate in search.coarse():
+        search.probe(candidate)
+    search.climb()
+    assert search.best() == (best, True)
+    shapes = [candidate for candidate, _ in search.tried]
+    assert len(set(shapes)) == len(shapes), "nothing is tried twice"
+    search.confirm()
+    again = [candidate for candidate, mark in search.tried if mark]
+    assert len(again) == peak.CONFIRMED
+    assert search.rows.table.shape == best
+    assert "1" in search.rows.run.notes[-1]
+
+
+@needs_torch
+def test_the_search_tries_nothing_that_is_too_large_or_takes_too_long() -> None:
+    search = Hill((4096, 4096, 4096), 1000)
+    for candidate in search.coarse():
+        search.probe(candidate)
+    search.climb()
+    assert max(max(shape) for (shape, _), _ in search.tried) <= 1000
+    slow = Hill((64, 64, 64), 1 << 20)
+    slow.found[((256, 256, 256), True)] = 1e-3  # TFLOP/s
+    slow.probe(((4096, 4096, 4096), True))
+    assert slow.tried == []
+
+
+def test_what_launching_and_waiting_cost_is_said_in_words() -> None:
+    found = {
+        latency.EAGER: 7e-6,
+        latency.LAUNCH: 3e-6,
+        latency.GRAPH: 2e-6,
+        latency.SYNCHRONISED: 15e-6,
+        latency.NORM_LAST: 12e-6,
+        latency.NORM_EACH: 12.1e-6,
+    }
+    (said,) = latency._words(5, found)
+    assert said.startswith("5 x 5: a product takes 7 µs")
+    assert "launching costs 5 µs" in said
+    assert "synchronising each time adds 8 µs" in said
+    assert "fetching a norm each step, not once at the end, adds nothing measurable" in said
+    assert latency._words(5, {}) == []
+
+
+class FakeGpu:
+    """What `latency` uses of a GPU, of which all is done at once."""
+
+    place = "cuda"
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.torch: Any = SimpleNamespace(
+            linalg=load_torch().linalg,
+            cuda=SimpleNamespace(
+                CUDAGraph=lambda: SimpleNamespace(replay=lambda: self.said.append("replay")),
+                Stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
+                current_stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
+                stream=lambda _: self,
+                graph=lambda _: self,
+            ),
+        )
+
+    def __enter__(self) -> None:
+        self.said.append("in")
+
+    def __exit__(self, *_: object) -> None:
+        self.said.append("out")
+
+    def synchronize(self) -> None:
+        self.said.append("synchronised")
+
+    def wall(self, work: Any, times: int) -> float:
+        work(times)
+        return 1.0
+
+
+@needs_torch
+def test_each_way_makes_the_products_that_it_says() -> None:
+    gpu, c = FakeGpu(), load_torch().ones(4, 4)
+    product: Any = SimpleNamespace(
+        c=c,
+        multiply=lambda times=1: gpu.said.append(f"mm {times}"),
+        format=SimpleNamespace(once=lambda _: lambda: gpu.said.append("mm 1")),
+    )
+    ways = {way.series: way for way in latency._ways(gpu, product)}
+    assert list(ways) == [
+        latency.EAGER,
+        latency.LAUNCH,
+        latency.GRAPH,
+        latency.SYNCHRONISED,
+        latency.NORM_LAST,
+        latency.NORM_EACH,
+    ]
+    assert gpu.said == ["in", "mm 1", "out", "in", f"mm {latency.IN_A_GRAPH}", "out"]
+    did = {}
+    for series, way in ways.items():
+        gpu.said.clear()
+        way.clock(way.work, 3)
+        did[series] = list(gpu.said)
+    assert did[latency.EAGER] == ["mm 3"]
+    assert did[latency.LAUNCH] == ["synchronised", "mm 3", "synchronised"]
+    assert did[latency.GRAPH] == ["replay"] * 3
+    assert did[latency.SYNCHRONISED] == ["mm 1", "synchronised"] * 3
+    assert did[latency.NORM_LAST] == did[latency.NORM_EACH] == ["mm 1"] * 3
+    assert ways[latency.GRAPH].products == latency.IN_A_GRAPH
+    product.c = c.int()
+    assert latency.NORM_EACH not in [way.series for way in latency._ways(gpu, product)]
+
+
+def test_the_memory_of_a_run_is_told_apart() -> None:
+    gib = 1 << 30
+    fake: Any = SimpleNamespace(
+        int64=None,
+        empty=lambda *_, **__: None,
+        cuda=SimpleNamespace(
+            mem_get_info=lambda: (70 * gib, 80 * gib),
+            memory_reserved=lambda: 6 * gib,
+            memory_allocated=lambda: 5 * gib,
+        ),
+    )
+    known = cuda.Cuda(fake, threading.Event(), 77 * gib).memories()
+    assert known == {"context_bytes": gib, "cache_bytes": gib, "tensor_bytes": 5 * gib}
+    unknown = cuda.Cuda(fake, threading.Event()).memories()
+    assert unknown["context_bytes"] is None
+    freed = cuda.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
+    assert freed["context_bytes"] is None
+
+
+def steady(*stretches: tuple[float, int]) -> float | None:
+    """The time to steady of a run at these TFLOP/s, each for so many seconds."""
+    counted = tally.Tally(10**10)
+    for tflops, seconds in stretches:
+        for _ in range(4 * seconds):
+            counted.add(round(25 * tflops), 0.25, None)
+    result: float | None = counted.result()["time_to_steady_seconds"]
+    return result
+
+
+def test_time_to_steady_is_when_the_throughput_had_settled() -> None:
+    assert steady((100, 20)) == 0.0
+    assert steady((110, 2), (105, 3), (100, 15)) == 5.0
+    assert steady((110, 10), (90, 3), (110, 7)) is None
+    assert steady((100, 5)) is None, "too short for a sustained throughput"
