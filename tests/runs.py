@@ -85,7 +85,7 @@ def gpu_run(seconds: float, until: float, *, ended: bool = False) -> Run:
                 run.trace,
                 gpu_sample(
                     clock.time,
-                    power_watts=698.0 if capped else 560.0 + 20 * at,
+                    power_watts=698.0 if capped else 560.0 + 1400 * at / seconds,
                     sm_clock_mhz=round(1980 * (1 - slow)),
                     temperature_celsius=round(42 + 40 * warm),
                     clock_event_reasons=reasons,

@@ -56,8 +56,8 @@ async def test_wrong_elements_are_red_in_title_readout_and_results(
     result = dataclasses.replace(RESULT, wrong_elements=7)
     events = (*HALF_WAY, Verified(1, 0), late, *WINDOWS[4:], Verified(4, 7), Done(result))
     title, readout, _, results = await red_after(session, *events)
-    assert "FAULTY: 7 wrong elements, the first after 2 s" in title
-    assert "7 wrong elements, the first after 2 s" in readout
+    assert "FAULTY: 7 wrong elements, first at 2 s" in title
+    assert "7 wrong elements, first at 2 s" in readout
     assert "FAULTY" in results
 
 
@@ -66,8 +66,8 @@ def test_wrong_elements_are_red_while_it_runs() -> None:
     title.run = readout.run = run
     for event in (*HALF_WAY, Verified(1, 1), *WINDOWS[4:]):
         run.take(event)
-    assert "FAULTY: 1 wrong element, the first after 2 s" in red(title.draw(100, 1))
-    assert "1 wrong element, the first after 2 s" in red(readout.draw(100, 2))
+    assert "FAULTY: 1 wrong element, first at 2 s" in red(title.draw(100, 1))
+    assert "1 wrong element, first at 2 s" in red(readout.draw(100, 2))
     assert "now 0.300" in "".join(span.text for span in readout.draw(100, 2)[0])
 
 

@@ -69,7 +69,7 @@ def _failing(run: Run, problem: Problem, width: int) -> Row:
 def wrong(run: Run) -> str:
     """How many elements were wrong, and since when."""
     many = "1 wrong element" if run.wrong_elements == 1 else f"{run.wrong_elements} wrong elements"
-    return many if run.wrong_at is None else f"{many}, the first after {duration(run.wrong_at)}"
+    return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
 
 
 def _shape(run: Run) -> str:
