@@ -258,6 +258,8 @@ def _document(result: Result) -> str:
 
 def page(result: Result) -> str:
     """The result as a short table."""
+    from gputop.output.conditions import condition_rows
+
     rows = [
         ("mean", f"{result.tflops_mean:.4g} TFLOP/s over {result.seconds:.2f} s"),
         ("peak", f"{result.tflops_peak:.4g} TFLOP/s in the best window"),
@@ -278,6 +280,7 @@ def page(result: Result) -> str:
     rows += [
         ("products", f"{result.iterations}, {ended}"),
         ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
+        *condition_rows(result.conditions),
         ("method", result.method),
         ("software", f"torch {result.torch_version} in {result.python}"),
     ]
