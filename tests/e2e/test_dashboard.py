@@ -107,7 +107,7 @@ def test_a_device_lost_in_mid_run_is_named_and_comes_back(driver: FakeDriver) ->
     with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
         terminal.wait_for("7 Test 7")
         driver.change(3, code=GPU_IS_LOST)
-        terminal.wait_for("LOST")
+        terminal.wait_for("LOST: ")  # the panel: the alert above it may be drawn before
         assert "1 not answering" in terminal.text
         assert "36 %" not in panel_of(terminal.text, 3)
         assert "47 %" in panel_of(terminal.text, 4)
@@ -121,7 +121,7 @@ def test_a_device_that_hangs_holds_up_nobody(driver: FakeDriver) -> None:
     with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
         terminal.wait_for("7 Test 7")
         driver.change(2, hang=True)
-        terminal.wait_for("NOT RESPONDING", timeout=10)
+        terminal.wait_for("NOT RESPONDING for", timeout=10)
         driver.change(4, gpu_utilization_percent=88)
         terminal.wait_for(lambda t: "88 %" in panel_of(t.text, 4))
         terminal.send("?")

@@ -179,7 +179,7 @@ def test_instances_come_and_go_while_it_runs(driver: FakeDriver) -> None:
     with opened(driver) as terminal:
         see(terminal, "0 Test 0", "1 Test 1", "2 GPUs")
         driver.change(1, mig_mode=1, instances=INSTANCES)
-        see(terminal, "1:0 └ MIG 1g.10gb", "1:1 └ MIG", "1.0 of 9.75 GiB", "2 GPUs")
+        see(terminal, "1:0 └ MIG 1g.10gb", "1:1 └ MIG", "1.00 of 9.75 GiB", "2 GPUs")
         terminal.send(f"{DOWN * 3}{ENTER}")
         see(terminal, "1:1 ", "statistics since", "1.00 of 9.75 GiB")
         driver.change(1, instances=INSTANCES[:1])
