@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import shutil
 import signal
@@ -135,19 +134,19 @@ def test_a_home_that_is_read_only_can_be_read(file: Path) -> None:
 
 
 def test_a_writer_that_is_killed_leaves_what_it_kept(file: Path) -> None:
+    told = KEEP.replace("))\nexcept", "))\n        print(n, flush=True)\nexcept")
     with subprocess.Popen(
-        [sys.executable, "-c", KEEP, "1000000", "3000"],
+        [sys.executable, "-c", told, "1000000", "3000"],
+        stdout=subprocess.PIPE,
         cwd=Path(__file__).parent.parent.parent,
     ) as worker:
-        count = 0
-        while count < 20:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(timeout=0.02)
-            assert worker.poll() is None
-            count = len(results.recent())
-        worker.kill()
+        assert worker.stdout is not None
+        try:
+            told_of = [int(worker.stdout.readline()) for _ in range(20)]
+        finally:
+            worker.kill()
     left = results.recent()
-    assert len(left) >= count
+    assert len(left) >= len(told_of)
     assert [run.iterations for run in left] == [*range(len(left), 0, -1)]
     kept_and_whole(file, len(left))
 
