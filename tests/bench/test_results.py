@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import resource
-import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +15,6 @@ from gputop.bench.events import Conditions, Point
 from gputop.bench.results import ResultsError
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -218,173 +208,6 @@ def test_tables_are_compared_too(file: Path) -> None:
     results.append(table("copy", COPY, ago=60.0))
     assert results.best_before(table("copy", COPY)) == table("copy", COPY, ago=60.0)
     assert results.best_before(table("sweep", SWEEP)) is None
-
-
-KEEP = """
-import sys
-from dataclasses import replace
-from gputop.bench import results
-from tests.bench.workers import RESULT
-try:
-    for n in range(int(sys.argv[1])):
-        results.append(replace(RESULT, iterations=n + 1, method="m" * int(sys.argv[2])))
-except results.ResultsError as error:
-    print(error)
-"""
-
-
-def keeping(count: int, size: int, before: Callable[[], None] | None = None) -> str:
-    """What another process says that keeps results with a method of that length."""
-    ended = subprocess.run(
-        [sys.executable, "-c", KEEP, str(count), str(size)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=Path(__file__).parent.parent.parent,
-        preexec_fn=before,
-    )
-    assert ended.stderr == ""
-    return ended.stdout
-
-
-def kept_and_whole(file: Path, count: int) -> None:
-    """That many results are there, the file has no fault in it, and takes another one."""
-    assert len(results.recent()) == count
-    connection = sqlite3.connect(file)
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
-    results.append(RESULT)
-    assert len(results.recent()) == count + 1
-
-
-def test_without_room_nothing_is_lost(file: Path) -> None:
-    for n in range(3):
-        results.append(replace(RESULT, iterations=n))
-    size = file.stat().st_size + 8192
-
-    def limited() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    says = keeping(1, 100_000, limited)
-    assert "has room" in says
-    assert len(says.splitlines()) == 1
-    kept_and_whole(file, 3)
-
-
-MOUNTED = 'mount -t tmpfs -o size=64k,mode=700 none "$1" || exit 77; shift; exec "$@"'
-ON_A_SMALL_DISK = ("unshare", "-rm", "sh", "-c", MOUNTED, "sh")
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
-def test_a_full_disk_is_one_line_and_nothing_is_lost(file: Path) -> None:
-    program = KEEP + "print([r.iterations for r in results.recent()] == [*range(n, 0, -1)])\n"
-    folder = file.parent
-    folder.mkdir(parents=True)
-    ended = subprocess.run(
-        [*ON_A_SMALL_DISK, str(folder), sys.executable, "-c", program, "1000", "2000"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=Path(__file__).parent.parent.parent,
-    )
-    if ended.returncode == 77 or "unshare" in ended.stderr:
-        pytest.skip("a file system cannot be mounted here")
-    says, intact = ended.stdout.splitlines()
-    assert "full" in says
-    assert "Free some space" in says
-    assert intact == "True"
-
-
-SHUT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 77; shift; exec "$@"'
-ON_A_READ_ONLY_ONE = ("unshare", "-rm", "sh", "-c", SHUT, "sh")
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
-def test_a_home_that_is_read_only_can_be_read(file: Path) -> None:
-    results.append(RESULT)
-    before = file.read_bytes()
-    program = KEEP + "print(len(results.recent()))\n"
-    ended = subprocess.run(
-        [*ON_A_READ_ONLY_ONE, str(file.parent), sys.executable, "-c", program, "1", "10"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=Path(__file__).parent.parent.parent,
-    )
-    if ended.returncode == 77 or "unshare" in ended.stderr:
-        pytest.skip("a file system cannot be mounted here")
-    says, count = ended.stdout.splitlines()
-    assert "Read-only file system" in says
-    assert "permissions" in says
-    assert count == "1"
-    assert file.read_bytes() == before
-
-
-def test_a_writer_that_is_killed_leaves_what_it_kept(file: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", KEEP, "1000000", "3000"],
-        cwd=Path(__file__).parent.parent.parent,
-    ) as worker:
-        count = 0
-        while count < 20:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(timeout=0.02)
-            assert worker.poll() is None
-            count = len(results.recent())
-        worker.kill()
-    left = results.recent()
-    assert len(left) >= count
-    assert [run.iterations for run in left] == [*range(len(left), 0, -1)]
-    kept_and_whole(file, len(left))
-
-
-HALF_WRITTEN = """
-import os, sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA cache_size = 1")  # pages go into the file before the commit
-connection.execute("BEGIN IMMEDIATE")
-connection.execute("UPDATE results SET document = 'x'")
-insert = "INSERT INTO results (started_at, document) VALUES (1, ?)"
-connection.executemany(insert, [("y" * 9999,)] * 99)
-os._exit(0)
-"""
-
-
-def test_what_a_killed_writer_left_half_done_is_taken_back_by_a_reader(file: Path) -> None:
-    results.append(RESULT)
-    subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(file)], timeout=60, check=True)
-    journal = file.with_name(f"{file.name}-journal")
-    assert journal.exists()
-    assert results.recent() == [RESULT]
-    assert not journal.exists()
-
-
-def test_several_at_once_lose_nothing(file: Path) -> None:
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", KEEP, "20", "10"],
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parent.parent.parent,
-        )
-        for _ in range(3)
-    ]
-    for worker in workers:
-        said, _ = worker.communicate(timeout=120)
-        assert said == b""
-    kept_and_whole(file, 60)
-
-
-def test_a_file_cut_off_is_left_as_it_is(file: Path) -> None:
-    keeping(40, 2000)
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ResultsError, match=r"Move .* away"):
-        results.recent()
-    assert file.read_bytes() == whole[: len(whole) // 2]
 
 
 def test_an_empty_file_is_begun(file: Path) -> None:
