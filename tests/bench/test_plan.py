@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench import plan
-from gputop.bench.plan import DTYPES, DeviceKind, Request, Target
+from gputop.bench.dtypes import DTYPES
+from gputop.bench.plan import DeviceKind, Request, Target
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
