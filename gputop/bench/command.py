@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import devices, exports, plan
+from gputop.bench.dtypes import DTYPES, parse_dtypes
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dtype",
-        type=argument(plan.parse_dtypes),
+        type=argument(parse_dtypes),
         metavar="TYPE",
-        help=f"{', '.join(plan.DTYPES)}; several for a sweep, with commas "
+        help=f"{', '.join(DTYPES)}; several for a sweep, with commas "
         "(default: the fastest that people train with on the device)",
     )
     parser.add_argument(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gputop.bench.dtypes import DTYPES, DataType
 from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.snapshot import Problem
 from gputop.text import size as sized
@@ -43,75 +44,6 @@ CHECKED_ROWS = 64
 """Rows that are compared in float64 at a time."""
 ROW_COPIES = 8
 """Temporaries of that many rows, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataType:
-    """A data type of the products."""
-
-    name: str
-    operand_bits: int
-    """Of an element of A or B."""
-    result_bytes: int
-    """Of an element of C."""
-    capability: tuple[int, int]
-    """The CUDA compute capability from which it is worth a stress test."""
-    on_cpu: bool
-    missing: str = ""
-    """Why it is not offered below that capability, or on a CPU."""
-    multiple: int = 1
-    """On a GPU every size is a multiple of it."""
-    least: int = 1
-    """The smallest size on a GPU."""
-    auto_size: int = 8192
-    """The largest size that a soak takes by itself: beyond it throughput does not grow."""
-
-
-def _since(capability: str, what: str) -> str:
-    return f"{what} exists on GPUs of compute capability {capability} and later"
-
-
-DTYPES: dict[str, DataType] = {
-    dtype.name: dtype
-    for dtype in (
-        DataType("float32", 32, 4, (0, 0), True),
-        DataType("tf32", 32, 4, (8, 0), False, _since("8.0", "TF32")),
-        DataType("float16", 16, 2, (5, 3), True, _since("5.3", "float16 arithmetic")),
-        DataType(
-            "float16_acc16",
-            16,
-            2,
-            (7, 0),
-            False,
-            _since("7.0", "a choice of float16 sums, where float32 is usual,"),
-        ),
-        DataType(
-            "bfloat16",
-            16,
-            2,
-            (8, 0),
-            True,
-            _since("8.0", "bfloat16 arithmetic") + "; before, it is emulated",
-        ),
-        DataType("float64", 64, 8, (0, 0), True),
-        DataType(
-            "float8_e4m3", 8, 2, (8, 9), True, _since("8.9", "float8 arithmetic"), 16, 16, 16384
-        ),
-        DataType(
-            "float8_mixed", 8, 2, (8, 9), True, _since("8.9", "float8 arithmetic"), 16, 16, 16384
-        ),
-        # torch wants more than 16 rows, and multiples of 8
-        DataType("int8", 8, 4, (7, 5), True, _since("7.5", "int8 on tensor cores"), 8, 24),
-        DataType(
-            "float4", 4, 2, (10, 0), False, _since("10.0", "float4 arithmetic"), 32, 128, 16384
-        ),
-    )
-}
-"""By name, in the order in which they are shown.
-
-`float16_acc16` is float16 summed in float16; `float8_mixed` is e5m2 times e4m3. Results of float8
-and float4 are bfloat16, those of int8 are int32.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +161,11 @@ def bytes_per_element(dtype: str) -> int:
     return 2 * known.operand_bits // 8 + 2 * known.result_bytes + 1
 
 
+def library_bytes(dtype: str, device: DeviceKind) -> int:
+    """Of each of the N² places, what the library takes on the way; a GPU's has a workspace."""
+    return DTYPES[dtype].cpu_library_bytes if device == "cpu" else 0
+
+
 def bytes_per_row() -> int:
     """Of each of the N rows: the temporaries of the comparison in float64."""
     return ROW_COPIES * CHECKED_ROWS * 8
@@ -241,7 +178,8 @@ def fixed_bytes(device: DeviceKind) -> int:
 
 def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
     """Bytes on the device for products of N x N, at their peak."""
-    return fixed_bytes(device) + n * n * bytes_per_element(dtype) + n * bytes_per_row()
+    by_element = bytes_per_element(dtype) + library_bytes(dtype, device)
+    return fixed_bytes(device) + n * n * by_element + n * bytes_per_row()
 
 
 def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
@@ -250,7 +188,7 @@ def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     if room <= 0:
         return 0
     # a·n² + b·n = room, solved without the cancellation of the textbook formula
-    a, b = bytes_per_element(dtype), bytes_per_row()
+    a, b = bytes_per_element(dtype) + library_bytes(dtype, device), bytes_per_row()
     n = int(2 * room / (b + math.sqrt(b * b + 4 * a * room))) // SIZE_STEP * SIZE_STEP
     n = min(n + SIZE_STEP, LARGEST_SIZE)  # floating point may have rounded down across a step
     return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP
@@ -343,15 +281,6 @@ def parse_size(text: str) -> int | None:
             f"from {SMALLEST_SIZE} to {LARGEST_SIZE}. Give a whole number such as 4096, or auto."
         )
     return int(text)
-
-
-def parse_dtypes(text: str) -> tuple[str, ...]:
-    """Data types with commas between them; raises `ValueError` where one is none."""
-    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
-    for name in names:
-        if name not in DTYPES:
-            raise ValueError(f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}.")
-    return names
 
 
 def parse_seconds(text: str) -> float:

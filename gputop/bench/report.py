@@ -233,7 +233,7 @@ def _method(result: Result) -> Iterator[Fact]:
         value = getattr(result, name)
         if value is not None:
             yield name.capitalize(), str(value)
-    for note in getattr(result, "notes", ()):
+    for note in result.notes:
         yield "Note", note
     cuda = f", CUDA {result.cuda_version}" if result.cuda_version else ""
     yield "Software", f"torch {result.torch_version}{cuda}, {result.python}"

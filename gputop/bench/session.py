@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import interpreters, plan
+from gputop.bench.asking import document
 from gputop.bench.events import (
     EVENTS,
     Done,
@@ -32,7 +33,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.interpreters import Interpreter
-    from gputop.bench.plan import Request, Target
+    from gputop.bench.plan import Request
 
 __all__ = [
     "Done",
@@ -286,7 +287,7 @@ class Session:
                 raise _stopped_early()
             raise ValueError("a result without a run")
         target = self._request.target
-        shape = {name: getattr(planned, name) for name in "mnk"}
+        shape = {"m": planned.m, "n": planned.n, "k": planned.k}  # unless the best row has one
         known = {
             "kind": self._request.kind,
             "device": hello.device_name,
@@ -379,35 +380,7 @@ def _prepare_seconds(seconds: float) -> float:
 
 
 def _document(request: Request) -> dict[str, Any]:
-    target = request.target
-    return {
-        "kind": request.kind,
-        "device": target.kind,
-        "name": target.name,
-        "dtype": request.dtype,
-        "dtypes": [_dtype(name, target) for name in request.dtypes],
-        "size": request.size,
-        "seconds": request.seconds,
-        "prepare_seconds": _prepare_seconds(request.seconds),
-        "free_bytes": target.memory_free_bytes,
-        "bytes_per_row": plan.bytes_per_row(),
-        "fixed_bytes": plan.fixed_bytes(target.kind),
-        "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
-    }
-
-
-def _dtype(name: str, target: Target) -> dict[str, Any]:
-    dtype = plan.DTYPES[name]
-    cuda = target.kind == "cuda"
-    return {
-        "name": name,
-        "operand_bits": dtype.operand_bits,
-        "result_bytes": dtype.result_bytes,
-        "largest": plan.auto_limit(target, name),
-        "fitting": plan.fitting(target, name),
-        "multiple": dtype.multiple if cuda else 1,
-        "least": dtype.least if cuda else 1,
-    }
+    return document(request, _prepare_seconds(request.seconds))
 
 
 def _stopped_early() -> _NoResultError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import plan
+from gputop.bench.dtypes import DTYPES
 from gputop.bench.session import _document
 from gputop.bench.worker import dtypes, memory, product
 from gputop.bench.worker.refusals import RefusedError
@@ -16,7 +16,7 @@ from tests.bench.workers import load_torch, needs_torch, request
 
 pytestmark = needs_torch
 
-ON_CPU = [name for name, dtype in plan.DTYPES.items() if dtype.on_cpu]
+ON_CPU = [name for name, dtype in DTYPES.items() if dtype.on_cpu]
 SHAPE = (96, 160, 224)
 
 
@@ -89,7 +89,8 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
     held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
     asked = _document(request(dtype))
     rows = max(SHAPE) * asked["bytes_per_row"]
-    assert memory.needed(asked, dtype, SHAPE) == held + rows + asked["fixed_bytes"]
+    library = SHAPE[1] * SHAPE[2] * asked["dtypes"][0]["library_bytes"]
+    assert memory.needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]
 
 
 def float4() -> Any:
@@ -194,7 +195,7 @@ def test_float16_sums_are_chosen_by_their_switch_and_for_that_type_only() -> Non
         dtypes.set_precision(matmul, dtype)
         return bool(matmul.allow_fp16_accumulation)
 
-    assert [name for name in plan.DTYPES if chosen(name)] == ["float16_acc16"]
+    assert [name for name in DTYPES if chosen(name)] == ["float16_acc16"]
     old = SimpleNamespace(allow_tf32=False)
     dtypes.set_precision(old, "float16")
     with pytest.raises(RefusedError, match="float16_acc16"):

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench import plan
-from gputop.bench.plan import DTYPES, DeviceKind, Request, Target
+from gputop.bench.dtypes import DTYPES
+from gputop.bench.plan import DeviceKind, Request, Target
 
 GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from gputop.bench import plan
 from gputop.bench.session import _document
-from gputop.bench.worker import cuda, latency, peak, rows, run, sweep, tally
+from gputop.bench.worker import cuda, latency, peak, refusals, rows, run, sweep, tally
 from tests.bench.workers import load_torch, needs_torch, request
 
 
@@ -21,6 +22,25 @@ def test_sizes_are_log_spaced_from_one_to_the_largest() -> None:
     long = sweep.sizes(100_000)
     assert len(long) == 29
     assert all(1.3 < after / before <= 2 for before, after in itertools.pairwise(long[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest", "expected"),
+    [("float8_e4m3", 96, [16, 32, 64, 96]), ("int8", 40, [24, 32, 40]), ("float32", 3, [1, 2, 3])],
+)
+def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
+    dtype: str, largest: int, expected: list[int]
+) -> None:
+    target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
+    asked = Recorded(dtype=dtype, size=largest)
+    asked.request["dtypes"] = _document(plan.Request(target, dtype, largest, 1.0))["dtypes"]
+    device: Any = SimpleNamespace(place="cuda")
+    assert sweep._planned(rows.Rows(device, asked, 0), dtype) == expected
+    asked.request["size"] = 8
+    if dtype != "float32":
+        with pytest.raises(refusals.RefusedError) as refusal:
+            sweep._planned(rows.Rows(device, asked, 0), dtype)
+        assert "or larger" in refusal.value.fields["remedy"]
 
 
 class Recorded(run.Run):

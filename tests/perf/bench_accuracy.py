@@ -19,8 +19,9 @@ import statistics
 import subprocess
 import sys
 
+from gputop.bench.dtypes import DTYPES
 from gputop.bench.events import Done, Failed
-from gputop.bench.plan import DTYPES, Request, cpu_target
+from gputop.bench.plan import Request, cpu_target
 from gputop.bench.session import Session
 
 BARE = """

@@ -18,6 +18,8 @@ DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
 SHARE_OF_FREE = 4
 """One part in as many of the free memory is the most that is copied: it is there twice, and more
 where it is compared."""
+BUFFERS_SECONDS = 3.0
+"""To make the largest, on a slow host."""
 READ_AND_WRITTEN = 2
 
 Clock = Callable[[Callable[[int], None], int], float]
@@ -63,6 +65,7 @@ def copy(device: Any, run: Run) -> None:
         need_bytes=2 * max(sizes, default=0) + run.request["fixed_bytes"],
     )
     for size in sizes:
+        rows.expect("making buffers", BUFFERS_SECONDS)
         for way in _cuda_ways(device, size, run) if cuda else _cpu_ways(device, size, counted):
             if rows.over:
                 rows.note_time_up()
@@ -76,11 +79,13 @@ def copy(device: Any, run: Run) -> None:
 
 
 def _row(rows: Rows, way: Way, size: int) -> None:
+    rows.expect("a copy", BUFFERS_SECONDS)
     way.to.zero_()
     each = rows.device.wall(way.copy, 1)
     timed = rows.time(way.copy, way.clock, each)
     if timed is None:
         return
+    rows.expect("a comparison", BUFFERS_SECONDS)
     rows.device.synchronize()
     rows.run.verified(int((way.to != way.source.to(way.to.device)).sum()), 1)
     rate = way.counted * size / timed.seconds
@@ -95,6 +100,7 @@ def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[Way]:
 
 
 def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[Way]:
+    """In the order in which a buffer is the source before it is written to."""
     torch = device.torch
     here, pageable = _words(torch, size).cuda(), _words(torch, size)
     yield Way("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)

@@ -90,7 +90,7 @@ class Cuda:
 
         Bit for bit: cuBLAS gives the same bits every time on one stream of one device.
         """
-        if self._differs is None:
+        if self._differs is None or self._differs.shape != product.c_bits.shape:
             self._differs = self.torch.empty_like(product.c_bits, dtype=self.torch.bool)
         self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
         return self._differs.sum()

@@ -20,14 +20,15 @@ def facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
 def needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
     """Bytes that such products take, with what the process takes in any case.
 
-    A and B, C twice and a mask, and rows that are looked at in float64.
+    A and B, C twice and a mask, what the library takes on the way, and rows in float64.
     """
     m, n, k = shape
     each = facts(request, dtype)
     operands = (m * k + k * n) * each["operand_bits"] // 8
     results = m * n * (2 * each["result_bytes"] + 1)
+    on_the_way = max(m * n, m * k, k * n) * each["library_bytes"]
     rows = max(shape) * request["bytes_per_row"]
-    return int(operands + results + rows + request["fixed_bytes"])
+    return int(operands + results + on_the_way + rows + request["fixed_bytes"])
 
 
 def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:

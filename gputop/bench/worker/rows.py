@@ -131,8 +131,13 @@ class Rows:
 
     def check(self, product: Product) -> None:
         """Compares the last product with the first."""
-        self.run.expect(patience(self.device, COLD_SECONDS), self._hang("a check", COLD_SECONDS))
+        self.expect("a check", COLD_SECONDS)
         self.run.verified(self.device.check(product)[0], 1)
+
+    def expect(self, work: str, seconds: float) -> None:
+        """What takes about as long is taken for hung after many times that."""
+        limit = patience(self.device, seconds)
+        self.run.expect(limit, hangs(self.device.place, work, seconds, limit))
 
     def time(
         self,
@@ -174,12 +179,8 @@ class Rows:
         each: float,
         times: int,
     ) -> float:
-        expected = times * each
-        self.run.expect(patience(self.device, expected), self._hang("work", expected))
+        self.expect("work", times * each)
         return clock(work, times)
-
-    def _hang(self, work: str, expected: float) -> Any:
-        return hangs(self.device.place, work, expected, patience(self.device, expected))
 
     def send(self, series: str, x: float, timed: Timed, product: Product) -> float:
         """A row about products, whose TFLOP/s are returned; the best one is remembered."""

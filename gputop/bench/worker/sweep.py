@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .memory import facts, fits
 from .product import require
-from .refusals import RefusedError
+from .refusals import RefusedError, is_memory
 from .rows import LONG_SECONDS, Rows
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ def sweep(device: Any, run: Run) -> None:
     offered = [name for name in names if _has(device, run, name, alone=len(names) == 1)]
     if not offered:
         return
-    planned = {}
     rows = Rows(device, run, 0)
-    for name in offered:
-        largest = request["size"] or facts(request, name)["fitting"]
-        usable = (rows.usable(name, n) for n in sizes(largest))
-        planned[name] = sorted({n for n in usable if n <= largest})
+    planned = {name: _planned(rows, name) for name in offered}
     rows.to_come = sum(map(len, planned.values()))
     top = max(size for each in planned.values() for size in each)
     widest = max(offered, key=lambda name: rows.need(name, (top, top, top)))
@@ -60,6 +56,23 @@ def sweep(device: Any, run: Run) -> None:
     )
     for name in offered:
         _sweep(rows, name, planned[name])
+
+
+def _planned(rows: Rows, name: str) -> list[int]:
+    """The sizes of a data type; raises `RefusedError` where the largest is less than its least."""
+    request = rows.run.request
+    largest: int = request["size"] or facts(request, name)["fitting"]
+    usable = (rows.usable(name, n) for n in sizes(largest))
+    found = sorted({n for n in usable if n <= largest})
+    if not found:
+        least = rows.usable(name, 1)
+        raise RefusedError(
+            "size",
+            f"There are no {name} products of size {largest} or less",
+            f"the smallest is {least}",
+            f"Choose --size {least} or larger",
+        )
+    return found
 
 
 def _has(device: Any, run: Run, name: str, *, alone: bool) -> bool:
@@ -96,7 +109,13 @@ def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
             if not rows.run.halt.is_set():
                 rows.run.notes.append(f"{name}: no size from {n} on, {reason}")
             return
-        product, each = rows.open(name, (n, n, n))
+        try:
+            product, each = rows.open(name, (n, n, n))
+        except (MemoryError, RuntimeError) as error:
+            if not is_memory(error):
+                raise
+            rows.run.notes.append(f"{name}: no size from {n} on, it does not fit after all")
+            return
         timed = rows.time(product.multiply, rows.device.timed, each, flop=product.flop)
         if timed is None:
             return
