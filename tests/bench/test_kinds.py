@@ -170,7 +170,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
     tmp_path: Path, kind: str
 ) -> None:
     """As in a product that takes a minute: only the watching thread can end that."""
-    session = broken(tmp_path, kind, LONG.format(work=WORK.get(kind, "Product.multiply")))
+    session = broken(tmp_path, kind, LONG.format(work=WORK.get(kind, "Product.multiply")), 30.0)
     stopping: list[asyncio.Task[float]] = []
     last: Event | None = None
 
@@ -208,7 +208,8 @@ async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
 
 async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) -> None:
     fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "cpu.Cpu.patience = 1.0\n"
-    *_, last = await heard(broken(tmp_path, kind, fault))
+    # It is over when it hangs: where others hold the cores up, a second row takes a while.
+    *_, last = await heard(broken(tmp_path, kind, fault, 30.0))
     assert isinstance(last, Failed)
     assert last.status == 1
     assert "hangs" in last.problem.what
