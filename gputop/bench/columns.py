@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
 
 NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
+ROOMY_DEVICE, TELLING = 24, 8
+"""Cells that the device has before columns of a rank above `TELLING` take any."""
 RECENT_SECONDS = 300 * 86400.0
 """What is older is dated with its year."""
 ENDS = {"time": "ok", "user": "stopped", "limit": "too hot", "silent": "unwatched"}
@@ -190,7 +192,8 @@ def fitting(width: int) -> tuple[tuple[Column, int], ...]:
     shown: list[Column] = []
     left = width
     for column in sorted(COLUMNS, key=lambda column: column.rank):
-        if column.width + 1 > left:
+        reserved = ROOMY_DEVICE - NARROWEST_DEVICE if column.rank > TELLING else 0
+        if column.width + 1 + reserved > left:
             break
         shown.append(column)
         left -= column.width + 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Select
 
+from gputop.bench import watch
 from gputop.ui.app import GputopApp
 from gputop.ui.screens.question import Question
 from gputop.ui.widgets.readout import ReadoutView, TitleView
@@ -15,7 +16,7 @@ from gputop.ui.widgets.results import ResultsView
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -121,18 +122,16 @@ async def test_a_run_says_whose_temperature_and_power_it_shows(
 
 
 async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
-    endless: type[EndlessSession],
+    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = PreparedStream(divided(), seen())
-    app = GputopApp(stream)
+    heating = PreparedStream(divided(), seen(), seen(88))
+    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    app = app_with(divided(), seen())
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press(*"jjj", "b")
-        await settle(pilot)
-        assert "Running" in shown(pilot, TitleView)
-        stream.send(seen(88))
-        await settle(pilot)
-        assert not app._benchmark.running
+        await until(pilot, lambda: not app._benchmark.running)
+        assert len(endless.requests) == 1
         assert "Too hot GPU 3 reached 88°C" in shown(pilot, TitleView)
 
 

@@ -12,39 +12,17 @@ from gputop.ui.app import GputopApp
 from gputop.ui.model import Telemetry
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.header import Header
-from gputop.ui.widgets.readout import TitleView
 from tests.streams import NOW, PreparedStream, inventory, readings, sample
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
     import pytest
 
-    from tests.sessions import EndlessSession
-
 
 def warm(celsius: int, seconds: float = 0.0, **changes: Any) -> Sample:
     """The only device at that temperature, that long after the beginning."""
     devices = (readings(0, temperature_celsius=celsius),)
     return dataclasses.replace(sample(1), devices=devices, time=NOW + seconds, **changes)
-
-
-async def test_a_device_that_gets_too_hot_ends_its_run_behind_a_paused_picture(
-    endless: type[EndlessSession],
-) -> None:
-    stream = PreparedStream(inventory(1), sample(1, processes=[]))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("b")
-        await settle(pilot)
-        await pilot.press("1", "space")
-        stream.send(warm(88, processes=()))
-        await settle(pilot)
-        assert "PAUSED" in shown(pilot, Header)
-        assert "88°C" not in shown(pilot, DevicesView)
-        await pilot.press("2")
-        await settle(pilot)
-        assert "Too hot it reached 88°C" in shown(pilot, TitleView)
 
 
 async def test_the_picture_stays_and_then_shows_the_newest() -> None:
