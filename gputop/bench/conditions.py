@@ -87,7 +87,9 @@ class Trace:
     target: Target
     now: Callable[[], float] = time.time
     device: Device | None = None
-    """What does not change about the GPU."""
+    """What does not change about the target; None for a CPU."""
+    gpu: Device | None = None
+    """The same, but of a MIG instance its GPU."""
     driver_version: str | None = None
     power_limit_watts: float | None = None
     began: float | None = None
@@ -126,9 +128,10 @@ class Trace:
             host = sample.host
             self._add(sample.time, None, host.cpu_clock_mhz, host.cpu_temperature_celsius, None)
             return
-        target = inventory.device(self.target.uuid)
-        uuid = (target and target.parent_uuid) or self.target.uuid
-        self.device, self.driver_version = inventory.device(uuid), inventory.driver_version
+        self.driver_version = inventory.driver_version
+        self.device = inventory.device(self.target.uuid)
+        uuid = (self.device and self.device.parent_uuid) or self.target.uuid
+        self.gpu = inventory.device(uuid)
         readings = sample.device(uuid)
         if readings is None or readings.age_seconds is None:
             return
@@ -225,18 +228,18 @@ class Trace:
         self, result: Result, percent_of_peak: Mapping[str, float] | None = None
     ) -> Conditions | None:
         """What the device was like until now, where the run ended; None where nothing is known."""
-        if self.device is None and not self.moments:
+        if self.gpu is None and not self.moments:
             return None
         seconds = self._length(result)
         joules = self._joules(seconds)
         work = None if result.tflops_mean is None else result.tflops_mean * result.seconds
         return Conditions(
             driver_version=self.driver_version,
-            pci_device_id=self.device.pci_device_id if self.device else None,
+            pci_device_id=self.gpu.pci_device_id if self.gpu else None,
             power_watts_mean=self.power_mean,
             power_limit_watts=self.power_limit_watts,
             sm_clock_mhz_mean=self.clock_mean,
-            sm_clock_max_mhz=self.device.sm_clock_max_mhz if self.device else None,
+            sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
@@ -267,7 +270,7 @@ class Trace:
 
     @property
     def _shared(self) -> bool:
-        return self.device is not None and self.device.uuid != self.target.uuid
+        return self.device is not None and self.device.parent_uuid is not None
 
 
 def _merged(moments: Sequence[Moment]) -> Moment:

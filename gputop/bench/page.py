@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.output.conditions import condition_rows
 from gputop.text import ABSENT, size, tflops
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def _figures(result: Result) -> list[tuple[str, str]]:
         (what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"),
         ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
         *_memory(result),
+        *condition_rows(result.conditions),
         *(("note", note) for note in result.notes),
         ("method", result.method),
         ("software", f"torch {result.torch_version} in {result.python}"),

@@ -66,7 +66,8 @@ def test_a_page_for_people() -> None:
     assert ended.returncode == 0, ended.stderr
     head, *rows = ended.stdout.splitlines()
     assert "float64, 128 x 128 x 128" in head
-    assert [row.split()[0] for row in rows] == [
+    of_this_machine = {"clock", "heat"}
+    assert [row.split()[0] for row in rows if row.split()[0] not in of_this_machine] == [
         "mean",
         "peak",
         "products",

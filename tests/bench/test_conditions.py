@@ -205,6 +205,7 @@ def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> N
     found = conditions(trace, 4.0)
     assert found.power_watts_mean == pytest.approx(650.0)
     assert found.pci_device_id == "2330"
+    assert (trace.device, trace.gpu) == (instance, inventory(1).devices[0])
     assert found.energy_joules is None
     assert found.tflop_per_joule is None
 

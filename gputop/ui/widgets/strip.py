@@ -80,7 +80,7 @@ def _lines(run: Run) -> list[Line]:
     trace, moments = run.trace, run.trace.moments
     if not moments:
         return []
-    last, device = moments[-1], trace.device
+    last, gpu = moments[-1], trace.gpu
     if run.ended:
         power, clock = quantity(trace.power_mean, " W"), quantity(trace.clock_mean, " MHz")
         texts = (f"mean {power}", f"mean {clock}", f"max {quantity(trace.temperature_max, '°C')}")
@@ -96,14 +96,14 @@ def _lines(run: Run) -> list[Line]:
         Line(
             clock_label,
             [m.sm_clock_mhz for m in moments],
-            device.sm_clock_max_mhz if device else None,
+            gpu.sm_clock_max_mhz if gpu else None,
             texts[1],
             CPU,
         ),
         Line(
             "temperature",
             [m.temperature_celsius for m in moments],
-            temperature_limit(device) if device else None,
+            temperature_limit(gpu) if gpu else None,
             texts[2],
             TEMPERATURE,
         ),
