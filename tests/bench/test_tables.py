@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.session import _document
+from gputop.bench import orders
 from gputop.bench.worker import cuda, latency, peak, rows, run, sweep, tally
 from tests.bench.workers import load_torch, needs_torch, request
 
@@ -28,7 +28,7 @@ class Recorded(run.Run):
 
     def __init__(self, **asked: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__init__(-1, _document(request(**asked)))
+        super().__init__(-1, orders.document(request(**asked)))
 
     def send(self, event: str, **fields: Any) -> None:
         self.sent.append({"event": event, **fields})
