@@ -264,7 +264,8 @@ class Trace:
         if self._last is None:
             return result.seconds
         rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
-        return self._last_at - (self.began or self._origin) + rest
+        # The clock of the wall may have been set back meanwhile.
+        return max(0.0, self._last_at - (self.began or self._origin)) + rest
 
     def _joules(self, seconds: float) -> float | None:
         """Energy of the whole run: as much a second as between the counter's readings in it.

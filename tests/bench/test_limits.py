@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import devices, plan
+from gputop.bench import devices, plan, selection
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
 from tests.bench.machines import WHOLE, divided, seen, undivided
