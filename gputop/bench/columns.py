@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
 
 NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
-ROOMY_DEVICE, TELLING = 24, 8
+ROOMY_DEVICE, TELLING = 24, 10
 """Cells that the device has before columns of a rank above `TELLING` take any."""
 RECENT_SECONDS = 300 * 86400.0
 """What is older is dated with its year."""

@@ -42,10 +42,11 @@ def comparable(result: Result) -> tuple[object, ...]:
 def score(result: Result) -> float | None:
     """The one number that a result is compared by: more is better, None where it has none.
 
-    TFLOP/s: the mean of a run of one shape, the best row of a table. A table without any is
-    compared by the geometric mean of its rows: bytes per second, or products per second.
+    TFLOP/s: the mean of a run of one shape (of `pairs` the one together), the best row of a table.
+    A table without any is compared by the geometric mean of its rows: bytes per second, or
+    products per second.
     """
-    if not result.points:
+    if not result.points or result.kind == "pairs":
         return result.tflops_mean
     if result.tflops_peak is not None:
         return result.tflops_peak

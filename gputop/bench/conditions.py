@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from gputop.bench import peaks
+from gputop.bench.compare import score
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ MOST_MOMENTS = 4000
 """More than can be drawn: beyond it, neighbours become one."""
 LONGEST_SECONDS = 5.0
 """A reading says nothing about more time before it than this: what is longer is a gap."""
+WITHIN = "device to device"
+"""The series of copies whose bandwidth is that of the device's memory."""
+BANDWIDTH = "datasheet memory bandwidth"
 LEAST_COVERED = 0.5
 """Of the run, between the first and the last reading of the energy: less would be a guess."""
 
@@ -224,9 +229,7 @@ class Trace:
         known = {cause: seconds for cause, seconds in counted.items() if seconds is not None}
         return {cause: seconds for cause, seconds in {**self._seen, **known}.items() if seconds > 0}
 
-    def conditions(
-        self, result: Result, percent_of_peak: Mapping[str, float] | None = None
-    ) -> Conditions | None:
+    def conditions(self, result: Result) -> Conditions | None:
         """What the device was like until now, where the run ended; None where nothing is known."""
         if self.gpu is None and not self.moments:
             return None
@@ -246,15 +249,23 @@ class Trace:
             clock_event_seconds={
                 reason: min(held, seconds) for reason, held in self.clock_event_seconds().items()
             },
-            percent_of_peak=percent_of_peak or {},
+            percent_of_peak=self._percent_of_peak(result),
         )
+
+    def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
+        """Of what a result is compared by; of copies what the device's memory reached."""
+        if result.kind == "copy":
+            return _percent_of_bandwidth(result, peaks.memory_bytes_per_second(self.device))
+        known = peaks.denominators(self.device, result.dtype, self.clock_mean)
+        return peaks.percent_of_peak(score(result), known)
 
     def _length(self, result: Result) -> float:
         """Seconds from the begin of the timed part to its end."""
         if self._last is None:
             return result.seconds
         rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
-        return self._last_at - (self.began or self._origin) + rest
+        # The clock of the wall may have been set back meanwhile.
+        return max(0.0, self._last_at - (self.began or self._origin)) + rest
 
     def _joules(self, seconds: float) -> float | None:
         """Energy of the whole run: as much a second as between the counter's readings in it.
@@ -271,6 +282,18 @@ class Trace:
     @property
     def _shared(self) -> bool:
         return self.device is not None and self.device.parent_uuid is not None
+
+
+def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, float]:
+    """Of the largest copy within the device: smaller ones may fit into its caches."""
+    copies = [
+        (point.x, rate)
+        for point in result.points
+        if point.series == WITHIN and (rate := point.values.get("bytes_per_second"))
+    ]
+    if not copies or not peak:
+        return {}
+    return {BANDWIDTH: 100 * max(copies)[1] / peak}
 
 
 def _merged(moments: Sequence[Moment]) -> Moment:

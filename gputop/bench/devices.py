@@ -10,8 +10,11 @@ from gputop.telemetry.snapshot import DeviceState, Problem, ProcessKind
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gputop.telemetry.snapshot import Device, Inventory, Process, Sample
 
+ALL = "all"
 _NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
 _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGNORECASE)
 """Drivers before 470 name an instance `MIG-GPU-…/1/0`."""
@@ -86,6 +89,32 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     names = ", ".join("cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among)
     why = f"{len(found)} devices match it" if found else "this machine has no such device"
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
+
+
+def choose_all(inventory: Inventory, sample: Sample | None, named: Sequence[str]) -> list[Target]:
+    """The targets of several names (of `parse_devices`), each once; `all` is every usable GPU.
+
+    Raises `ValueError` as `choose` does, and where `all` is none.
+    """
+    found: list[Target] = []
+    for name in named:
+        if name == ALL:
+            gpus = [each for each in targets(inventory, sample) if each.kind == "cuda"]
+            usable = [each for each in gpus if unusable(sample, each) is None]
+            if not usable:
+                why = "none of them answers" if gpus else "there is none"
+                raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
+            found += usable
+        else:
+            found.append(choose(inventory, sample, name))
+    return list(dict.fromkeys(found))
+
+
+def parse_devices(text: str) -> tuple[str, ...]:
+    """Devices with commas between them, or `all`: what `choose_all` takes; raises `ValueError`."""
+    names = (name.strip() for name in text.split(","))
+    found = (ALL if name.lower() == ALL else parse_device(name) for name in names)
+    return tuple(dict.fromkeys(found))
 
 
 def parse_device(text: str) -> str:

@@ -106,7 +106,8 @@ class Conditions:
     clock_event_seconds: Mapping[str, float] = field(default_factory=dict)
     """How long each clock event reason was seen."""
     percent_of_peak: Mapping[str, float] = field(default_factory=dict)
-    """Of the mean, by the denominator's name: `datasheet dense`, `formula at the live clock`."""
+    """By the denominator's name, `datasheet dense` or `formula at the live clock`: of the mean,
+    of a table of its best row, of copies of their bandwidth within the device."""
 
 
 @dataclass(frozen=True, slots=True)

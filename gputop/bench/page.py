@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.bench.columns import ENDS, best_row, percent_of_peak
+from gputop.bench.compare import score
+from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
+from gputop.bench.peaks import in_words
 from gputop.output.conditions import condition_rows
-from gputop.text import ABSENT, size, tflops
+from gputop.text import ABSENT, quantity, size, tflops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gputop.bench.events import Point, Result
+    from gputop.bench.fleet import Spread
+    from gputop.bench.plan import Target
 
 ENDED = {
     "time": "time was up",
@@ -44,6 +50,7 @@ def _figures(result: Result) -> list[tuple[str, str]]:
     elif result.tflops_peak is not None:
         shape = f"{result.m} x {result.n} x {result.k}"
         rows.append(("best", f"{result.tflops_peak:.4g} TFLOP/s at {shape}"))
+    rows += [("of peak", line) for line in _of_peak(result)]
     ended = ENDED.get(result.stopped, "stopped by the user")
     what = "copies" if result.kind == "copy" else "products"
     verified = f"{result.checks} checks"
@@ -78,6 +85,16 @@ def _throughput(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
+def _of_peak(result: Result) -> Iterable[str]:
+    """A line for each denominator; of a GPU that has none it is said."""
+    if result.device_uuid is None:
+        return ()
+    known = result.conditions.percent_of_peak if result.conditions else {}
+    if result.kind == "copy":
+        return [f"{percent:.0f} % of {name}" for name, percent in known.items()]
+    return in_words(score(result), known, result.dtype)
+
+
 def _memory(result: Result) -> list[tuple[str, str]]:
     if result.tensor_bytes is None and result.context_bytes is None:
         return []
@@ -87,6 +104,59 @@ def _memory(result: Result) -> list[tuple[str, str]]:
         f"CUDA context {size(result.context_bytes)}",
     )
     return [("memory", ", ".join(parts))]
+
+
+def table_of(results: Sequence[tuple[Target, Result]]) -> str:
+    """Several devices that did the same work: a line for each, and how it was done."""
+    pairs = any(result.kind == "pairs" for _, result in results)
+    rates = ("alone", "together", "cost") if pairs else ("TFLOP/s", "peak")
+    state = ("of peak", "power", "heat", "products", "wrong", "ended")
+    lines = [["", "type", "N", *rates, *state]]
+    for target, result in results:
+        cells = _pair(result) if result.kind == "pairs" else _rates(result)
+        lines.append([target.label, result.dtype, str(result.n or ABSENT), *cells, *_state(result)])
+    methods = [
+        f"  {target.label}: {line}"
+        for target, result in results
+        if result.kind in ("soak", "pairs")  # the others have pages of their own
+        for line in (*result.notes, f"{result.method}; torch {result.torch_version}")
+    ]
+    return "\n".join([*_columns(lines), *([""] if methods else []), *methods])
+
+
+def _rates(result: Result) -> list[str]:
+    if result.tflops_peak is None:
+        return [best_row(result), ABSENT]
+    return [tflops(score(result)), tflops(result.tflops_peak)]
+
+
+def _pair(result: Result) -> list[str]:
+    rates = {point.series: point.values["tflops"] for point in result.points}
+    shown = [tflops(rates.get(series)) for series in (ALONE, TOGETHER)]
+    return [*shown, quantity(cost_percent(result), " %", 1)]
+
+
+def _state(result: Result) -> list[str]:
+    known = result.conditions
+    return [
+        percent_of_peak(result),
+        quantity(known.power_watts_mean if known else None, " W"),
+        quantity(known.temperature_celsius_max if known else None, "°C"),
+        str(result.iterations),
+        str(result.wrong_elements or "no"),
+        ENDS.get(result.stopped, result.stopped),
+    ]
+
+
+def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
+    """How far devices are apart, and who is behind."""
+    for spread in spreads:
+        apart = f"in {spread.dtype} they are {spread.percent:.1f} % apart"
+        if not spread.behind:
+            yield f"  {apart}, none is clearly behind the best, {spread.best}"
+            continue
+        named = "; ".join(f"{label} {by:.1f} %" for label, by in spread.behind.items())
+        yield f"  {apart}; behind the best, {spread.best}: {named}"
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:

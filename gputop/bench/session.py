@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench import interpreters, plan
-from gputop.bench.asking import document
+from gputop.bench import interpreters, orders, plan
 from gputop.bench.events import (
     EVENTS,
     Done,
@@ -51,14 +50,6 @@ __all__ = [
 WORKER = Path(__file__).with_name("worker") / "__main__.py"
 FAULT, COULD_NOT_RUN, INTERRUPTED = 1, 3, 130
 
-HELLO_SECONDS = 60.0
-"""Importing torch from a network file system can take that long."""
-PREPARE_SECONDS = 60.0
-"""For memory, the choice of a size, checks and warm-up, on top of some products."""
-PREPARE_PRODUCTS = 4
-"""As many are made in preparation, where one is nearly as long as the run."""
-MARGIN_SECONDS = 10.0
-"""What the worker may be late by before it is ended."""
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
@@ -84,10 +75,14 @@ class _NoResultError(Exception):
 
 
 class Session:
-    """A stress test, from its request to its one `Done` or `Failed`. Never used twice."""
+    """A stress test, from its request to its one `Done` or `Failed`. Never used twice.
 
-    def __init__(self, request: Request) -> None:
+    With `waits` it is prepared, and begins at `go`: how several begin together.
+    """
+
+    def __init__(self, request: Request, *, waits: bool = False) -> None:
         self._request = request
+        self._wait_seconds = orders.wait_seconds(request.seconds) if waits else 0.0
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
@@ -95,7 +90,7 @@ class Session:
         self._started_at = 0.0
         self._errors = b""
         self._due = 0.0
-        self._silence = HELLO_SECONDS
+        self._silence = orders.HELLO_SECONDS
         self._stopped_by: str | None = None
         self._verified = Verified(0, 0)
         self._points: list[Point] = []
@@ -116,6 +111,11 @@ class Session:
         finally:
             await self._reap()
 
+    def go(self) -> None:
+        """Begins what was `Planned`, for a session that waits."""
+        self._wait_seconds = 0.0
+        self._tell(b"go\n")
+
     async def stop(self, by: str = "user") -> None:
         """Ends the run, within half a second where the worker listens.
 
@@ -126,9 +126,8 @@ class Session:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        if self._hello is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.write(b"stop\n")
+        if self._hello is not None:
+            self._tell(b"stop\n")
             if await _ended(process, STOP_SECONDS):
                 return
         for step in (signal.SIGTERM, signal.SIGKILL):
@@ -140,6 +139,12 @@ class Session:
         """Ends the worker at once and without a result, for exits that cannot wait."""
         self._stopping.set()
         self._signal(signal.SIGKILL)
+
+    def _tell(self, line: bytes) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):  # the worker has ended
+                process.stdin.write(line)
 
     def _signal(self, number: signal.Signals) -> None:
         process = self._process
@@ -210,9 +215,11 @@ class Session:
             remedy = "Choose another interpreter with --python"
             raise _NoResultError(Problem(what, str(error.strerror or error), remedy)) from error
         self._process = process
-        self._await(HELLO_SECONDS)
+        self._await(orders.HELLO_SECONDS)
         assert process.stdin is not None
-        process.stdin.write(json.dumps(_document(request)).encode() + b"\n")
+        process.stdin.write(
+            json.dumps(orders.document(request, self._wait_seconds)).encode() + b"\n"
+        )
         if self._stopping.is_set():  # asked for while the process was being made
             self._signal(signal.SIGKILL)
         return process
@@ -230,7 +237,7 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it said nothing within {HELLO_SECONDS:g} s"
+                why = f"it said nothing within {orders.HELLO_SECONDS:g} s"
                 remedy = "See whether `import torch` works in that Python, or choose another"
             elif self._planned is not None:
                 why = f"it said nothing for {self._silence:.0f} s in the middle of the run"
@@ -269,7 +276,7 @@ class Session:
         """Keeps what the result is made of, and bounds the time to the next event."""
         if isinstance(event, Hello):
             self._hello = event
-            self._await(_prepare_seconds(self._request.seconds) + MARGIN_SECONDS)
+            self._await(orders.prepare_seconds(self._request.seconds) + orders.MARGIN_SECONDS)
         elif isinstance(event, Planned):
             self._planned = event
         elif isinstance(event, Verified):
@@ -277,7 +284,8 @@ class Session:
         elif isinstance(event, Point):
             self._points.append(event)
         if self._planned is not None:  # longer than the worker waits itself: it can say more
-            self._await(1.25 * self._planned.patience_seconds + MARGIN_SECONDS)
+            patience = 1.25 * self._planned.patience_seconds
+            self._await(max(patience, self._wait_seconds) + orders.MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], interpreter: Interpreter) -> Result:
         hello, planned = self._hello, self._planned
@@ -372,15 +380,6 @@ async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), seconds)
     return process.returncode is not None
-
-
-def _prepare_seconds(seconds: float) -> float:
-    # A product that is nearly as long as the run is not refused.
-    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
-
-
-def _document(request: Request) -> dict[str, Any]:
-    return document(request, _prepare_seconds(request.seconds))
 
 
 def _stopped_early() -> _NoResultError:

@@ -17,6 +17,9 @@ import psutil
 import pytest
 
 from gputop.bench import command, plan, results
+from gputop.bench.attended import Ended
+from gputop.bench.conclusion import conclude
+from gputop.bench.course import Course
 from gputop.bench.events import Done, Failed
 from gputop.bench.page import page
 from gputop.telemetry import child
@@ -35,7 +38,7 @@ from gputop.telemetry.snapshot import (
 )
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
-from tests.bench.workers import RESULT, fake_interpreter, needs_torch
+from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,19 +234,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert isinstance(stream, tuple)
         return stream
 
-    async def stress(request: Any, take: Any) -> Done:
-        said["request"] = request
-        return Done(RESULT)
+    def stress(requests: list[plan.Request]) -> list[Ended]:
+        said["requests"] = requests
+        said["request"] = requests[0]
+        return [Ended(request.target, Done(RESULT), Course()) for request in requests]
 
     monkeypatch.setattr(child, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
 
 
-def run(*arguments: str) -> int:
+def parsed(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(exit_on_error=False)
     command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
+    return parser.parse_args(arguments)
+
+
+def run(*arguments: str) -> int:
+    return command.run(parsed(*arguments))
 
 
 def test_the_first_gpu_is_the_default(asked: dict[str, Any]) -> None:
@@ -289,6 +297,11 @@ def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
 def test_what_is_asked_for_when_nothing_is_said(asked: dict[str, Any]) -> None:
     assert run() == 0
     assert (asked["request"].kind, asked["request"].dtypes) == ("soak", ("bfloat16",))
+
+
+def concluded(last: Done | Failed, *arguments: str) -> int:
+    """What is said of the end of a run on the CPU; the exit status."""
+    return conclude([Ended(CPU, last, Course())], parsed(*arguments))
 
 
 @pytest.mark.parametrize("kind", plan.KINDS)
@@ -380,14 +393,14 @@ def test_on_a_terminal_it_asks(
 
 def test_a_wrong_element_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     last = Done(replace(RESULT, wrong_elements=3))
-    assert command._conclude(last, as_json=True) == 1
+    assert concluded(last, "--json") == 1
     said = capsys.readouterr()
     assert json.loads(said.out)["wrong_elements"] == 3
     assert "3 elements in 6 checks" in said.err
 
 
 def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command._conclude(Failed(Problem("W", "y", "R"), 3), as_json=True) == 3
+    assert concluded(Failed(Problem("W", "y", "R"), 3), "--json") == 3
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "gputop: error: W: y. R\n"
@@ -396,7 +409,7 @@ def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
     results.path().parent.parent.mkdir(parents=True, exist_ok=True)
     results.path().parent.write_text("in the way")
-    assert command._conclude(Done(RESULT), as_json=True) == 0
+    assert concluded(Done(RESULT), "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["iterations"] == 420
     assert said.err.startswith("gputop: warning: ")

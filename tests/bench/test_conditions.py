@@ -12,8 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench import devices, plan
-from gputop.bench.conditions import LONGEST_SECONDS, MOST_MOMENTS, Moment, Trace
-from gputop.bench.events import Conditions, Progress
+from gputop.bench.conditions import (
+    BANDWIDTH,
+    LONGEST_SECONDS,
+    MOST_MOMENTS,
+    WITHIN,
+    Moment,
+    Trace,
+)
+from gputop.bench.events import Conditions, Point, Progress
+from gputop.bench.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
 from gputop.telemetry.snapshot import Device, Sample
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
@@ -61,10 +69,7 @@ def test_the_conditions_of_a_run() -> None:
     assert found.temperature_celsius_max == 70, "what was before the run does not count"
     assert (found.power_limit_watts, found.sm_clock_max_mhz) == (700.0, 1980)
     assert (found.driver_version, found.pci_device_id) == ("580.65.06", "2330")
-    assert found.percent_of_peak == {}
-    joined = trace.conditions(gpu_result(10.0), {"datasheet dense": 78.0})
-    assert joined is not None
-    assert joined.percent_of_peak == {"datasheet dense": 78.0}
+    assert found.percent_of_peak == pytest.approx({DATASHEET: 100 * 700 / 989})
 
 
 def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:
@@ -225,6 +230,57 @@ def test_what_a_run_on_screen_has_in_the_end() -> None:
     assert found.power_watts_mean is None
     assert found.energy_joules is None
     assert found.temperature_celsius_max == 75.0
+
+
+def trace_of(device: Device, *others: Device) -> Trace:
+    """A run on such a device of the machine, at 1500 MHz."""
+    trace = Trace(dataclasses.replace(GPU, uuid=device.uuid), Clock())
+    trace.take(PLANNED)
+    machine = dataclasses.replace(inventory(1), devices=(device, *others))
+    for n in range(1, 4):
+        trace.look(machine, gpu_sample(NOW + n, sm_clock_mhz=1500))
+    return trace
+
+
+KNOWN = dataclasses.replace(inventory(1).devices[0], sm_count=132)
+
+
+def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
+    found = conditions(trace_of(KNOWN)).percent_of_peak
+    assert list(found) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]
+    assert found[AT_LIVE_CLOCK] == pytest.approx(100 * 700 / (132 * 4096 * 1500 / 1e6))
+    assert found[AT_LIVE_CLOCK] / found[AT_MAXIMUM_CLOCK] == pytest.approx(1980 / 1500)
+
+
+def test_of_a_table_it_is_the_best_row_that_is_compared_with_the_peak() -> None:
+    points = (Point("eager", 1000, {"tflops": 790.0}),)
+    found = conditions(trace_of(KNOWN), kind="latency", points=points)
+    assert found.percent_of_peak[DATASHEET] == pytest.approx(100 * 790 / 989)
+
+
+def test_of_an_instance_the_peak_of_its_gpu_is_not_the_measure() -> None:
+    gpu = inventory(1).devices[0]
+    instance = Device(
+        0, "MIG-1", f"{gpu.name} MIG 1g.10gb", gpu.uuid, 1, compute_capability="9.0", sm_count=16
+    )
+    found = conditions(trace_of(instance, gpu)).percent_of_peak
+    assert list(found) == [AT_LIVE_CLOCK]
+    assert found[AT_LIVE_CLOCK] == pytest.approx(100 * 700 / (16 * 4096 * 1500 / 1e6))
+
+
+def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None:
+    def copy(series: str, size: int, rate: float) -> Point:
+        return Point(series, size, {"bytes_per_second": rate, "seconds": 1.0})
+
+    rows = (
+        copy(WITHIN, 1 << 20, 9e12),
+        copy(WITHIN, 1 << 30, 3.015e12),
+        copy("host to device, pinned", 1 << 31, 5e10),
+    )
+    none: dict[str, Any] = {"kind": "copy", "tflops_mean": None, "tflops_peak": None}
+    found = conditions(trace_of(KNOWN), points=rows, **none)
+    assert found.percent_of_peak == pytest.approx({BANDWIDTH: 90.0})
+    assert conditions(trace_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
 
 
 def ended(run: Run) -> Conditions:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gputop.bench import orders
 from gputop.bench.dtypes import DTYPES
-from gputop.bench.session import _document
 from gputop.bench.worker import dtypes, memory, product
 from gputop.bench.worker.refusals import RefusedError
 from tests.bench.workers import load_torch, needs_torch, request
@@ -87,7 +87,7 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
     it = made(dtype)
     buffers = (it.a, it.stored_b, it.c, it.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
-    asked = _document(request(dtype))
+    asked = orders.document(request(dtype))
     rows = max(SHAPE) * asked["bytes_per_row"]
     library = SHAPE[1] * SHAPE[2] * asked["dtypes"][0]["library_bytes"]
     assert memory.needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]

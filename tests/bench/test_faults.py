@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import session as module
+from gputop.bench import orders
 from gputop.bench.plan import Request, Target
 from gputop.bench.session import Done, Event, Failed, Planned, Progress, Session, Verified
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
@@ -138,8 +138,8 @@ Product.exact = lambda self: threading.Event().wait()
 async def test_a_preparation_without_an_end_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PREPARE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "PREPARE_PRODUCTS", 2)
+    monkeypatch.setattr(orders, "PREPARE_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "PREPARE_PRODUCTS", 2)
     fault = "soak.choose_size = lambda *_: threading.Event().wait()"
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
@@ -196,7 +196,7 @@ async def test_a_gpu_that_fails_in_the_run_is_a_fault(
     said: tuple[dict[str, object], ...],
     status: int,
 ) -> None:
-    monkeypatch.setattr(module, "MARGIN_SECONDS", 0.5)
+    monkeypatch.setattr(orders, "MARGIN_SECONDS", 0.5)
     body = f"import json, threading\nfor each in {said!r}: print(json.dumps(each), flush=True)\n"
     target = Target("cuda", "GPU-0a1b", 0, "a GPU", "9.0", None)
     path = fake_interpreter(tmp_path, body + "threading.Event().wait()")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import command, devices, plan
+from gputop.bench import devices, plan, selection
 from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
 from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
 from tests.bench.machines import WHOLE, divided, seen, undivided
@@ -95,8 +95,8 @@ def test_only_a_device_that_answers_is_put_under_stress(
     problem = devices.unusable(seen, target(0))
     assert (problem and problem.why) == why
     if why is not None:
-        with pytest.raises(command._RefusedError, match=why):
-            command._look_at(target(0), seen, ignore_busy=True)
+        with pytest.raises(selection.RefusedError, match=why):
+            selection.look_at(target(0), seen, ignore_busy=True)
 
 
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
@@ -114,9 +114,9 @@ def test_who_uses_a_device_may_be_unknown() -> None:
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
     assert devices.holders(seen, target(0)) is None
-    with pytest.raises(command._RefusedError, match="may be in use: the driver does not say"):
-        command._look_at(target(0), seen, ignore_busy=False)
-    command._look_at(target(0), seen, ignore_busy=True)
+    with pytest.raises(selection.RefusedError, match="may be in use: the driver does not say"):
+        selection.look_at(target(0), seen, ignore_busy=False)
+    selection.look_at(target(0), seen, ignore_busy=True)
 
 
 def test_who_only_draws_is_not_disturbed() -> None:

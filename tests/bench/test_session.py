@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.bench import orders
 from gputop.bench import session as module
 from gputop.bench.plan import Request, Target
 from gputop.bench.session import (
@@ -206,7 +207,7 @@ async def test_a_silent_worker_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     for name in ("HELLO_SECONDS", "PREPARE_SECONDS", "MARGIN_SECONDS"):
-        monkeypatch.setattr(module, name, 0.5)
+        monkeypatch.setattr(orders, name, 0.5)
     asked = fake(tmp_path, body)
     asked._request = replace(asked._request, seconds=0.01)
     events = await heard(asked)

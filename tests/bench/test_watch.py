@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import dataclasses
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import command, devices, plan, watch
+from gputop.bench import command, devices, fleet, plan, watch
+from gputop.bench.attended import attended
+from gputop.bench.conclusion import conclude
 from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Planned
 from gputop.bench.plan import Request
@@ -236,15 +239,23 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     watching(monkeypatch, inventory(2), heated(90))
-    request = Request(GPU, "bfloat16", None, 60.0)
-    session: Any = EndlessSession()
+    sessions: list[EndlessSession] = []
+
+    def opened(*_: object, **__: object) -> EndlessSession:
+        sessions.append(EndlessSession())
+        return sessions[-1]
+
+    monkeypatch.setattr(fleet, "Session", opened)
     async with asyncio.timeout(30):
-        async with contextlib.aclosing(command._watched(request, session)) as events:
-            async for _ in events:
-                pass
+        ends = await attended([Request(GPU, "bfloat16", None, 60.0)])
     assert capsys.readouterr().err == (
         "gputop: GPU 0, NVIDIA H100 80GB HBM3: too hot, it reached 90°C, and its limit is 86°C\n"
     )
-    result = dataclasses.replace(RESULT, stopped="silent")
-    assert command._conclude(Done(result), as_json=False) == command.DEGRADED
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    (end,) = ends
+    assert conclude(ends, parser.parse_args([])) == 4
+    assert "ended by the temperature limit" in capsys.readouterr().out
+    silent = dataclasses.replace(end, last=Done(dataclasses.replace(RESULT, stopped="silent")))
+    assert conclude([silent], parser.parse_args([])) == 4
     assert "could not be watched" in capsys.readouterr().out

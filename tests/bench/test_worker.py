@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import plan
-from gputop.bench.session import WORKER, _document
+from gputop.bench import orders, plan
+from gputop.bench.session import WORKER
 from gputop.bench.worker import cpu as cpus
 from gputop.bench.worker import cuda, dtypes, memory, refusals, soak
 from gputop.bench.worker import pace as paces
@@ -301,7 +301,7 @@ def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    return Recorded(-1, _document(request(size=192, seconds=seconds))), sent
+    return Recorded(-1, orders.document(request(size=192, seconds=seconds))), sent
 
 
 def paced(device: Any, products: int) -> paces.Pace:
@@ -553,7 +553,7 @@ def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
 @pytest.mark.parametrize("free", [600 << 20, 3 << 30, 20 << 30])
 def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: int) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = _document(plan.Request(target, dtype, None, 1.0, None))
+    asked = orders.document(plan.Request(target, dtype, None, 1.0, None))
     largest = plan.largest_size(free + plan.CONTEXT_BYTES, dtype, "cuda")
     refusal = memory.out_of_memory(asked, dtype, 65536, free)
     assert f"--size {largest} or smaller" in refusal.fields["remedy"]
@@ -562,7 +562,7 @@ def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: in
 
 def test_where_no_size_fits_none_is_suggested() -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = _document(plan.Request(target, "float32", None, 1.0, None))
+    asked = orders.document(plan.Request(target, "float32", None, 1.0, None))
     assert "End what" in memory.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from gputop.bench import orders
 from gputop.bench.events import Result
 from gputop.bench.plan import Request, Target
-from gputop.bench.session import WORKER, _document
+from gputop.bench.session import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ class RawWorker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.tell(json.dumps(_document(asked)))
+        self.tell(json.dumps(orders.document(asked)))
 
     def tell(self, line: str) -> None:
         """Writes a line to the worker's standard input."""

@@ -24,9 +24,10 @@ import threading
 import warnings
 from typing import Any
 
+from gputop.bench import orders
 from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan import Request, cpu_target
-from gputop.bench.session import Session, _document
+from gputop.bench.session import Session
 from gputop.bench.worker import latency, sweep
 from gputop.bench.worker.cpu import Cpu
 from gputop.bench.worker.product import Product
@@ -60,7 +61,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
         benchmark: Any = importlib.import_module("torch.utils.benchmark")
-    request = _document(Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind))
+    request = orders.document(Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind))
     device = Cpu(torch, threading.Event())
     rows = Rows(device, Run(os.open(os.devnull, os.O_WRONLY), request), 1)
     found: Found = {}

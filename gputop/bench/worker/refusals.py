@@ -46,6 +46,16 @@ def not_ready(seconds: float) -> RefusedError:
     )
 
 
+def nobody_comes(seconds: float) -> RefusedError:
+    """The devices that are to start together with this one have no end of their preparation."""
+    return RefusedError(
+        "not_ready",
+        "The stress test was not begun",
+        f"the other devices were not ready within {seconds:.0f} s",
+        "Test the devices one at a time to see which one it is",
+    )
+
+
 def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RefusedError:
     """Not one product would end within the run."""
     return RefusedError(

@@ -80,12 +80,10 @@ class Rows:
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Says what will be run; `shape` is the largest."""
         request = self.run.request
-        self._until = time.monotonic() + request["seconds"]  # what came before was preparation
         threads = self.device.torch.get_num_threads()
         where = f"; {threads} threads" if self.device.place == "cpu" else ""
         m, n, k = shape
-        self.run.send(
-            "plan",
+        self.run.planned(
             m=m,
             n=n,
             k=k,
@@ -99,6 +97,7 @@ class Rows:
             method=method + where,
             **fields,
         )
+        self._until = time.monotonic() + request["seconds"]  # what came before was preparation
 
     def wake(self, dtype: str) -> None:
         """Products for a moment: the first ones are slow, whatever their size."""

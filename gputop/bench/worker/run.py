@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from .refusals import RefusedError, not_ready
+from .refusals import RefusedError, nobody_comes, not_ready
 from .tally import Table, Tally
 
 WATCH_SECONDS = 0.5
@@ -31,6 +31,7 @@ class Run:
         """What has to be read with the result: what was left out and why, what follows."""
         self._ready_by = time.monotonic() + request["prepare_seconds"]
         self._fd = fd
+        self._go = threading.Event()
         self._line = threading.Lock()
         self._ending = threading.Lock()
         self.preparing()
@@ -50,6 +51,20 @@ class Run:
         with self._line:
             while line:
                 line = line[os.write(self._fd, line) :]
+
+    def planned(self, **fields: Any) -> None:
+        """Says what will be run, and waits for the others where there are any.
+
+        `wait_seconds` of the request is how long they may take; they all go on at `go`.
+        """
+        self.send("plan", **fields)
+        seconds: float = self.request["wait_seconds"]
+        if seconds:
+            began = time.monotonic()
+            self.expect(seconds, nobody_comes(seconds))
+            self._go.wait()
+            self._ready_by += time.monotonic() - began
+            self.preparing()
 
     def verified(self, wrong: int, products: int) -> None:
         """Counts a check of so many products of the run, and says what it found."""
@@ -83,7 +98,10 @@ class Run:
             if b"stop\n" in received:
                 self.halted_by = "user"
                 self.halt.set()
+                self._go.set()
                 break
+            if b"go\n" in received:
+                self._go.set()
             expected = self._expected
             # Overdue twice: where this process itself was held up, it needs the time between.
             if expected is overdue:

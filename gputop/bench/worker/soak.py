@@ -96,8 +96,8 @@ def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
     wrong, check_seconds = device.check(product)
     pace = Pace(device, product_seconds, check_seconds)
     need = needed(request, dtype, shape)
-    run.send("plan", **describe(device, run.request, product, pace, products, need))
     run.known.update(device.memories())
+    run.planned(**describe(device, run.request, product, pace, products, need))
     run.verified(wrong, 0)
     return product, pace
 

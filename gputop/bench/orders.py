@@ -1,4 +1,4 @@
-"""A request as the worker is told it: it knows nothing of the plan but this."""
+"""A request as the worker takes it, and how long its preparation may take."""
 
 from __future__ import annotations
 
@@ -10,9 +10,29 @@ from gputop.bench.dtypes import DTYPES
 if TYPE_CHECKING:
     from gputop.bench.plan import Request, Target
 
+HELLO_SECONDS = 60.0
+"""Importing torch from a network file system can take that long."""
+PREPARE_SECONDS = 60.0
+"""For memory, the choice of a size, checks and warm-up, on top of some products."""
+PREPARE_PRODUCTS = 4
+"""As many are made in preparation, where one is nearly as long as the run."""
+MARGIN_SECONDS = 10.0
+"""What the worker may be late by before it is ended."""
 
-def document(request: Request, prepare_seconds: float) -> dict[str, Any]:
-    """The request as the first line that the worker reads."""
+
+def prepare_seconds(seconds: float) -> float:
+    """Of a run of so many seconds, until its plan is there."""
+    # A product that is nearly as long as the run is not refused.
+    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
+
+
+def wait_seconds(seconds: float) -> float:
+    """As long as others may take to be ready."""
+    return HELLO_SECONDS + prepare_seconds(seconds) + MARGIN_SECONDS
+
+
+def document(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
+    """The first line of the worker's input; `wait_seconds` is how long it waits for `go`."""
     target = request.target
     return {
         "kind": request.kind,
@@ -22,8 +42,9 @@ def document(request: Request, prepare_seconds: float) -> dict[str, Any]:
         "dtypes": [_dtype(name, target) for name in request.dtypes],
         "size": request.size,
         "seconds": request.seconds,
-        "prepare_seconds": prepare_seconds,
-        "free_bytes": target.memory_free_bytes,
+        "wait_seconds": wait_seconds,
+        "prepare_seconds": prepare_seconds(request.seconds),
+        "free_bytes": target.memory_allowed_bytes,
         "bytes_per_row": plan.bytes_per_row(),
         "fixed_bytes": plan.fixed_bytes(target.kind),
         "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,

@@ -1,0 +1,132 @@
+"""What becomes of the ends of runs: kept, printed and exported, and the exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench import exports, history
+from gputop.bench.events import Done, Result
+from gputop.bench.fleet import spreads
+from gputop.bench.page import in_short, page, table_of
+from gputop.bench.results import ResultsError, append, regression
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from gputop.bench.attended import Ended
+
+FINE, FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 3, 4, 130
+GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
+
+
+def conclude(ends: Sequence[Ended], args: argparse.Namespace) -> int:
+    """Keeps, prints and exports what was measured; the gravest exit status of all devices."""
+    slower = {end.target: _keep(end.last.result) for end in ends if isinstance(end.last, Done)}
+    print_out(_text(ends, args))
+    statuses = [_judge(end, slower.get(end.target)) for end in ends]
+    problems = [
+        problem
+        for end in ends
+        if isinstance(end.last, Done)
+        for problem in exports.write(args, end.last.result, end.course)
+    ]
+    for problem in problems:
+        say(f"error: {problem}.")
+    status = gravest(statuses)
+    return COULD_NOT_RUN if problems and status == FINE else status
+
+
+def gravest(statuses: Sequence[int]) -> int:
+    """Of several devices: a fault first, and fine only where all are."""
+    return min(statuses, key=GRAVEST_FIRST.index)
+
+
+def _keep(result: Result) -> str | None:
+    """Keeps the result; says in a line where it is clearly under the best before it."""
+    try:
+        slower = regression(result)
+        append(result)
+    except ResultsError as error:
+        say(f"warning: {error}")
+        return None
+    return slower
+
+
+def _judge(end: Ended, slower: str | None) -> int:
+    """Says what is wrong with the run of one device; the exit status that it deserves."""
+    if not isinstance(end.last, Done):
+        say(f"error: {end.last.problem}")
+        return end.last.status
+    result = end.last.result
+    if result.wrong_elements:
+        say(
+            f"error: {end.target.label} computed wrong results: {result.wrong_elements} elements "
+            f"in {result.checks} checks. Do not train on it; run the test again to be sure."
+        )
+        return FAULT
+    if slower is not None:
+        say(f"warning: {slower}")
+    ended = DEGRADED if slower is not None else FINE
+    return {"time": ended, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
+
+
+def _text(ends: Sequence[Ended], args: argparse.Namespace) -> str:
+    """What goes to standard output; nothing where the one device there is has no result."""
+    results = [(end.target, end.last.result) for end in ends if isinstance(end.last, Done)]
+    if args.json and (results or len(ends) > 1):
+        documents = [_document(end) for end in ends]
+        what = documents if len(ends) > 1 else documents[0]
+        return json.dumps(what, indent=2, allow_nan=False)
+    if not results:
+        return ""
+    if args.csv:
+        return _csv([result for _, result in results])
+    if len(ends) == 1:
+        return page(results[0][1])
+    pages = [] if args.kind in ("soak", "pairs") else [page(result) for _, result in results]
+    apart = "\n".join(in_short(spreads(results)))
+    return "\n\n".join(filter(None, [*pages, table_of(results), apart]))
+
+
+def _document(end: Ended) -> dict[str, Any]:
+    """A result as it is kept; of a device without one who it is, and why."""
+    if isinstance(end.last, Done):
+        return asdict(end.last.result)
+    target = end.target
+    return {
+        "device": target.name,
+        "device_uuid": target.uuid,
+        "problem": asdict(end.last.problem),
+        "status": end.last.status,
+    }
+
+
+def _csv(results: Sequence[Result]) -> str:
+    """The rows of a run that is a table, or else a line for each result."""
+    if len(results) == 1 and results[0].points:
+        return history.points_csv(results[0])
+    return history.as_csv(results, [])
+
+
+def say(line: str) -> None:
+    """One line on standard error, where somebody may have gone already."""
+    with contextlib.suppress(OSError):
+        print(f"gputop: {line}", file=sys.stderr, flush=True)
+
+
+def print_out(text: str) -> None:
+    """Text on standard output, if there is any."""
+    if not text:
+        return
+    try:
+        print(text, flush=True)
+    except OSError:
+        # Nobody reads it; without this the interpreter complains at its end.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,129 @@
+"""Stress tests of several devices at once: begun, stopped and compared together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gputop.bench.compare import NOTICED_PERCENT, score
+from gputop.bench.conditions import Trace
+from gputop.bench.events import Done, Event, Failed, Planned, Result
+from gputop.bench.session import Session
+
+if TYPE_CHECKING:
+    from gputop.bench.plan import Request, Target
+    from gputop.bench.watch import Limit, Watch
+
+    Ending = Callable[[Target, Limit], None]
+    """Is told which limit ends the run of which device."""
+
+
+class Fleet:
+    """Runs that are prepared each by itself and then begin at once. Never used twice.
+
+    No device is in it twice. Whichever fails, the others go on; one alone does not wait.
+    """
+
+    def __init__(self, requests: Sequence[Request], traces: Sequence[Trace] | None = None) -> None:
+        """`traces`, one for each request, take in what is known of the devices."""
+        self.traces = tuple(traces or (Trace(request.target) for request in requests))
+        waits = len(requests) > 1
+        self._sessions = {request.target: Session(request, waits=waits) for request in requests}
+        if len(self._sessions) < len(requests):
+            raise ValueError("a device is named twice")
+        self._preparing = set(self._sessions) if waits else set()
+
+    async def events(self, watch: Watch, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
+        """What happens on each device; of each the last is a `Done` or a `Failed`.
+
+        However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
+        """
+        queue: asyncio.Queue[tuple[Target, Event] | asyncio.Task[None]] = asyncio.Queue()
+        tasks = [
+            asyncio.create_task(self._follow(watch, trace, ending, queue.put_nowait))
+            for trace in self.traces
+        ]
+        for task in tasks:
+            task.add_done_callback(queue.put_nowait)
+        try:
+            left = len(tasks)
+            while left:
+                happened = await queue.get()
+                if isinstance(happened, tuple):
+                    yield happened
+                else:
+                    happened.result()  # raises what nobody foresaw
+                    left -= 1
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stop(self, by: str = "user") -> None:
+        """Ends all runs, within half a second where the workers listen."""
+        await asyncio.gather(*(session.stop(by) for session in self._sessions.values()))
+
+    def kill(self) -> None:
+        """Ends all workers at once and without a result, for exits that cannot wait."""
+        for session in self._sessions.values():
+            session.kill()
+
+    async def _follow(
+        self,
+        watch: Watch,
+        trace: Trace,
+        ending: Ending,
+        take: Callable[[tuple[Target, Event]], None],
+    ) -> None:
+        target = trace.target
+        received = watch.events(self._sessions[target], trace, partial(ending, target))
+        async with contextlib.aclosing(received) as events:
+            async for event in events:
+                take((target, event))
+                if isinstance(event, Planned | Done | Failed):
+                    self._is_ready(target)
+
+    def _is_ready(self, target: Target) -> None:
+        """The last one that is ready, or has failed, begins the runs of all."""
+        if target in self._preparing:
+            self._preparing.remove(target)
+            if not self._preparing:
+                for session in self._sessions.values():
+                    session.go()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far devices that did the same work are apart. They go by their labels."""
+
+    dtype: str
+    percent: float
+    """From the best to the last, of the best."""
+    best: str
+    behind: Mapping[str, float]
+    """Those that are noticeably behind the best, and by how many percent of it."""
+
+
+def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
+    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone."""
+    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for target, result in results:
+        reached = score(result)
+        if reached is not None:
+            groups[target.kind, result.dtype][target.label] = reached
+    return tuple(
+        _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
+    )
+
+
+def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
+    best = max(reached, key=reached.__getitem__)
+    top = reached[best]
+    under = {label: 100 * (top - each) / top if top else 0.0 for label, each in reached.items()}
+    behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
+    return Spread(dtype, max(under.values()), best, behind)

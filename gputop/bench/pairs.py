@@ -1,0 +1,164 @@
+"""`pairs`: the same work on each device alone, and then on all at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop.bench.events import Done, Event, Failed, Point, Result
+from gputop.bench.fleet import Fleet
+from gputop.bench.plan import SHORTEST_SECONDS
+from gputop.bench.session import INTERRUPTED
+from gputop.telemetry.snapshot import Problem
+
+if TYPE_CHECKING:
+    from gputop.bench.conditions import Trace
+    from gputop.bench.fleet import Ending
+    from gputop.bench.plan import Request, Target
+    from gputop.bench.watch import Watch
+
+ALONE, TOGETHER = "alone", "together"
+
+
+def refused(requests: Sequence[Request]) -> Problem | None:
+    """Why these devices cannot be compared in this way; None where they can."""
+    what = "There are no pairs to run"
+    if len(requests) < 2:
+        named = f"{requests[0].target.label} is the only device" if requests else "there is none"
+        why = f"pairs needs two devices, and {named}"
+        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
+    least = SHORTEST_SECONDS * (len(requests) + 1)
+    if requests[0].seconds < least:
+        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
+        return Problem(what, why, f"Choose --seconds {least:g} or more")
+    return None
+
+
+class Pairs:
+    """All runs of it, one after the other. Never used twice.
+
+    The seconds of the requests, which are the same, are those of all runs in sequence. A device
+    that fails alone, or is ended before its time, is not run together with the others.
+    """
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        seconds = requests[0].seconds / (len(requests) + 1)
+        self._requests = [replace(each, kind="soak", seconds=seconds) for each in requests]
+        self._now: Fleet | None = None
+        self._stopped_by: str | None = None
+        self._alone: dict[Target, Result] = {}
+
+    async def events(self, watch: Watch, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
+        """As `Fleet.events`; to be closed in the same way."""
+        fit: list[Request] = []
+        for request in self._requests:
+            async with contextlib.aclosing(self._run([request], watch, ending)) as events:
+                async for target, event in events:
+                    if not isinstance(event, Done):
+                        yield target, event
+                        continue
+                    result = self._alone[target] = event.result
+                    if result.stopped == "time" and not result.wrong_elements:
+                        fit.append(replace(request, size=result.n))
+                    else:
+                        yield target, Done(_only_alone(result, "its run alone was not a whole one"))
+        if len(fit) < 2 or self._stopped_by is not None:
+            for request in fit:
+                result = self._alone[request.target]
+                by = self._stopped_by or result.stopped
+                why = "no other device was left" if self._stopped_by is None else "it was stopped"
+                yield request.target, Done(_only_alone(replace(result, stopped=by), why))
+            return
+        async with contextlib.aclosing(self._run(fit, watch, ending)) as events:
+            async for target, event in events:
+                if isinstance(event, Done):
+                    result = _joined(self._alone[target], event.result, len(fit))
+                    yield target, Done(result)
+                else:
+                    yield target, event
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        """Of the run that is under way, or was the last."""
+        return self._now.traces if self._now is not None else ()
+
+    async def stop(self, by: str = "user") -> None:
+        """Ends the run that is under way, within half a second; no other one begins."""
+        self._stopped_by = self._stopped_by or by
+        if self._now is not None:
+            await self._now.stop(by)
+
+    def kill(self) -> None:
+        """Ends all workers at once and without a result, for exits that cannot wait."""
+        self._stopped_by = self._stopped_by or "user"
+        if self._now is not None:
+            self._now.kill()
+
+    async def _run(
+        self, requests: Sequence[Request], watch: Watch, ending: Ending
+    ) -> AsyncGenerator[tuple[Target, Event]]:
+        if self._stopped_by is not None:
+            for request in requests:
+                yield request.target, Failed(_NOT_BEGUN, INTERRUPTED)
+            return
+        self._now = Fleet(requests)
+        async with contextlib.aclosing(self._now.events(watch, ending)) as events:
+            async for each in events:
+                yield each
+
+
+_NOT_BEGUN = Problem(
+    "The stress test was stopped", "this device had not begun", "Start it again to have a result"
+)
+
+
+def cost_percent(result: Result) -> float | None:
+    """What running together costs: of the throughput alone, how much is lost; below 0 is a gain."""
+    reached = {point.series: point.values["tflops"] for point in result.points}
+    if TOGETHER not in reached or not reached.get(ALONE):
+        return None
+    return 100 * (1 - reached[TOGETHER] / reached[ALONE])
+
+
+def _joined(alone: Result, together: Result, devices: int) -> Result:
+    """Both runs of a device as one result, whose mean is the one together."""
+    rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
+    compared = None
+    if alone.verified_products is not None and together.verified_products is not None:
+        compared = alone.verified_products + together.verified_products
+    result = replace(
+        together,
+        kind="pairs",
+        points=rows,
+        tflops_peak=max(row.values["tflops"] for row in rows),
+        started_at=alone.started_at,
+        seconds=alone.seconds + together.seconds,
+        iterations=alone.iterations + together.iterations,
+        checks=alone.checks + together.checks,
+        wrong_elements=alone.wrong_elements + together.wrong_elements,
+        verified_products=compared,
+        method=f"alone, then {devices} devices at once; {together.method}",
+        notes=together.notes,
+    )
+    cost = cost_percent(result) or 0.0
+    word = "costs" if cost >= 0 else "gains"
+    said = f"running together {word} {abs(cost):.1f} % of {rows[0].values['tflops']:.4g} TFLOP/s"
+    return replace(result, notes=(*result.notes, said))
+
+
+def _only_alone(result: Result, why: str) -> Result:
+    return replace(
+        result,
+        kind="pairs",
+        points=(_row(ALONE, result, 1),),
+        notes=(*result.notes, f"not run together: {why}"),
+    )
+
+
+def _row(series: str, result: Result, devices: int) -> Point:
+    """x is how many devices ran at once."""
+    mean = result.tflops_mean or 0.0
+    shape = (result.m, result.n, result.k)
+    return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)

@@ -1,0 +1,306 @@
+"""Several devices at once: begun together, stopped together, each with an end of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench import devices, fleet, orders, watch
+from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
+from gputop.bench.fleet import Fleet, spreads
+from gputop.bench.plan import Request, Target
+from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
+from tests.sessions import EVENTS, EndlessSession, PreparedSession
+from tests.streams import PreparedStream, inventory, readings, sample
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
+
+    from gputop.bench.watch import Limit
+
+HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
+"""Of the CPU, each a device: with one thread where a test says so in the environment."""
+GPUS = devices.targets(inventory(3), sample(3))[:3]
+HELLO = (
+    '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '
+    '"threads": 2, "pid": 1}'
+)
+Happened = list[tuple[Target, Event]]
+
+
+@pytest.fixture(autouse=True)
+def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is watched; and one thread for each half."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    made = PreparedStream(inventory(3), sample(3))
+    monkeypatch.setattr(watch, "open_stream", lambda: made)
+
+
+def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Request]:
+    asked = request(size=size, seconds=seconds)
+    return [dataclasses.replace(asked, target=target, **changes) for target in HALVES]
+
+
+async def heard(
+    runs: Fleet, act: Callable[[Target, Event], None] = lambda *_: None
+) -> tuple[Happened, list[tuple[Target, Limit]]]:
+    """All that happened, and the limits that were reached."""
+    limits: list[tuple[Target, Limit]] = []
+    happened: Happened = []
+    async with asyncio.timeout(100):
+        with watch.Watch() as together:
+            ending = runs.events(together, lambda *each: limits.append(each))
+            async with contextlib.aclosing(ending) as events:
+                async for target, event in events:
+                    happened.append((target, event))
+                    act(target, event)
+    return happened, limits
+
+
+def ends(happened: Happened) -> dict[str, Done | Failed]:
+    """By the device's name."""
+    return {target.name: event for target, event in happened if isinstance(event, Done | Failed)}
+
+
+def pids(happened: Happened) -> list[int]:
+    return [event.pid for _, event in happened if isinstance(event, Hello)]
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@needs_torch
+async def test_none_begins_before_all_are_ready() -> None:
+    happened, _ = await heard(Fleet(halves()))
+    kinds = [type(event) for _, event in happened]
+    ready = [n for n, kind in enumerate(kinds) if kind is Planned]
+    begun = [n for n, kind in enumerate(kinds) if kind in (Progress, Verified)]
+    assert len(ready) == 2
+    assert max(ready) < min(begun)
+    assert {target for target, _ in happened} == set(HALVES)
+    for name, end in ends(happened).items():
+        assert isinstance(end, Done)
+        assert end.result.device == name
+        assert end.result.stopped == "time"
+        assert end.result.iterations > 0
+    assert all(map(gone, pids(happened)))
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", ["sweep", "copy"])
+async def test_tables_begin_together_too(kind: str) -> None:
+    asked = halves(2.0, 64, kind=kind)
+    happened, _ = await heard(Fleet(asked))
+    assert all(isinstance(end, Done) and end.result.points for end in ends(happened).values())
+
+
+@needs_torch
+async def test_a_stop_reaches_all() -> None:
+    runs, stops = Fleet(halves(600.0)), list[asyncio.Task[None]]()
+
+    def act(_: Target, event: Event) -> None:
+        if isinstance(event, Progress) and not stops:
+            stops.append(asyncio.create_task(runs.stop()))
+
+    happened, _ = await heard(runs, act)
+    await stops[0]
+    found = ends(happened).values()
+    assert [end.result.stopped for end in found if isinstance(end, Done)] == ["user", "user"]
+    assert all(map(gone, pids(happened)))
+
+
+@needs_torch
+async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
+    body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
+    slow, waiting = halves(600.0)
+    slow = dataclasses.replace(slow, python=fake_interpreter(tmp_path, body))
+    runs = Fleet([slow, waiting])
+    stops: list[asyncio.Task[None]] = []
+
+    def act(target: Target, event: Event) -> None:
+        if isinstance(event, Planned):
+            assert target is waiting.target
+            stops.append(asyncio.create_task(runs.stop()))
+
+    happened, _ = await heard(runs, act)
+    await stops[0]
+    found = ends(happened)
+    assert len(found) == 2
+    assert [end.status for end in found.values() if isinstance(end, Failed)] == [130, 130]
+    assert not any(isinstance(event, Progress) for _, event in happened)
+
+
+@needs_torch
+async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    broken, whole = halves()
+    broken = dataclasses.replace(broken, python=fake_interpreter(tmp_path, "print('nonsense')"))
+    happened, _ = await heard(Fleet([broken, whole]))
+    found = ends(happened)
+    assert isinstance(found["half A"], Failed)
+    assert isinstance(found["half B"], Done)
+    assert found["half B"].result.stopped == "time"
+
+
+@needs_torch
+async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
+    begun: list[int] = []
+    with watch.Watch() as together:
+        runs = Fleet(halves(600.0))
+        async with (
+            asyncio.timeout(60),
+            contextlib.aclosing(runs.events(together, lambda *_: None)) as events,
+        ):
+            async for _, event in events:
+                if isinstance(event, Hello):
+                    begun.append(event.pid)
+                if isinstance(event, Progress):
+                    break
+    assert len(begun) == 2
+    assert all(map(gone, begun))
+
+
+@needs_torch
+def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "document", partial(orders.document, wait_seconds=0.2))
+    with RawWorker(request()) as raw:
+        *_, last = raw.events()
+    assert (last["event"], last["kind"]) == ("error", "not_ready")
+    assert "the other devices" in last["why"]
+
+
+class Told(EndlessSession):
+    """Of a GPU: runs until it is stopped, remembers what it is told."""
+
+    requests: list[Request]
+    opened: list[Told]
+
+    def __init__(self, asked: Request, *, waits: bool = False) -> None:
+        super().__init__(asked)
+        self.target, self.waits, self.told = asked.target, waits, list[str]()
+        self.opened.append(self)
+
+    def go(self) -> None:
+        self.told.append("go")
+
+    async def stop(self, by: str = "user") -> None:
+        self.told.append(by)
+        await super().stop(by)
+
+    def kill(self) -> None:
+        self.told.append("kill")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
+    """The sessions that are opened."""
+
+    class Session(Told):
+        requests, opened = [], []
+
+    monkeypatch.setattr(fleet, "Session", Session)
+    return Session.opened
+
+
+async def test_a_limit_ends_the_run_of_its_device_alone(
+    told: list[Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = dataclasses.replace(
+        sample(3), devices=(readings(0), readings(1, temperature_celsius=90), readings(2))
+    )
+    made = PreparedStream(inventory(3), hot)
+    monkeypatch.setattr(watch, "open_stream", lambda: made)
+    runs = Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS])
+    stops: list[asyncio.Task[None]] = []
+
+    def act(target: Target, event: Event) -> None:
+        if isinstance(event, Done) and not stops:
+            assert target is GPUS[1]
+            stops.append(asyncio.create_task(runs.stop()))
+
+    happened, limits = await heard(runs, act)
+    await stops[0]
+    assert [(target.number, limit.by) for target, limit in limits] == [("1", "limit")]
+    stopped = {
+        target.number: event.result.stopped for target, event in happened if isinstance(event, Done)
+    }
+    assert stopped == {"0": "user", "1": "limit", "2": "user"}
+    assert [each.told[0] for each in told] == ["go", "go", "go"]
+    assert all(each.waits for each in told)
+
+
+async def test_one_alone_does_not_wait(told: list[Told]) -> None:
+    runs = Fleet([Request(GPUS[0], "bfloat16", None, 60.0)])
+    stops: list[asyncio.Task[None]] = []
+
+    def act(_: Target, event: Event) -> None:
+        if isinstance(event, Planned):
+            stops.append(asyncio.create_task(runs.stop("limit")))
+
+    await heard(runs, act)
+    await stops[0]
+    assert [(each.waits, each.told) for each in told] == [(False, ["limit"])]
+
+
+async def test_kill_reaches_all(told: list[Told]) -> None:
+    runs = Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS])
+    runs.kill()
+    assert [each.told for each in told] == [["kill"]] * 3
+
+
+async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(PreparedSession):
+        def __init__(self, asked: Request, *, waits: bool = False) -> None:
+            """Has nothing to remember."""
+
+        async def events(self) -> AsyncGenerator[Any]:
+            yield EVENTS[0]
+            raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(fleet, "Session", Broken)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await heard(Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS]))
+
+
+def test_no_device_is_in_it_twice() -> None:
+    asked = request()
+    with pytest.raises(ValueError, match="twice"):
+        Fleet([asked, dataclasses.replace(asked, dtype="float64")])
+
+
+def reached(target: Target, mean: float, **changes: Any) -> tuple[Target, Any]:
+    fields = {"dtype": "bfloat16", "tflops_mean": mean, **changes}
+    return target, dataclasses.replace(RESULT, **fields)
+
+
+def test_who_is_more_than_five_percent_behind_is_named() -> None:
+    first, second, third = GPUS
+    (found,) = spreads([reached(first, 700.0), reached(second, 630.0), reached(third, 693.0)])
+    assert (found.dtype, found.best) == ("bfloat16", first.label)
+    assert found.percent == pytest.approx(10.0)
+    assert found.behind == pytest.approx({second.label: 10.0})
+    (close,) = spreads([reached(first, 700.0), reached(second, 690.0)])
+    assert close.behind == {}
+    assert close.percent == pytest.approx(100 * 10 / 700)
+
+
+def test_only_what_can_be_compared_is() -> None:
+    first, second, _ = GPUS
+    assert spreads([reached(first, 700.0)]) == ()
+    assert spreads([reached(first, 700.0), reached(CPU, 0.2)]) == (), "a CPU is no bad GPU"
+    assert spreads([reached(first, 700.0), reached(second, 60.0, dtype="float64")]) == ()
+    copies = {"tflops_mean": None, "kind": "copy", "points": ()}
+    assert spreads([reached(first, 1.0, **copies), reached(second, 1.0, **copies)]) == ()
+    (idle,) = spreads([reached(first, 0.0), reached(second, 0.0)])
+    assert (idle.percent, idle.behind) == (0.0, {})

@@ -1,0 +1,206 @@
+"""`pairs`: each device alone, then all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench import devices, fleet, watch
+from gputop.bench.compare import score
+from gputop.bench.events import Done, Failed, Planned, Result
+from gputop.bench.pairs import Pairs, cost_percent, refused
+from gputop.bench.plan import Request, Target
+from gputop.telemetry.snapshot import Problem
+from tests.bench.workers import CPU, needs_torch, request
+from tests.sessions import EVENTS, RESULT
+from tests.streams import PreparedStream, inventory, sample
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+GPUS = devices.targets(inventory(2), sample(2))[:2]
+ALONE = {"0": 700.0, "1": 650.0, "2": 600.0}
+TOGETHER = {"0": 630.0, "1": 520.0, "2": 600.0}
+"""Mean TFLOP/s by the number of the GPU."""
+
+
+def asked(*targets: Target, seconds: float = 30.0, size: int | None = None) -> list[Request]:
+    return [Request(target, "bfloat16", size, seconds, None, "pairs") for target in targets]
+
+
+class Measured:
+    """A session whose result is known; those that wait run together."""
+
+    opened: list[tuple[Request, bool]]
+    changes: dict[tuple[str, bool], dict[str, Any] | Failed]
+    """Of results, by the number of the GPU and whether it runs together."""
+
+    def __init__(self, asked_for: Request, *, waits: bool = False) -> None:
+        self.request, self.waits = asked_for, waits
+        self.opened.append((asked_for, waits))
+
+    async def events(self) -> AsyncGenerator[Any]:
+        for event in EVENTS[:-1]:
+            yield event
+        number = self.request.target.number or ""
+        changes = self.changes.get((number, self.waits), {})
+        if isinstance(changes, Failed):
+            yield changes
+            return
+        mean = (TOGETHER if self.waits else ALONE)[number]
+        fields: dict[str, Any] = {
+            "tflops_mean": mean,
+            "tflops_peak": 900.0,
+            "dtype": "bfloat16",
+            "n": 8192,
+        }
+        yield Done(dataclasses.replace(RESULT, **(fields | changes)))
+
+    def go(self) -> None:
+        """It has begun."""
+
+    async def stop(self, by: str = "user") -> None:
+        """It ends by itself."""
+
+    def kill(self) -> None:
+        """There is no worker."""
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
+    class Session(Measured):
+        opened, changes = [], {}
+
+    monkeypatch.setattr(fleet, "Session", Session)
+    return Session
+
+
+@pytest.fixture(autouse=True)
+def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    made = PreparedStream(inventory(2), sample(2))
+    monkeypatch.setattr(watch, "open_stream", lambda: made)
+
+
+async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
+    """How each device ended; stopped where that one is planned."""
+    found: dict[Target, Done | Failed] = {}
+    async with asyncio.timeout(100):
+        with watch.Watch() as together:
+            running = runs.events(together, lambda *_: None)
+            async with contextlib.aclosing(running) as events:
+                async for target, event in events:
+                    if isinstance(event, Done | Failed):
+                        assert target not in found, "a device ends once"
+                        found[target] = event
+                    if isinstance(event, Planned) and target is stop_at:
+                        await runs.stop()
+    return found
+
+
+def result_of(end: Done | Failed) -> Result:
+    assert isinstance(end, Done), end
+    return end.result
+
+
+async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None:
+    found = await ends_of(Pairs(asked(*GPUS)))
+    assert [(each.target.number, waits) for each, waits in measured.opened] == [
+        ("0", False),
+        ("1", False),
+        ("0", True),
+        ("1", True),
+    ]
+    assert {(each.kind, each.seconds) for each, _ in measured.opened} == {("soak", 10.0)}
+    assert [each.size for each, _ in measured.opened] == [None, None, 8192, 8192]
+    first, second = (result_of(found[target]) for target in GPUS)
+    assert [(p.series, p.x, p.values["tflops"]) for p in first.points] == [
+        ("alone", 1, 700.0),
+        ("together", 2, 630.0),
+    ]
+    assert (first.kind, first.tflops_mean, first.tflops_peak) == ("pairs", 630.0, 700.0)
+    assert score(first) == 630.0
+    assert cost_percent(first) == pytest.approx(10.0)
+    assert cost_percent(second) == pytest.approx(20.0)
+    assert first.notes == ("running together costs 10.0 % of 700 TFLOP/s",)
+    assert (first.iterations, first.checks) == (2 * RESULT.iterations, 2 * RESULT.checks)
+
+
+async def test_what_runs_faster_together_gains(measured: type[Measured]) -> None:
+    measured.changes["0", True] = {"tflops_mean": 707.0}
+    found = await ends_of(Pairs(asked(*GPUS)))
+    assert "running together gains 1.0 %" in result_of(found[GPUS[0]]).notes[0]
+
+
+async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Measured]) -> None:
+    measured.changes["1", False] = {"wrong_elements": 3}
+    three = devices.targets(inventory(3), sample(3))[:3]
+    found = await ends_of(Pairs(asked(*three)))
+    assert result_of(found[three[1]]).wrong_elements == 3
+    assert "not run together" in result_of(found[three[1]]).notes[0]
+    assert cost_percent(result_of(found[three[1]])) is None
+    assert cost_percent(result_of(found[three[2]])) == 0.0
+    assert [each.target.number for each, waits in measured.opened if waits] == ["0", "2"]
+
+
+@pytest.mark.parametrize("end", [{"stopped": "limit"}, Failed(Problem("W", "y", "R"), 3)])
+async def test_nobody_runs_together_with_nobody(
+    measured: type[Measured], end: dict[str, Any] | Failed
+) -> None:
+    measured.changes["0", False] = end
+    found = await ends_of(Pairs(asked(*GPUS)))
+    assert not any(waits for _, waits in measured.opened)
+    assert isinstance(found[GPUS[0]], Failed) == isinstance(end, Failed)
+    left = result_of(found[GPUS[1]])
+    assert left.notes == ("not run together: no other device was left",)
+    assert (left.stopped, [point.series for point in left.points]) == ("time", ["alone"])
+
+
+async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
+    measured.changes["0", False] = {"stopped": "user"}
+    found = await ends_of(Pairs(asked(*GPUS)), stop_at=GPUS[0])
+    assert len(measured.opened) == 1
+    assert result_of(found[GPUS[0]]).stopped == "user"
+    other = found[GPUS[1]]
+    assert isinstance(other, Failed)
+    assert other.status == 130
+
+
+async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Measured]) -> None:
+    measured.changes["1", False] = {"stopped": "user"}
+    found = await ends_of(Pairs(asked(*GPUS)), stop_at=GPUS[1])
+    assert [result_of(end).stopped for end in found.values()] == ["user", "user"]
+    assert "it was stopped" in result_of(found[GPUS[0]]).notes[0]
+
+
+def test_what_cannot_be_paired() -> None:
+    alone, none, short = refused(asked(CPU)), refused([]), refused(asked(*GPUS, seconds=1.0))
+    assert alone is not None
+    assert alone.why == f"pairs needs two devices, and {CPU.label} is the only device"
+    assert none is not None
+    assert "there is none" in none.why
+    assert short is not None
+    assert "--seconds 1.5" in short.remedy
+    assert refused(asked(*GPUS)) is None
+
+
+@needs_torch
+async def test_two_halves_of_a_cpu() -> None:
+    halves = [dataclasses.replace(CPU, name=f"half {name}") for name in "AB"]
+    requests = [
+        dataclasses.replace(request(size=256, seconds=1.5, kind="pairs"), target=half)
+        for half in halves
+    ]
+    found = await ends_of(Pairs(requests))
+    for half in halves:
+        result = result_of(found[half])
+        assert result.device == half.name
+        assert [point.series for point in result.points] == ["alone", "together"]
+        assert [point.shape for point in result.points] == [(256, 256, 256)] * 2
+        assert result.wrong_elements == 0
+        assert result.seconds >= 1.0
+        assert "2 devices at once" in result.method

@@ -1,0 +1,320 @@
+"""`gputop bench` on several devices: who is chosen, what is said of them, and the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench import command, conclusion, devices, results
+from gputop.bench.attended import Ended
+from gputop.bench.conclusion import conclude, gravest
+from gputop.bench.course import Course
+from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
+from gputop.telemetry import child
+from gputop.telemetry.snapshot import DeviceState, Problem
+from tests.bench.commands import ran
+from tests.bench.machines import divided, seen
+from tests.bench.workers import CPU
+from tests.sessions import RESULT
+from tests.streams import inventory, process, readings, sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputop.bench.plan import Request, Target
+
+GPUS = devices.targets(inventory(3), sample(3, []))[:3]
+QUIET = (inventory(3), sample(3, []))
+BUSY = (inventory(3), sample(3, [process(7, 1)]))
+LOST = (
+    inventory(3),
+    dataclasses.replace(
+        sample(3, []), devices=(readings(0), readings(1, state=DeviceState.LOST), readings(2))
+    ),
+)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What would be run, instead of running it; `stream` is what the driver says."""
+    said: dict[str, Any] = {"stream": QUIET, "requests": []}
+
+    async def one_snapshot() -> Any:
+        return said["stream"]
+
+    def stress(requests: list[Request]) -> list[Ended]:
+        said["requests"] = requests
+        return [ended(request.target) for request in requests]
+
+    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(command, "_stress", stress)
+    return said
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    command.add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def run(*arguments: str) -> int:
+    return command.run(parsed(*arguments))
+
+
+def ended(target: Target, mean: float = 700.0, **changes: Any) -> Ended:
+    fields: dict[str, Any] = {"dtype": "bfloat16", "n": 8192, "tflops_mean": mean, **changes}
+    made = dataclasses.replace(RESULT, device=target.name, device_uuid=target.uuid, **fields)
+    return Ended(target, Done(made), Course())
+
+
+def failed(target: Target, status: int = 3) -> Ended:
+    return Ended(target, Failed(Problem("It broke", "it did", "Mend it"), status), Course())
+
+
+@pytest.mark.parametrize(
+    ("stream", "named", "chosen"),
+    [
+        (QUIET, "0,2", ["0", "2"]),
+        (QUIET, "2, cuda:0", ["2", "0"]),
+        (QUIET, "1,1,GPU-00000001", ["1"]),
+        (QUIET, "all", ["0", "1", "2"]),
+        (QUIET, "cpu,all", [None, "0", "1", "2"]),
+        (QUIET, "1,cpu", ["1", None]),
+        (QUIET, "cpu,cpu", [None]),
+        (LOST, "all", ["0", "2"]),
+        ((divided(), seen()), "ALL", ["0", "3:0", "3:1", "3:3"]),
+    ],
+)
+def test_who_is_chosen(
+    asked: dict[str, Any], stream: object, named: str, chosen: list[str | None]
+) -> None:
+    asked["stream"] = stream
+    assert run("--device", named, "--memory-share", "0.5") == 0
+    assert [request.target.number for request in asked["requests"]] == chosen
+    assert {request.target.memory_share for request in asked["requests"]} == {0.5}
+
+
+@pytest.mark.parametrize(
+    ("stream", "arguments", "status", "says"),
+    [
+        (QUIET, ["--device", "0,7"], 3, "no such device"),
+        (BUSY, ["--device", "all"], 3, "GPU 1, NVIDIA H100 80GB HBM3 is in use by process 7"),
+        (LOST, ["--device", "0,1"], 3, "its state is lost"),
+        ((inventory(0), sample(0, [])), ["--device", "all"], 3, "there is none"),
+        ((inventory(0), sample(0, [])), ["--device", "cpu,all"], 3, "there is none"),
+        (QUIET, ["--device", "0,1", "--report", "page.html"], 2, "--report is a page of one"),
+        (QUIET, ["sweep", "--device", "0,1", "--csv"], 2, "--csv has the rows of one"),
+        (QUIET, ["--device", "0,1", "--history"], 2, "--history is of one device, or of all"),
+        (QUIET, ["pairs", "--device", "1"], 3, "pairs needs two devices"),
+        (QUIET, ["pairs", "--seconds", "1.5"], 3, "Choose --seconds 2 or more"),
+        ((inventory(0), sample(0, [])), ["pairs"], 3, "is the only device"),
+    ],
+)
+def test_what_is_refused(
+    asked: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    stream: object,
+    arguments: list[str],
+    status: int,
+    says: str,
+) -> None:
+    asked["stream"] = stream
+    assert run(*arguments) == status
+    assert asked["requests"] == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert says in line
+
+
+def test_a_list_with_what_is_no_device_is_refused() -> None:
+    ended = ran("--device", "0,gpu")
+    assert ended.returncode == 2
+    assert "'gpu' is not a device" in ended.stderr
+
+
+def test_the_history_of_all_is_that_of_no_device_in_particular(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--history", "--device", "all") == 0
+    assert capsys.readouterr().out == "No results\n"
+    assert asked["requests"] == []
+
+
+def test_pairs_are_all_gpus_and_the_cpu_where_there_is_one_gpu(asked: dict[str, Any]) -> None:
+    assert run("pairs") == 0
+    assert [request.target.number for request in asked["requests"]] == ["0", "1", "2"]
+    assert {request.dtype for request in asked["requests"]} == {"bfloat16"}
+    asked["stream"] = (inventory(1), sample(1, []))
+    assert run("pairs") == 0
+    assert [request.target.number for request in asked["requests"]] == ["0", None]
+
+
+def test_pairs_run_one_data_type_which_all_of_them_have(asked: dict[str, Any]) -> None:
+    old = dataclasses.replace(inventory(2).devices[0], compute_capability="7.0")
+    machine = dataclasses.replace(inventory(2), devices=(old, inventory(2).devices[1]))
+    asked["stream"] = (machine, sample(2, []))
+    assert run("pairs") == 0
+    assert {request.dtype for request in asked["requests"]} == {"float16"}
+    ancient = dataclasses.replace(old, compute_capability="5.2")
+    asked["stream"] = (dataclasses.replace(machine, devices=(ancient, old)), sample(2, []))
+    assert run("pairs") == 0
+    assert {request.dtype for request in asked["requests"]} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [([0, 0], 0), ([0, 4], 4), ([4, 3, 0], 3), ([130, 3], 130), ([3, 1, 130, 4], 1)],
+)
+def test_the_gravest_status_is_that_of_all(statuses: list[int], status: int) -> None:
+    assert gravest(statuses) == status
+
+
+def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    known = Conditions(
+        power_watts_mean=698.2,
+        temperature_celsius_max=71,
+        percent_of_peak={"datasheet dense": 70.8},
+    )
+    ends = [ended(GPUS[0], conditions=known), ended(GPUS[1], 600.0), ended(GPUS[2], 698.0)]
+    assert conclude(ends, parsed()) == 0
+    said = capsys.readouterr().out
+    head, first, second, third = said.split("\n\n")[0].splitlines()
+    assert head.split()[:4] == ["type", "N", "TFLOP/s", "peak"]
+    assert first.startswith("  GPU 0, NVIDIA H100 80GB HBM3  bfloat16  8192      700")
+    assert all(each in first for each in ("70.8 %", "698 W", "71°C"))
+    assert "600" in second
+    assert "698" in third
+    assert len({len(line) for line in (head, first, second, third)}) == 1
+    assert said.splitlines()[-1] == (
+        "  in bfloat16 they are 14.3 % apart; behind the best, GPU 0, NVIDIA H100 80GB HBM3: "
+        "GPU 1, NVIDIA H100 80GB HBM3 14.3 %"
+    )
+    assert said.count("torch.mm; torch 2.13.0") == 3, "each has its method"
+
+
+def test_devices_that_are_alike_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude([ended(GPUS[0]), ended(GPUS[1], 699.0), ended(CPU, 0.2)], parsed()) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("they are 0.1 % apart, none is clearly behind the best, " + GPUS[0].label)
+
+
+def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tuple(
+        Point(series, x, {"tflops": rate, "seconds": 9.0}, (8192,) * 3)
+        for series, x, rate in (("alone", 1, 700.0), ("together", 2, 630.0))
+    )
+    ends = [
+        ended(GPUS[0], 630.0, kind="pairs", points=rows, notes=("so it is",)),
+        ended(GPUS[1], 630.0, kind="pairs", points=rows[:1]),
+    ]
+    assert conclude(ends, parsed("pairs")) == 0
+    head, first, second = (capsys.readouterr().out.split("\n\n")[0]).splitlines()
+    assert head.split()[2:5] == ["alone", "together", "cost"]
+    assert " ".join(first.split()).startswith(
+        "GPU 0, NVIDIA H100 80GB HBM3 bfloat16 8192 700 630 10.0 %"
+    )
+    assert " ".join(second.split()).startswith("GPU 1, NVIDIA H100 80GB HBM3 bfloat16 8192 700 – –")
+
+
+def test_tables_have_pages_and_then_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (Point("float32", 1024, {"tflops": 30.0, "seconds": 7e-5}, (1024,) * 3),)
+    table: dict[str, Any] = {"kind": "sweep", "points": rows, "tflops_peak": 30.0}
+    assert conclude([ended(GPUS[0], **table), ended(GPUS[1], **table)], parsed("sweep")) == 0
+    said = capsys.readouterr().out
+    assert said.count("NVIDIA H100 80GB HBM3, sweep, bfloat16") == 2
+    assert said.count("method ") == 2
+    assert "0.0 % apart" in said
+
+
+def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude([ended(GPUS[0]), failed(GPUS[1])], parsed("--json")) == 3
+    said = capsys.readouterr()
+    first, second = json.loads(said.out)
+    assert first["tflops_mean"] == 700.0
+    assert second == {
+        "device": GPUS[1].name,
+        "device_uuid": GPUS[1].uuid,
+        "problem": {"what": "It broke", "why": "it did", "remedy": "Mend it"},
+        "status": 3,
+    }
+    assert said.err == "gputop: error: It broke: it did. Mend it\n"
+
+
+def test_csv_is_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude([ended(GPUS[0]), ended(GPUS[1], 600.0)], parsed("--csv")) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["tflops_mean"] for row in rows] == ["700.0", "600.0"]
+
+
+def test_nothing_is_on_standard_output_where_all_have_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert conclude([failed(GPUS[0]), failed(GPUS[1], 1)], parsed()) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 2
+
+
+def test_all_results_are_kept() -> None:
+    assert conclude([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
+    assert {kept.device_uuid for kept in results.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
+
+
+def earlier(target: Target, mean: float) -> Result:
+    """A result that is kept from before."""
+    made = ended(target, mean, started_at=RESULT.started_at - 3600).last
+    assert isinstance(made, Done)
+    results.append(made.result)
+    return made.result
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [
+        ([ended(GPUS[0]), ended(GPUS[1], 600.0)], 4),
+        ([ended(GPUS[0]), ended(GPUS[1], 690.0)], 0),
+        ([ended(GPUS[0], stopped="limit"), ended(GPUS[1])], 4),
+        ([ended(GPUS[0], stopped="silent"), ended(GPUS[1])], 4),
+        ([ended(GPUS[0], 600.0), failed(GPUS[1])], 3),
+        ([ended(GPUS[0], 600.0), ended(GPUS[1], stopped="user")], 130),
+        ([ended(GPUS[0], 600.0), ended(GPUS[1], wrong_elements=1)], 1),
+    ],
+)
+def test_one_that_is_degraded_is_enough(
+    ends: list[Ended], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for target in GPUS[:2]:
+        earlier(target, 700.0)
+    assert conclude(ends, parsed()) == status
+    slow = [
+        end for end in ends if isinstance(end.last, Done) and end.last.result.tflops_mean == 600
+    ]
+    said = capsys.readouterr().err
+    assert said.count("is slower than it was") == len(slow)
+
+
+def test_a_wrong_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude([ended(GPUS[0]), ended(GPUS[1], wrong_elements=7)], parsed()) == 1
+    assert f"error: {GPUS[1].label} computed wrong results: 7 elements" in capsys.readouterr().err
+
+
+def test_scalars_are_written_of_each(tmp_path: Path) -> None:
+    windows = Course((Progress(1.0, 1.0, 10, 700.0),))
+    ends = [dataclasses.replace(ended(target), course=windows) for target in GPUS]
+    assert conclude(ends, parsed("--tensorboard", str(tmp_path))) == 0
+    assert len(list(tmp_path.glob("*/events*"))) == 3
+
+
+def test_a_file_that_cannot_be_written_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    args = parsed("--tensorboard", str(tmp_path / "file"))
+    monkeypatch.setattr(conclusion, "say", print)
+    assert conclude([ended(GPUS[0]), ended(GPUS[1])], args) == 3
+    assert capsys.readouterr().out.count("cannot be written") == 2
