@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gputop.files import write_whole
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -254,35 +255,10 @@ def _unusable(file: Path, why: str, remedy: str) -> SettingsError:
 
 
 def _write(file: Path, text: str) -> None:
-    import tempfile
-
-    target = Path(os.path.realpath(file))  # a link among somebody's dotfiles stays one
-    with contextlib.ExitStack() as undo:
-        try:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # For its owner alone from the beginning.
-            descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            undo.callback(_remove, temporary)
-            with open(descriptor, "wb") as output:  # noqa: PTH123 - it is open already
-                output.write(text.encode())
-                output.flush()
-                os.fsync(output.fileno())
-            Path(temporary).replace(target)
-        except OSError as error:
-            raise SettingsError(
-                Problem(
-                    f"The settings cannot be kept in {_shown(file)}",
-                    error.strerror or str(error),
-                    "Name another file with --config",
-                )
-            ) from error
-
-
-def _remove(temporary: str) -> None:
-    with contextlib.suppress(OSError):  # as a rule it has become the file
-        Path(temporary).unlink()
-
-
-def _shown(value: object) -> str:
-    """Text of others in one line, without what is too long."""
-    return visible(str(value), 120)
+    try:
+        Path(os.path.realpath(file)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(file, text.encode(), mode=0o600)
+    except OSError as error:
+        what = f"The settings cannot be kept in {_shown(file)}"
+        why = error.strerror or str(error)
+        raise SettingsError(Problem(what, why, "Name another file with --config")) from error
