@@ -262,3 +262,8 @@ def _write(file: Path, text: str) -> None:
         what = f"The settings cannot be kept in {_shown(file)}"
         why = error.strerror or str(error)
         raise SettingsError(Problem(what, why, "Name another file with --config")) from error
+
+
+def _shown(value: object) -> str:
+    """Text of others in one line, without what is too long."""
+    return visible(str(value), 120)
