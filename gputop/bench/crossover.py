@@ -90,16 +90,12 @@ def with_earlier(
 
 def in_words(crossover: Crossover) -> str:
     """`float32: the GPU is faster from 192 on, 1.3 times there and 88 at 8192`."""
-    (least, _), (most, last) = crossover.ratios[0], crossover.ratios[-1]
+    most, last = crossover.ratios[-1]
     start = crossover.wins_from
     if start is None:
-        return (
-            f"{crossover.series}: the CPU is faster even at {most}, the largest size of both, "
-            f"by {times(1 / last)} times"
-        )
+        return f"{crossover.series}: the GPU is not faster even at {most}, {times(last)} times"
     there = dict(crossover.ratios)[start]
-    begin = f"at every size of both, from {start} on" if start == least else f"from {start} on"
-    text = f"{crossover.series}: the GPU is faster {begin}, {times(there)} times"
+    text = f"{crossover.series}: the GPU is faster from {start} on, {times(there)} times"
     return f"{text} there" if start == most else f"{text} there and {times(last)} at {most}"
 
 

@@ -225,14 +225,15 @@ class BenchmarkTab(Vertical):
 def _hint(width: int) -> list[Row]:
     """How to start a run, and what there is to be run."""
     text = (
-        "It multiplies matrices of random numbers, verifies the results while it runs, asks before "
-        "it disturbs anybody, and stops within half a second of x."
+        "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
+        "a second of x."
     )
     kinds = ((cell(f" {kind}", 9, STRONG), Span(plan.KINDS[kind], DIM)) for kind in KINDS)
     return [
         [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")],
         [],
         *map(list, kinds),
+        [],
         *([Span(f" {line}", DIM)] for line in wrap(text, width - 2)),
     ]
 
