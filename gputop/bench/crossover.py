@@ -89,14 +89,14 @@ def with_earlier(
 
 
 def in_words(crossover: Crossover) -> str:
-    """`float32: the GPU is faster from 192 on, 1.3 times there and 88 at 8192`."""
+    """`float32: the GPU is faster from 192 on, 88 times at 8192`."""
     most, last = crossover.ratios[-1]
     start = crossover.wins_from
     if start is None:
         return f"{crossover.series}: the GPU is not faster even at {most}, {times(last)} times"
-    there = dict(crossover.ratios)[start]
-    text = f"{crossover.series}: the GPU is faster from {start} on, {times(there)} times"
-    return f"{text} there" if start == most else f"{text} there and {times(last)} at {most}"
+    return f"{crossover.series}: the GPU is faster from {start} on, {times(last)} times" + (
+        f" at {most}" if start != most else ""
+    )
 
 
 def times(ratio: float) -> str:

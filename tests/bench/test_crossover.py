@@ -58,12 +58,12 @@ def test_the_size_from_which_on_it_wins(
     [
         (
             ((1, 0.1), (96, 1.3), (4096, 88.4)),
-            "float64: the GPU is faster from 96 on, 1.3 times there and 88 at 4096",
+            "float64: the GPU is faster from 96 on, 88 times at 4096",
         ),
-        (((1, 0.1), (96, 1.3)), "float64: the GPU is faster from 96 on, 1.3 times there"),
+        (((1, 0.1), (96, 1.3)), "float64: the GPU is faster from 96 on, 1.3 times"),
         (
             ((1, 2.0), (96, 13.0)),
-            "float64: the GPU is faster from 1 on, 2 times there and 13 at 96",
+            "float64: the GPU is faster from 1 on, 13 times at 96",
         ),
         (
             ((1, 0.1), (96, 0.65)),

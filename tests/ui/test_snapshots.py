@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ from textual.widgets import Select
 from gputop.settings import Settings
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
-from gputop.ui import model
+from gputop.ui import model, run
 from gputop.ui.app import GputopApp
 from gputop.ui.look import Terminal
 from gputop.ui.screens import benchmark
@@ -394,6 +395,7 @@ def test_benchmark_of_every_kind(
         points=sweep_points("float32", 48.0, 6e-6),
     )
     monkeypatch.setattr(benchmark, "recent", lambda _: [earlier])
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with([no_driver(), sample()])
 

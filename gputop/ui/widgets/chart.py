@@ -8,7 +8,7 @@ from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import BUSY, DIM
 from gputop.ui.widgets import points, strip, sweep
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.plot import Axis, Line, Plot
+from gputop.ui.widgets.plot import Axis, Line, Plot, tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ class ThroughputChart(LiveView):
         top = round_up(1.08 * max(y for _, y in run.points))
         rest = height - len(below)
         parts = 4 if rest >= 15 else 2
-        ticks = tuple((top * n / parts, _tick(top * n / parts)) for n in range(parts + 1))
+        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
         plot = self._plot.rows(
             [Line(tuple(points), BUSY)],
             Axis(0, seconds),
@@ -90,10 +90,6 @@ def _meanwhile(run: Run, width: int, room: int) -> list[Row]:
     end = f"{seconds:.0f} s"
     axis = f"{' ' * strip.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
     return [[Span(axis, DIM)], *strip.rows(run, strip.Axis(seconds, across), min(wanted, room) - 1)]
-
-
-def _tick(value: float) -> str:
-    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:

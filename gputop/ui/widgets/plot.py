@@ -146,3 +146,8 @@ def _joined(row: Sequence[Span]) -> Row:
         else:
             joined.append(span)
     return joined
+
+
+def tick(value: float) -> str:
+    """A number at an axis."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"

@@ -23,7 +23,7 @@ from gputop.ui.palette import (
     TEXT,
 )
 from gputop.ui.widgets.host import wrap
-from gputop.ui.widgets.plot import Axis, Line, Plot
+from gputop.ui.widgets.plot import Axis, Line, Plot, tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +39,7 @@ COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 FAR = 30.0
 """The ratio of the largest to the smallest figure from which the axis is logarithmic."""
+WIDE = 80
 RATIO = 6
 """Cells of a column of ratios."""
 
@@ -90,7 +91,7 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
 
 
 def _legend(series: Sequence[_Series], width: int) -> Row:
-    row: Row = [Span(" TFLOP/s, by N ", DIM)]
+    row: Row = [Span(" TFLOP/s, by N " if width >= WIDE else " TFLOP/s", DIM)]
     for n, each in enumerate(series):
         style = DIM if each.earlier else COLOURS[n % len(COLOURS)]
         span = Span(f"  {MARKS[n]} {each.name}", style)
@@ -134,7 +135,7 @@ def _rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float]
     if high < FAR * low:
         top = 1.08 * high
         parts = 4 if height >= 15 else 2
-        ticks = tuple((top * n / parts, f"{top * n / parts:.3g}") for n in range(parts + 1))
+        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
         return Axis(0.0, top, ticks), float
     bottom, top = math.log10(low), math.log10(high)
     first, last = math.ceil(bottom), math.floor(top)
@@ -150,7 +151,7 @@ def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
     for n, each in enumerate(found):
         words = wrap(crossover.in_words(each), width - 2)
         if len(drawn) + len(words) > room:
-            break  # half of it would say something else
+            break
         drawn += [[Span(f" {line}", STRONG)] for line in words]
         left = len(found) - n - 1  # a line of words for the others comes first
         if room - len(drawn) - left >= 2:
