@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import Done, Hello, Planned, Progress, Result
+from gputop.bench.events import Done, Hello, Planned, Point, Progress, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -47,6 +47,101 @@ EVENTS = (
 )
 
 
+SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+
+
+def sweep_points(dtype: str, tflops: float, launch_seconds: float) -> tuple[Point, ...]:
+    """Of a device of that throughput, which takes so long to begin with a product."""
+    found = []
+    for n in SIZES:
+        seconds = launch_seconds + 2 * n**3 / (tflops * 1e12)
+        rate = 2 * n**3 / seconds / 1e12
+        found.append(Point(dtype, n, {"tflops": rate, "seconds": seconds}, (n, n, n)))
+    return tuple(found)
+
+
+WAYS = {
+    "eager": (5.1e-6, 5.4e-6, 4.7e-5),
+    "launch alone": (4.9e-6, 5.0e-6, 5.2e-6),
+    "CUDA graph": (1.6e-6, 1.9e-6, 4.4e-5),
+    "synchronised each time": (1.12e-5, 1.19e-5, 5.5e-5),
+    "norm fetched at the end": (1.4e-5, 1.5e-5, 6.1e-5),
+    "norm fetched each step": (3.1e-5, 3.2e-5, 7.9e-5),
+}
+COPIES = {
+    "device to device": 3.9e12,
+    "host to device, pageable": 1.2e10,
+    "device to host, pageable": 9.1e9,
+    "host to device, pinned": 5.41e10,
+    "device to host, pinned": 5.3e10,
+}
+POINTS: dict[str, tuple[Point, ...]] = {
+    "sweep": (*sweep_points("float32", 0.31, 1e-6), *sweep_points("float64", 0.15, 1.1e-6)),
+    "latency": tuple(
+        Point(way, n, {"tflops": 2 * n**3 / seconds / 1e12, "seconds": seconds}, (n, n, n))
+        for at, n in enumerate((5, 100, 1000))
+        for way, each in WAYS.items()
+        for seconds in each[at : at + 1]
+    ),
+    "copy": tuple(
+        Point(way, 1 << power, {"bytes_per_second": rate * share, "seconds": 1e-3})
+        for power, share in ((20, 0.2), (24, 0.7), (28, 0.97), (30, 1.0))
+        for way, rate in COPIES.items()
+    ),
+    "peak": tuple(
+        Point(
+            f"B column-major{', confirmed' if m % 3 == 0 else ''}",
+            round(m ** (1 / 3) * 100, 1),
+            {"tflops": 0.2 + m / 9000, "seconds": 1e-2},
+            (m, 512, 1024),
+        )
+        for m in range(256, 2048, 128)
+    ),
+}
+"""The rows of every kind that has some."""
+NOTES = {
+    "sweep": ("float32: no size from 6144 on, the time was up",),
+    "latency": (
+        (
+            "5 x 5: a product takes 5.1 µs; 1.6 µs in a CUDA graph, so that launching costs "
+            "3.5 µs; launching alone returns after 4.9 µs, which is no running time; "
+            "synchronising each time adds 6.1 µs; fetching a norm each step, not once at the end, "
+            "adds 17 µs"
+        ),
+        "100 x 100: a product takes 5.4 µs; 1.9 µs in a CUDA graph, so that launching costs 3.5 µs",
+    ),
+    "copy": (),
+    "peak": ("the best of 14 shapes and layouts is 1920 x 512 x 1024: 0.413 TFLOP/s",),
+}
+
+
+def table_result(kind: str, **changes: Any) -> Result:
+    """The result of a run of that kind."""
+    points = POINTS[kind]
+    best = max(points, key=lambda point: point.values.get("tflops", 0.0))
+    m, n, k = best.shape or (0, 0, 0)
+    figures: dict[str, Any] = {
+        "kind": kind,
+        "points": points,
+        "notes": NOTES[kind],
+        "tflops_mean": None,
+        "tflops_peak": best.values.get("tflops"),
+        "m": m,
+        "n": n,
+        "k": k,
+        "dtype": {"sweep": "float32,float64", "copy": "bytes"}.get(kind, "float32"),
+    }
+    return dataclasses.replace(RESULT, **(figures | changes))
+
+
+def table_events(kind: str, rows: int | None = None) -> tuple[Any, ...]:
+    """A run of that kind; with `rows`, as it is after so many of them."""
+    points = POINTS[kind]
+    plan = dataclasses.replace(PLANNED, m=4096, n=4096, k=4096, rows=len(points))
+    begun = (EVENTS[0], plan, *points[:rows])
+    return begun if rows is not None else (*begun, Done(table_result(kind)))
+
+
 class PreparedSession:
     """What `Session` is to the dashboard; a subclass for each test keeps what was asked."""
 
@@ -68,7 +163,7 @@ class PreparedSession:
 
 
 class EndlessSession(PreparedSession):
-    """Runs until it is stopped."""
+    """Runs until it is stopped; what it says until then ends with its own end."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request)
@@ -76,10 +171,11 @@ class EndlessSession(PreparedSession):
         self._by = ""
 
     async def events(self) -> AsyncGenerator[Any]:
-        for event in EVENTS[:-1]:
+        *before, last = self.to_send
+        for event in before:
             yield event
         await self._stopped.wait()
-        yield Done(dataclasses.replace(RESULT, stopped=self._by))
+        yield Done(dataclasses.replace(last.result, stopped=self._by))
 
     async def stop(self, by: str = "user") -> None:
         """Ends it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.columns import ENDS, best_row, percent_of_peak
@@ -24,6 +25,24 @@ ENDED = {
     "silent": "ended: the device could not be watched",
 }
 NAME_WIDTH = 10
+LAUNCH = "launch alone"
+"""The series of a latency run that is no running time: the work goes on."""
+FASTEST = 10
+"""Shapes of a search that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a run as lines of cells: the first line and the first column are headings."""
+
+    lines: list[list[str]]
+    best: frozenset[tuple[int, int]] = frozenset()
+    """Line and column of the cells that are the best of theirs."""
+
+    def turned(self) -> Table:
+        """With its lines as columns."""
+        lines = [list(line) for line in zip(*self.lines, strict=True)]
+        return Table(lines, frozenset((column, line) for line, column in self.best))
 
 
 def page(result: Result) -> str:
@@ -39,8 +58,16 @@ def page(result: Result) -> str:
 def _tables(result: Result) -> list[str]:
     if not result.points:
         return []
-    lines = {"sweep": _sizes, "latency": _ways, "copy": _bandwidths}.get(result.kind, _fastest)
-    return ["", *_columns(lines(result.points)), ""]
+    return ["", *_columns(table(result.kind, result.points).lines), ""]
+
+
+def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
+    """The rows of that kind of run; of the shapes of a search, `most`."""
+    if kind == "sweep":
+        return _sizes(points)
+    if kind == "latency":
+        return _ways(points)
+    return _bandwidths(points) if kind == "copy" else _fastest(points, most)
 
 
 def _figures(result: Result) -> list[tuple[str, str]]:
@@ -163,46 +190,66 @@ def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {name:<{NAME_WIDTH}} {text}" for name, text in rows]
 
 
-def _sizes(points: Sequence[Point]) -> list[list[str]]:
-    """A line for each size, and two columns for each data type."""
+def _sizes(points: Sequence[Point]) -> Table:
+    """A line for each size, and two columns for each data type; the best of each."""
     series, cells = _by_series(points)
+    sizes = sorted({point.x for point in points})
     lines = [["N", *(f"{name}, {unit}" for name in series for unit in ("TFLOP/s", "time"))]]
-    for x in sorted({point.x for point in points}):
+    for x in sizes:
         line = [f"{x:.0f}"]
         for name in series:
             values = cells.get((name, x), {})
             rate = values.get("tflops")
             line += [ABSENT if rate is None else f"{rate:.3g}", time(values.get("seconds"))]
         lines.append(line)
-    return lines
+    best = (
+        (sizes.index(_most(points, name, "tflops")) + 1, 2 * n + 1) for n, name in enumerate(series)
+    )
+    return Table(lines, frozenset(best))
 
 
-def _ways(points: Sequence[Point]) -> list[list[str]]:
-    """A line for each way to run the same products, and a column for each size."""
+def _ways(points: Sequence[Point]) -> Table:
+    """A line for each way to run the same products, a column for each size; its least time."""
     series, cells = _by_series(points)
     sizes = sorted({point.x for point in points})
     head = ["time per product", *(f"{x:.0f} x {x:.0f}" for x in sizes)]
-    return [
-        head,
-        *(
-            [name, *(time(cells.get((name, x), {}).get("seconds")) for x in sizes)]
-            for name in series
-        ),
-    ]
+    times = [[cells.get((name, x), {}).get("seconds") for x in sizes] for name in series]
+    lines = [head, *([name, *map(time, line)] for name, line in zip(series, times, strict=True))]
+    best = set()
+    for column in range(len(sizes)):
+        known = [
+            (seconds, n)
+            for n, line in enumerate(times)
+            if (seconds := line[column]) is not None and series[n] != LAUNCH
+        ]
+        if len(known) > 1:  # one alone is not the best of any
+            best.add((min(known)[1] + 1, column + 1))
+    return Table(lines, frozenset(best))
 
 
-def _bandwidths(points: Sequence[Point]) -> list[list[str]]:
-    """A line for each size, and a column for each way."""
+def _bandwidths(points: Sequence[Point]) -> Table:
+    """A line for each size, and a column for each way; its highest rate."""
     series, cells = _by_series(points)
+    sizes = sorted({point.x for point in points})
     lines = [["GB/s", *series]]
-    for x in sorted({point.x for point in points}):
+    for x in sizes:
         rates = (cells.get((name, x), {}).get("bytes_per_second") for name in series)
         shown = [ABSENT if rate is None else f"{rate / 1e9:.4g}" for rate in rates]
         lines.append([size(x), *shown])
-    return lines
+    best = (
+        (sizes.index(_most(points, name, "bytes_per_second")) + 1, n + 1)
+        for n, name in enumerate(series)
+    )
+    return Table(lines, frozenset(best))
 
 
-def _fastest(points: Sequence[Point], most: int = 10) -> list[list[str]]:
+def _most(points: Sequence[Point], series: str, name: str) -> float:
+    """The x at which a series is fastest."""
+    own = [point for point in points if point.series == series]
+    return max(own, key=lambda point: point.values.get(name, 0.0)).x
+
+
+def _fastest(points: Sequence[Point], most: int) -> Table:
     """The best shapes, best first: those that were timed again before the others."""
     ranked = sorted(
         points,
@@ -214,7 +261,8 @@ def _fastest(points: Sequence[Point], most: int = 10) -> list[list[str]]:
         values = point.values
         rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
         lines.append([rate, *(str(side) for side in point.shape), seconds, point.series])
-    return lines
+    best = ((1, column) for column in range(len(lines[0])) if ranked)
+    return Table(lines, frozenset(best))
 
 
 def _by_series(

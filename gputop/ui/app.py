@@ -77,7 +77,7 @@ class GputopApp(ThemedApp):
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
-    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (80, "wide")]  # noqa: RUF012 - as Textual types it
+    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (100, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
     def __init__(

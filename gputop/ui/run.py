@@ -15,6 +15,7 @@ from gputop.bench.session import (
     Failed,
     Hello,
     Planned,
+    Point,
     Progress,
     Result,
     Verified,
@@ -38,6 +39,8 @@ class Run:
 
     request: Request
     points: list[tuple[float, float]] = field(default_factory=list)
+    rows: list[Point] = field(default_factory=list)
+    """Of a run that is a table."""
     hello: Hello | None = None
     planned: Planned | None = None
     progress: Progress | None = None
@@ -58,6 +61,9 @@ class Run:
     flop_seconds: float = 0.0
     timed_seconds: float = 0.0
     started_at: float = field(default_factory=time.monotonic)
+    planned_at: float | None = None
+    """When the preparation was over; this and the next are of the clock of `started_at`."""
+    ended_at: float | None = None
     trace: Trace = field(init=False)
     """The device meanwhile; whoever watches it lets it take in what there is."""
 
@@ -70,7 +76,9 @@ class Run:
             case Hello():
                 self.hello = event
             case Planned():
-                self.planned = event
+                self.planned, self.planned_at = event, time.monotonic()
+            case Point():
+                self.rows.append(event)
             case Progress():
                 self.progress = event
                 self.peak = max(self.peak or 0.0, event.tflops)
@@ -82,9 +90,10 @@ class Run:
                 if event.wrong_elements and self.wrong_at is None:
                     self.wrong_at = self.elapsed_seconds
             case Done():
-                self.result = event.result
+                self.result, self.ended_at = event.result, time.monotonic()
             case Failed():
                 self.problem, self.status = event.problem, event.status
+                self.ended_at = time.monotonic()
 
     def _draw(self, event: Progress) -> None:
         self.windows.append(event.tflops)
@@ -96,6 +105,26 @@ class Run:
             pairs = zip(self.points[::2], self.points[1::2], strict=True)
             self.points = [(later, (one + other) / 2) for (_, one), (later, other) in pairs]
             self.windows_per_point *= 2
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has rows, and no throughput over time."""
+        return self.request.kind != "soak"
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is something to see of it."""
+        return bool(self.points or self.rows)
+
+    @property
+    def what(self) -> str:
+        """The kind, where it is no soak, and the data type: `sweep, float32 and 5 more`."""
+        kind, (first, *more) = self.request.kind, self.request.dtypes
+        if not self.is_table:
+            return first
+        if kind == "copy":
+            return kind
+        return f"{kind}, {first}" + (f" and {len(more)} more" if more else "")
 
     @property
     def wrong_elements(self) -> int:
@@ -116,6 +145,9 @@ class Run:
     @property
     def elapsed_seconds(self) -> float:
         """Of the measurement, without the time that torch takes to start."""
+        if self.is_table:
+            since = self.planned_at
+            return 0.0 if since is None else (self.ended_at or time.monotonic()) - since
         if self.result is not None:
             return self.result.seconds
         return self.progress.elapsed_seconds if self.progress else 0.0

@@ -9,6 +9,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, Select
 
+from gputop.bench import plan
 from gputop.telemetry.snapshot import DriverState
 from gputop.ui.app import GputopApp
 from gputop.ui.widgets.form import Form
@@ -74,7 +75,7 @@ async def test_a_tab_its_fields_and_their_values_can_be_typed_at_once() -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await type_at_once(pilot, "2", *["tab"] * 3, *"512", "tab", *"30")
+        await type_at_once(pilot, "2", *["tab"] * 4, *"512", "tab", *"30")
         assert (field(app, "size").value, field(app, "seconds").value) == ("512", "30")
 
 
@@ -177,7 +178,7 @@ async def test_the_same_devices_again_leave_an_open_list_open() -> None:
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("2", "tab", "enter", "down")
+        await pilot.press("2", "tab", "tab", "enter", "down")
         overlay = choice(app, "device").query_one("SelectOverlay")
         assert choice(app, "device").expanded
         highlighted = overlay.highlighted  # type: ignore[attr-defined]
@@ -201,3 +202,85 @@ async def test_another_device_brings_the_type_that_suits_it() -> None:
         assert fields(app) == (device(0).uuid, "bfloat16")
         with pytest.raises(ValueError, match="away"):
             form.choose("GPU-nobody")
+
+
+def disabled(app: GputopApp) -> set[str | None]:
+    """The fields that the kind does not have."""
+    return {each.id for each in app.query("#form Select, #form Input") if each.disabled}
+
+
+@pytest.mark.parametrize(
+    ("kind", "without"),
+    [
+        ("soak", set()),
+        ("sweep", set()),
+        ("peak", set()),
+        ("latency", {"size"}),
+        ("copy", {"dtype", "size"}),
+    ],
+)
+async def test_a_kind_has_its_fields_and_is_asked_for(
+    session: type[PreparedSession], kind: str, without: set[str]
+) -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        field(app, "size").value = "2048"
+        await chosen(pilot, "kind", kind)
+        assert disabled(app) == without
+        await pilot.press("b")
+        await settle(pilot)
+        (request,) = session.requests
+        assert (request.kind, request.dtypes) == (kind, ("bfloat16",))
+        assert request.size == (None if "size" in without else 2048)
+
+
+async def test_tab_passes_over_the_fields_that_a_kind_does_not_have() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "kind", "copy")
+        passed = []
+        for _ in range(4):
+            await pilot.press("tab")
+            await settle(pilot)
+            passed.append(app.focused.id if app.focused else None)
+        assert passed == ["kind", "device", "seconds", "start"]
+
+
+async def test_a_sweep_takes_all_types_that_the_device_has(session: type[PreparedSession]) -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        assert "all" not in {value for _, value in choice(app, "dtype")._options}
+        await chosen(pilot, "kind", "sweep")
+        await chosen(pilot, "dtype", "all")
+        await pilot.press("b")
+        await settle(pilot)
+        await chosen(pilot, "kind", "soak")
+        assert choice(app, "dtype").value == "bfloat16", "a soak has one"
+        await chosen(pilot, "kind", "sweep")
+        assert choice(app, "dtype").value == "all", "as it was chosen"
+    (request,) = session.requests
+    offered = {each.dtype for each in plan.offered(request.target) if each.available}
+    assert request.dtypes[0] == "bfloat16", "what people train with is there first"
+    assert len(request.dtypes) == len(offered) > 3
+    assert set(request.dtypes) == offered
+
+
+async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
+    session: type[PreparedSession],
+) -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "kind", "copy")
+        await pilot.press("1", "b")
+        await settle(pilot)
+        assert [request.kind for request in session.requests] == ["soak"]
+        assert choice(app, "kind").value == "soak"
+        assert disabled(app) == set()

@@ -223,7 +223,7 @@ async def test_x_stops_a_run_that_was_started_from_a_field(endless: type[Endless
     app = app_with(no_driver(), sample())
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("2", "tab", "tab", "tab")
+        await pilot.press("2", *["tab"] * 4)
         assert "Esc Leave the field" in shown(pilot, KeysView)
         await pilot.press("enter")
         await settle(pilot)

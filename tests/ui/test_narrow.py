@@ -7,10 +7,12 @@ import re
 import pytest
 from textual.widgets import Select, Static
 
+from gputop.bench import plan
 from gputop.settings import Settings
 from gputop.telemetry.snapshot import Source
 from gputop.ui.app import GputopApp
 from gputop.ui.screens.question import Question
+from gputop.ui.widgets.chart import ThroughputChart
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.host import HostView
@@ -24,7 +26,7 @@ from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of
 
 
-@pytest.mark.parametrize("width", [60, 79, 80, 120])
+@pytest.mark.parametrize("width", [60, 79, 80, 99, 100, 120])
 async def test_the_form_is_whole(width: int) -> None:
     """No field is cut or empty, and the device's name is there in full."""
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
@@ -38,15 +40,28 @@ async def test_the_form_is_whole(width: int) -> None:
             assert region.right <= width
             assert app.screen.find_widget(widget).visible_region == region
         text = text_of(lines(app)[2:4])
-        fields = ("Device", "0 H100 80GB HBM3", "Type", "bfloat16", "Size", "auto", "60", "Start")
-        assert all(field in text for field in fields)
+        fields = ("Kind", "soak", "Device", "0 H100 80GB HBM3", "Type", "bfloat16", "Size", "auto")
+        assert all(field in text for field in (*fields, "60", "Start"))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+async def test_the_introduction_is_whole_and_names_every_kind(width: int) -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(width, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        text = shown(pilot, ThroughputChart)
+        assert "…" not in text
+        assert text.rstrip().endswith("of x.")
+        assert all(words in text for words in plan.KINDS.values())
 
 
 async def test_an_open_list_at_60_columns_is_on_screen() -> None:
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(60, 24)) as pilot:
         await settle(pilot)
-        await pilot.press("2", "tab", "tab", "enter")
+        await pilot.press("2", "tab", "tab", "tab", "enter")
         await settle(pilot)
         assert app.query_one("#dtype", Select).expanded
         text = text_of(lines(app))

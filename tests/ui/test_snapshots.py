@@ -8,23 +8,29 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.color import ColorSystem
+from textual.widgets import Select
 
 from gputop.settings import Settings
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
-from gputop.ui import model
+from gputop.ui import model, run
 from gputop.ui.app import GputopApp
 from gputop.ui.look import Terminal
+from gputop.ui.screens import benchmark
 from gputop.ui.screens.environment import Environment
+from gputop.ui.widgets.readout import TitleView
+from gputop.ui.widgets.results import ResultsView
 from tests.driver.platforms import PLATFORMS
+from tests.sessions import sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.telemetry.test_nvml import Clock
 from tests.ui import scenes
-from tests.ui.pilots import lines, settle, text_of
+from tests.ui.pilots import lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -371,3 +377,36 @@ def test_benchmark_after_a_run(
 def test_the_question(snap_compare: Any, size: tuple[int, int]) -> None:
     app = app_with(scenes.job(2))
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
+
+
+@pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM, LARGE], ids=named)
+@pytest.mark.parametrize("kind", ["sweep", "latency", "copy"])
+def test_benchmark_of_every_kind(
+    snap_compare: Any,
+    session: type[PreparedSession],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    size: tuple[int, int],
+) -> None:
+    earlier = table_result(
+        "sweep",
+        device="NVIDIA H100 80GB HBM3",
+        device_uuid="GPU-1",
+        points=sweep_points("float32", 48.0, 6e-6),
+    )
+    monkeypatch.setattr(benchmark, "recent", lambda _: [earlier])
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    session.to_send = table_events(kind)
+    app = app_with([no_driver(), sample()])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "sweep" in shown(pilot, ResultsView))
+        app.query_one("#kind", Select).value = kind
+        await settle(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: "Done" in shown(pilot, TitleView))
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)

@@ -15,12 +15,12 @@ from gputop.bench import devices, plan, watch
 from gputop.bench.results import ResultsError, append, recent
 from gputop.bench.session import Session
 from gputop.text import visible
-from gputop.ui.draw import Row, Span
+from gputop.ui.draw import Row, Span, cell
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.run import Run
 from gputop.ui.screens.question import Question
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.form import Form
+from gputop.ui.widgets.form import KINDS, Form
 from gputop.ui.widgets.host import wrap
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
@@ -83,6 +83,7 @@ class BenchmarkTab(Vertical):
 
     def _show_results(self, results: list[Result], problem: str | None) -> None:
         self._results.results, self._results.problem = results, problem
+        self._chart.results = results
         self._results.redraw()
 
     @property
@@ -104,14 +105,14 @@ class BenchmarkTab(Vertical):
         self._readout.redraw()
 
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
-        """Starts what the form says; with `default`, the device of that UUID as it suits it."""
+        """Starts what the form says; with `default`, a soak of the device of that UUID."""
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
         self.show_targets()
         try:
             if default:
-                self._form.choose(uuid)
+                self._form.choose(uuid, "soak")
             request = self._form.request(self._python)
         except ValueError as error:
             self.notify(str(error), title="Not started", severity="error", markup=False)
@@ -165,7 +166,7 @@ class BenchmarkTab(Vertical):
                     run.take(event)
         finally:
             self._session = None
-        if run.problem is not None and not run.points:
+        if run.problem is not None and not run.measured:
             self._chart.hint = partial(_problem, run.problem, FAULT if run.faulty else WARN)
         if run.result is not None:
             self._results.results.insert(0, run.result)
@@ -221,21 +222,19 @@ class BenchmarkTab(Vertical):
             view.redraw()
 
 
-def _hint(_width: int) -> list[Row]:
+def _hint(width: int) -> list[Row]:
+    """How to start a run, and what there is to be run."""
+    text = (
+        "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
+        "a second of x."
+    )
+    kinds = ((cell(f" {kind}", 9, STRONG), Span(plan.KINDS[kind], DIM)) for kind in KINDS)
     return [
+        [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")],
         [],
-        [Span("  Press "), Span("b", ACCENT), Span(" to start a stress test of the device above.")],
+        *map(list, kinds),
         [],
-        [
-            Span(
-                "  It multiplies matrices of random numbers, as large as the device likes, and", DIM
-            )
-        ],
-        [Span("  draws the throughput over time. It verifies results while it runs, asks", DIM)],
-        [
-            Span("  before it disturbs anybody, and stops within half a second of ", DIM),
-            Span("x", ACCENT),
-        ],
+        *([Span(f" {line}", DIM)] for line in wrap(text, width - 2)),
     ]
 
 

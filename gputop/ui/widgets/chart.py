@@ -1,19 +1,19 @@
-"""The one large chart: throughput over time, drawn by plotext. Nothing else imports it."""
+"""The one large space of the benchmark tab: throughput over time, or the rows of a table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from gputop.ui.draw import Row, Span, clip
-from gputop.ui.palette import BUSY, DIM, TEXT
-from gputop.ui.widgets import strip
+from gputop.ui.palette import BUSY, DIM
+from gputop.ui.widgets import points, strip, sweep
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.plot import Axis, Line, Plot, tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gputop.bench.events import Result
     from gputop.ui.run import Run
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
@@ -24,20 +24,32 @@ STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 class ThroughputChart(LiveView):
-    """TFLOP/s over the seconds of a run; without one, how to start it."""
+    """TFLOP/s over the seconds of a run or over N, or its rows; without one, how to start it."""
 
     def __init__(self) -> None:
         super().__init__(id="chart")
         self.run: Run | None = None
+        self.results: list[Result] = []
+        """Earlier ones, newest first: sweeps of other devices are drawn along."""
         self.hint: Callable[[int], list[Row]] = lambda _: []
         """What to show without a run, in rows of that width."""
-        self._figure: Any = None
+        self._plot = Plot()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The chart in the space there is, and under it on its time axis what the device did."""
+        """The chart in the space there is, and under it what the device did."""
         run = self.run
-        if run is None or not run.points or height < 4 or width < LEAST_WIDTH:
+        if run is None or not run.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width)
+        if not run.is_table:
+            return self._over_time(run, width, height)
+        if run.request.kind == "sweep":
+            under = _meanwhile_rows(run, width)
+            rows = sweep.rows(run, self.results, self._plot, width, height, under)
+        else:
+            rows = points.rows(run, width, height)
+        return [*rows, *_meanwhile(run, width, height - len(rows))]
+
+    def _over_time(self, run: Run, width: int, height: int) -> list[Row]:
         wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
@@ -48,64 +60,36 @@ class ThroughputChart(LiveView):
         below = strip.rows(run, strip.Axis(seconds, room), under) if under else []
         points = thin(run.points, 2 * room)
         top = round_up(1.08 * max(y for _, y in run.points))
-        return [*self._plot(points, seconds, top, left, left + room, height - len(below)), *below]
-
-    def _plot(
-        self,
-        points: list[tuple[float, float]],
-        seconds: float,
-        top: float,
-        left: int,
-        width: int,
-        height: int,
-    ) -> list[Row]:
-        """The plot of that width, with the axis in the last of its `left` cells."""
-        figure = self._own_figure()
-        figure.clear()
-        figure.theme("colorless")
-        figure.plot_size(width, height - 1)
-        figure.axes(active=False)
-        figure.axes(active=True, side=[0])
-        figure.ruler("x", "lower").lim(0, seconds)
-        parts = 4 if height >= 14 else 2
-        ticks = [top * n / parts for n in range(parts + 1)]
-        figure.ruler("y", "left").lim(0, top).ticks(
-            ticks, [_tick(tick).rjust(left - 1) for tick in ticks]
+        rest = height - len(below)
+        parts = 4 if rest >= 15 else 2
+        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
+        plot = self._plot.rows(
+            [Line(tuple(points), BUSY)],
+            Axis(0, seconds),
+            Axis(0, top, ticks),
+            left,
+            left + room,
+            rest - 1,
         )
-        xs, ys = [x for x, _ in points], [y for _, y in points]
-        figure.draw(figure.signal(xs, ys, marker="braille").lines())
-        lines = Text.from_ansi(str(figure.build())).plain.splitlines()
-        title: Row = [Span(clip(" TFLOP/s, by seconds", width), DIM)]
-        return [title, *(_coloured(line) for line in lines)]
-
-    def _own_figure(self) -> Any:
-        # Not the module's figure, which any other user of plotext in this process would draw on.
-        if self._figure is None:
-            import plotext
-
-            plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
-            self._figure = type(plotext.figure)(plotext.terminal)
-        return self._figure
+        return [[Span(clip(" TFLOP/s, by seconds", left + room), DIM)], *plot, *below]
 
 
-def _tick(value: float) -> str:
-    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+def _meanwhile_rows(run: Run, width: int) -> int:
+    """As many as it takes to show all that the device did, with the axis."""
+    wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+    return wanted + 1 if wanted else 0
 
 
-def _coloured(line: str) -> Row:
-    """Axis and labels dim, the curve in colour."""
-    row: Row = []
-    start = 0
-    for x in range(1, len(line) + 1):
-        if x == len(line) or _kind(line[x]) != _kind(line[start]):
-            style = BUSY if _kind(line[start]) else DIM
-            row.append(Span(line[start:x], style if line[start:x].strip() else TEXT))
-            start = x
-    return row
-
-
-def _kind(character: str) -> bool:
-    return "\u2800" <= character <= "\u28ff"
+def _meanwhile(run: Run, width: int, room: int) -> list[Row]:
+    """What the device did under what is not over time: on an axis of its own."""
+    wanted = _meanwhile_rows(run, width)
+    if not wanted or room < 2:
+        return []
+    across = width - strip.LEFT - strip.RIGHT
+    seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
+    end = f"{seconds:.0f} s"
+    axis = f"{' ' * strip.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
+    return [[Span(axis, DIM)], *strip.rows(run, strip.Axis(seconds, across), min(wanted, room) - 1)]
 
 
 def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:

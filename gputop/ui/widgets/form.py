@@ -1,4 +1,4 @@
-"""What to run: device, data type, size, duration."""
+"""What to run: kind, device, data type, size, duration."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem
 
 CPU = "cpu"
+KINDS = tuple(kind for kind in plan.KINDS if kind != "pairs")
+"""Those of one device."""
+DEFAULT_KIND = "soak"
+WITHOUT_TYPE, WITHOUT_SIZE = ("copy",), ("latency", "copy")
+"""Kinds that have no data type, and those that have sizes of their own."""
+ALL = "all"
+"""The choice of every data type that the device has, for a sweep."""
 
 
 class Form(Container):
@@ -44,6 +51,14 @@ class Form(Container):
         self._dtype: str | None = None
         """As chosen by hand; None is what suits the device."""
         self._listed: tuple[object, object] | None = None
+        self._kind_field: Select[str] = Select(
+            [(kind, kind) for kind in KINDS],
+            value=DEFAULT_KIND,
+            id="kind",
+            compact=True,
+            allow_blank=False,
+            type_to_search=False,
+        )
         self._device_field: Select[str] = Select(
             [(_label(cpu), CPU)],
             id="device",
@@ -52,7 +67,11 @@ class Form(Container):
             type_to_search=False,
         )
         self._dtype_field: Select[str] = Select(
-            _dtypes(cpu), id="dtype", compact=True, allow_blank=False, type_to_search=False
+            _dtypes(cpu, DEFAULT_KIND),
+            id="dtype",
+            compact=True,
+            allow_blank=False,
+            type_to_search=False,
         )
         self._size_field = Field("auto", "0123456789auto", id="size", max_length=7)
         self._seconds_field = Field(
@@ -62,11 +81,13 @@ class Form(Container):
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="what"):
+            yield Label("Kind")
+            yield self._kind_field
             yield Label("Device")
             yield self._device_field
+        with Horizontal(id="how"):
             yield Label("Type")
             yield self._dtype_field
-        with Horizontal(id="how"):
             yield Label("Size")
             yield self._size_field
             yield Label("Time s")
@@ -74,18 +95,25 @@ class Form(Container):
             yield self._button
 
     def step(self, step: int) -> None:
-        """Goes to the next field, or the one before; before there is a layout too."""
-        fields: list[Widget] = [
+        """Goes to the next field of the kind, or the one before; before there is a layout too."""
+        every: list[Widget] = [
+            self._kind_field,
             self._device_field,
             self._dtype_field,
             self._size_field,
             self._seconds_field,
             self._button,
         ]
+        fields = [field for field in every if not field.disabled]
         at = next((n for n, field in enumerate(fields) if field.has_focus_within), None)
         if at is None:
             at = -1 if step > 0 else 0
         self.screen.set_focus(fields[(at + step) % len(fields)])
+
+    @property
+    def kind(self) -> str:
+        """What kind of run it is."""
+        return str(self._kind_field.value)
 
     @property
     def target(self) -> Target:
@@ -114,8 +142,8 @@ class Form(Container):
                 return target
         return None
 
-    def choose(self, uuid: str | None) -> None:
-        """Sets the device; if it is another one, the data type that suits it too.
+    def choose(self, uuid: str | None, kind: str | None = None) -> None:
+        """Sets the device; if it is another one, the data type that suits it too. And the kind.
 
         Raises `ValueError` with what, why and the remedy where it is not on offer.
         """
@@ -125,6 +153,9 @@ class Form(Container):
         if _key(target) != _key(self.target):
             self._dtype = None
         self._device = target
+        if kind is not None:
+            with self.prevent(Select.Changed):
+                self._kind_field.value = kind
         self._show()
 
     def _why_not(self, key: str, label: str) -> str:
@@ -139,7 +170,9 @@ class Form(Container):
         if _key(target) not in self._offered:
             why = "MIG is on" if _key(target) in self._refused else "away"
             devices.append((f"{_label(target)} ({why})", _key(target)))
-        dtypes = _dtypes(target)
+        dtypes = _dtypes(target, self.kind)
+        self._dtype_field.disabled = self.kind in WITHOUT_TYPE
+        self._size_field.disabled = self.kind in WITHOUT_SIZE
         with self.prevent(Select.Changed):
             # Only what differs: new options close a list that somebody has open.
             if self._listed != (devices, dtypes):
@@ -151,7 +184,7 @@ class Form(Container):
 
     def _suitable_dtype(self) -> str:
         chosen = self._dtype
-        if chosen is not None and (chosen, chosen) in _dtypes(self.target):
+        if chosen is not None and (chosen, chosen) in _dtypes(self.target, self.kind):
             return chosen
         return plan.default_dtype(self.target)
 
@@ -160,6 +193,10 @@ class Form(Container):
         target = self._offered.get(str(event.value))
         if target is not None and event.value == self._device_field.value != _key(self.target):
             self.choose(target.uuid)
+
+    @on(Select.Changed, "#kind")
+    def _kind_changed(self) -> None:
+        self._show()
 
     @on(Select.Changed, "#dtype")
     def _dtype_changed(self, event: Select.Changed) -> None:
@@ -176,13 +213,28 @@ class Form(Container):
         target = self.target
         if _key(target) not in self._offered:
             raise ValueError(self._why_not(_key(target), target.label))
+        dtype, *further = self._chosen_dtypes()
+        sized = self.kind not in WITHOUT_SIZE
         return Request(
             target=target,
-            dtype=str(self._dtype_field.value),
-            size=plan.parse_size(self._size_field.value),
+            dtype=dtype,
+            size=plan.parse_size(self._size_field.value) if sized else None,
             seconds=plan.parse_seconds(self._seconds_field.value),
             python=python,
+            kind=self.kind,
+            further_dtypes=tuple(further),
         )
+
+    def _chosen_dtypes(self) -> tuple[str, ...]:
+        """The usual one first: a run that is stopped early has that."""
+        usual = plan.default_dtype(self.target)
+        if self.kind in WITHOUT_TYPE:
+            return (usual,)
+        chosen = str(self._dtype_field.value)
+        if chosen != ALL:
+            return (chosen,)
+        offered = (each.dtype for each in plan.offered(self.target) if each.available)
+        return tuple(dict.fromkeys((usual, *offered)))
 
 
 def _key(target: Target) -> str:
@@ -198,5 +250,6 @@ def _label(target: Target) -> str:
     return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
 
 
-def _dtypes(target: Target) -> list[tuple[str, str]]:
-    return [(offer.dtype, offer.dtype) for offer in plan.offered(target) if offer.available]
+def _dtypes(target: Target, kind: str) -> list[tuple[str, str]]:
+    names = [offer.dtype for offer in plan.offered(target) if offer.available]
+    return [(name, name) for name in (names if kind != "sweep" else [*names, ALL])]

@@ -8,6 +8,7 @@ from gputop.output.values import value_text
 from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.widgets import points
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class TitleView(LiveView):
 
 
 def _title(run: Run, width: int) -> Row:
-    what = f"{run.request.dtype} {_shape(run)}on {_device_name(run.request.target)}"
+    what = f"{run.what} {_shape(run)}on {_device_name(run.request.target)}"
     if run.problem is not None:
         return _failing(run, run.problem, width)
     if run.result is not None:
@@ -42,7 +43,7 @@ def _title(run: Run, width: int) -> Row:
         return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
     if run.stopping:
         word, style = "Stopping ", WARN
-    elif run.progress is not None:
+    elif run.progress is not None or (run.is_table and run.planned is not None):
         word, style = "Running ", GOOD
     else:
         step = "Starting torch" if run.hello is None else "Warming up"
@@ -54,14 +55,14 @@ def _failing(run: Run, problem: Problem, width: int) -> Row:
     """A run without a result: the fault of a device is red, and what was refused is not."""
     word, style, why = "Not run: ", WARN, visible(problem.what)
     if run.faulty:
-        after = f" after {duration(run.elapsed_seconds)}" if run.points else ""
+        after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
         word, style = f"FAULTY{after}: ", FAULT
         why += f", {wrong(run)}" if run.wrong_elements else ""
     elif run.limit is not None:
         word, why = f"{run.limit.title}: ", f"{run.limit.why}, before there was a result"
     elif run.stopping:
         word, why = "Stopped ", "before there was a result"
-    elif run.points:
+    elif run.measured:
         word = f"Ended after {duration(run.elapsed_seconds)}: "
     return [Span(word, style), Span(clip(why, width - len(word)), style)]
 
@@ -74,7 +75,7 @@ def wrong(run: Run) -> str:
 
 def _shape(run: Run) -> str:
     p = run.planned
-    return "" if p is None else f"{p.m}×{p.n}×{p.k} "
+    return "" if p is None or run.is_table else f"{p.m}×{p.n}×{p.k} "
 
 
 def _device_name(target: Target) -> str:
@@ -110,14 +111,7 @@ class ReadoutView(LiveView):
             return []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
-        figures: Row = [Span(" ")]
-        for name, value in (
-            ("now", run.tflops_now),
-            ("mean", run.tflops_mean),
-            ("peak", run.tflops_peak),
-        ):
-            figures += [Span(f"{name} ", DIM), reading(tflops(value).ljust(7), STRONG)]
-        figures.append(Span("TFLOP/s", DIM))
+        figures = points.figures(run) if run.is_table else _figures(run)
         if run.faulty:
             figures += [Span(f"  {wrong(run)}", FAULT)]
         for part in _conditions(run) if run.ended else self._device(run):
@@ -127,7 +121,7 @@ class ReadoutView(LiveView):
 
     def _problem(self, run: Run, problem: Problem, width: int) -> list[Row]:
         """Why, and what to do, where the space of the chart is taken by what was measured."""
-        if not run.points or (run.stopping and not run.faulty):
+        if not run.measured or (run.stopping and not run.faulty):
             return []
         style = FAULT if run.faulty else TEXT
         return [
@@ -163,9 +157,24 @@ class ReadoutView(LiveView):
         left = max(0.0, planned - elapsed)
         ending = "" if run.ended else f", {duration(left)} left"
         text = f"  {duration(elapsed)} of {duration(planned)}{ending}"
-        room = max(10, min(80, width - 32))
+        share = share_of(elapsed, planned)
+        if run.is_table:
+            share, text = points.progress(run)
+        room = max(10, min(80, width - max(32, len(text) + 1)))
         style = BUSY if run.ended else ACCENT
-        return [Span(" "), *bar(share_of(elapsed, planned), room, style), Span(text, TEXT)]
+        return [Span(" "), *bar(share, room, style), Span(text, TEXT)]
+
+
+def _figures(run: Run) -> Row:
+    """TFLOP/s of a run of one shape."""
+    row: Row = [Span(" ")]
+    for name, value in (
+        ("now", run.tflops_now),
+        ("mean", run.tflops_mean),
+        ("peak", run.tflops_peak),
+    ):
+        row += [Span(f"{name} ", DIM), reading(tflops(value).ljust(7), STRONG)]
+    return [*row, Span("TFLOP/s", DIM)]
 
 
 def _conditions(run: Run) -> list[Row]:

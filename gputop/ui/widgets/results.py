@@ -85,8 +85,11 @@ class ResultsView(LiveView):
 
     def _line(self, entry: Entry, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
         row: Row = []
+        titles = {column.title for column, _ in columns}
         for column, cells in columns:
             text = self._device_of(entry.result) if column is DEVICE else column.text(entry)
+            if column.title == "TYPE" and "KIND" not in titles and entry.result.points:
+                text = visible(entry.result.kind, 20)  # tells more than its data type
             style = _style(entry, column, text)
             row += [Span(" "), cell(text, cells, style, right=column.right)]
         return fit(row, width)

@@ -1,0 +1,153 @@
+"""Lines over two axes, drawn by plotext. Nothing else imports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from gputop.ui.draw import Row, Span
+from gputop.ui.palette import DIM, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.style import Style
+
+BLANK, LAST = 0x2800, 0x28FF
+"""Braille: the eight low bits are the dots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points in order of x, in the units of the axes."""
+
+    points: tuple[tuple[float, float], ...]
+    style: Style
+    mark: str = ""
+    """One character, set at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A range, and where it is labelled; without ticks plotext chooses them."""
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...] = ()
+
+    def share(self, value: float) -> float:
+        """Where a value is, 0 to 1."""
+        return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+
+
+class Plot:
+    """Draws lines in their own colours; what is the same as before is not drawn again."""
+
+    def __init__(self) -> None:
+        self._figure: Any = None
+        self._drawn: tuple[object, list[Row]] | None = None
+
+    def rows(
+        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+    ) -> list[Row]:
+        """Rows of that width, the axis in the last of the `left` cells; the first line in front."""
+        asked = (tuple(lines), x, y, left, width, height)
+        if self._drawn is None or self._drawn[0] != asked:
+            self._drawn = (asked, self._draw(lines, x, y, left, width, height))
+        return self._drawn[1]
+
+    def _draw(
+        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+    ) -> list[Row]:
+        # One at a time: plotext has no cell of two lines in which each keeps its dots.
+        layers = [self._built(line.points, x, y, left, width, height) for line in lines]
+        rows = [_merged(each, [line.style for line in lines]) for each in zip(*layers, strict=True)]
+        _set_marks(rows, lines, x, y, left)
+        return [_joined(row) for row in rows]
+
+    def _built(
+        self,
+        points: Sequence[tuple[float, float]],
+        x: Axis,
+        y: Axis,
+        left: int,
+        width: int,
+        height: int,
+    ) -> list[str]:
+        figure = self._own_figure()
+        figure.clear()
+        figure.theme("colorless")
+        figure.plot_size(width, height)
+        figure.axes(active=False)
+        figure.axes(active=True, side=[0])
+        ruler = figure.ruler("x", "lower").lim(x.low, x.high)
+        if x.ticks:
+            ruler.ticks([at for at, _ in x.ticks], [label for _, label in x.ticks])
+        figure.ruler("y", "left").lim(y.low, y.high).ticks(
+            [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
+        )
+        xs, ys = [at for at, _ in points], [value for _, value in points]
+        figure.draw(figure.signal(xs, ys, marker="braille").lines())
+        return Text.from_ansi(str(figure.build())).plain.splitlines()
+
+    def _own_figure(self) -> Any:
+        # Not the module's figure, which any other user of plotext in this process would draw on.
+        if self._figure is None:
+            import plotext
+
+            plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
+            self._figure = type(plotext.figure)(plotext.terminal)
+        return self._figure
+
+
+def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
+    """One row of cells: the dots of all, in the style of the first that has some there."""
+    row: list[Span] = []
+    for cells in zip(*layers, strict=True):
+        dots = [ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells]
+        front = next((n for n, each in enumerate(dots) if each), None)
+        if front is not None:
+            every = 0
+            for each in dots:
+                every |= each
+            row.append(Span(chr(BLANK + every), styles[front]))
+        else:  # the axis and its labels
+            drawn = cells[0] if cells[0] != chr(BLANK) else " "
+            row.append(Span(drawn, DIM if drawn.strip() else TEXT))
+    return row
+
+
+def _set_marks(rows: list[list[Span]], lines: Sequence[Line], x: Axis, y: Axis, left: int) -> None:
+    """Each at the end of its line, or beside it where another is."""
+    down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
+    taken: set[tuple[int, int]] = set()
+    for line in lines:
+        if not line.mark or not line.points:
+            continue
+        at, value = line.points[-1]
+        row = max(0, min(down, round((1 - y.share(value)) * down)))
+        column = left + round(x.share(at) * across)
+        for step in (1, 2, 0, -1, -2, 3, 4):
+            place = (row, column + step)
+            if place not in taken and left <= column + step < len(rows[row]):
+                taken.add(place)
+                rows[row][column + step] = Span(line.mark, line.style)
+                break
+
+
+def _joined(row: Sequence[Span]) -> Row:
+    """Neighbours in one style as one span; blanks are of none."""
+    joined: Row = []
+    for span in row:
+        if joined and joined[-1].style == span.style:
+            joined[-1] = Span(joined[-1].text + span.text, span.style)
+        else:
+            joined.append(span)
+    return joined
+
+
+def tick(value: float) -> str:
+    """A number at an axis."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"

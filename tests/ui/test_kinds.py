@@ -1,0 +1,293 @@
+"""Runs that are tables, in the tab: their rows as they come, a sweep's chart, and their ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual.widgets import Select
+
+from gputop.bench.events import Done, Failed, Point, Verified
+from gputop.bench.plan import Request, cpu_target
+from gputop.telemetry.snapshot import Problem
+from gputop.ui.app import GputopApp
+from gputop.ui.draw import width_of
+from gputop.ui.palette import BUSY, DIM, FAULT, GOOD, MEMORY
+from gputop.ui.run import Run
+from gputop.ui.screens import benchmark
+from gputop.ui.widgets import points
+from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.results import ResultsView
+from tests.runs import Clock, look
+from tests.sessions import POINTS, sweep_points, table_events, table_result
+from tests.streams import NOW, PreparedStream, host, no_driver, sample
+from tests.ui.pilots import settle, shown, until
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual.pilot import Pilot
+
+    from gputop.bench.events import Result
+    from gputop.ui.draw import Row
+    from tests.sessions import EndlessSession, PreparedSession
+
+TABLES = ("sweep", "latency", "copy", "peak")
+H100 = table_result(
+    "sweep",
+    device="NVIDIA H100 80GB HBM3",
+    device_uuid="GPU-1",
+    dtype="float32",
+    points=sweep_points("float32", 48.0, 6e-6),
+)
+"""Slow to begin with, and 150 times as fast in the end."""
+
+
+def run_of(kind: str, *events: Any, dtype: str = "float32") -> Run:
+    run = Run(Request(cpu_target(), dtype, None, 60.0, kind=kind))
+    for event in events:
+        run.take(event)
+    return run
+
+
+def chart_of(run: Run, *earlier: Result) -> ThroughputChart:
+    chart = ThroughputChart()
+    chart.run, chart.results = run, list(earlier)
+    return chart
+
+
+def texts(rows: list[Row]) -> list[str]:
+    return ["".join(span.text for span in row).rstrip() for row in rows]
+
+
+def in_style(rows: list[Row], style: Style) -> str:
+    return " ".join(span.text.strip() for row in rows for span in row if span.style == style)
+
+
+def dotted(rows: list[Row], style: Style) -> int:
+    """Cells of a line in that style."""
+    return sum("\u2800" < c <= "\u28ff" for c in in_style(rows, style))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("size", [(24, 4), (60, 6), (60, 10), (80, 10), (120, 24), (200, 40)])
+def test_at_any_size_nothing_is_wider_or_higher(kind: str, size: tuple[int, int]) -> None:
+    width, height = size
+    for events in (table_events(kind, 1), table_events(kind, 7), table_events(kind)):
+        rows = chart_of(run_of(kind, *events), H100).draw(width, height)
+        assert 0 < len(rows) <= height
+        assert all(width_of(row) <= width for row in rows)
+
+
+def test_a_sweep_has_a_line_for_each_type_and_dim_ones_for_other_devices() -> None:
+    run = run_of("sweep", *table_events("sweep"))
+    rows = chart_of(run).draw(120, 24)
+    assert "1 float32" in in_style(rows[:1], BUSY)
+    assert "2 float64" in in_style(rows[:1], MEMORY)
+    assert dotted(rows, BUSY) > 60
+    assert dotted(rows, MEMORY) > 5
+    assert dotted(rows, DIM) == 0
+    rows = chart_of(run, H100, table_result("copy"), table_result("sweep")).draw(120, 24)
+    assert "3 float32 H100 80GB HBM3" in in_style(rows[:1], DIM)
+    assert "  4 " not in texts(rows)[0], "neither another kind, nor the same device"
+    assert dotted(rows, DIM) > 40
+
+
+def test_a_sweep_s_axes_are_logarithmic_where_they_span_decades() -> None:
+    rows = texts(chart_of(run_of("sweep", *table_events("sweep"))).draw(120, 24))
+    assert {"1", "16", "256", "4096"} <= set(rows[-2].split())
+    labels = [row.split("┤")[0].strip() for row in rows if "┤" in row]
+    assert {"0.1", "0.01", "1e-05"} <= set(labels)
+    near = (Point("float32", n, {"tflops": 0.2 + n / 4096}, (n, n, n)) for n in (256, 512, 1024))
+    rows = texts(chart_of(run_of("sweep", *near)).draw(120, 24))
+    assert [row.split("┤")[0].strip() for row in rows if "┤" in row][-1] == "0"
+
+
+def test_where_the_other_device_has_other_types_it_is_drawn_all_the_same() -> None:
+    other = dataclasses.replace(H100, points=sweep_points("bfloat16", 700.0, 6e-6))
+    rows = texts(chart_of(run_of("sweep", *table_events("sweep")), other).draw(120, 24))
+    assert "3 bfloat16 H100" in rows[0]
+    assert "GPU/CPU" not in "\n".join(rows), "nothing to compare"
+
+
+def test_from_which_size_the_gpu_wins_is_said_under_the_chart() -> None:
+    run = run_of("sweep", *table_events("sweep"))
+    says = "float32: the GPU is faster from 96 on, 155 times at 4096"
+    for width in (60, 80):
+        assert texts(chart_of(run, H100).draw(width, 10))[-1].strip() == says
+    large = texts(chart_of(run, H100).draw(120, 24))
+    (at,) = (n for n, row in enumerate(large) if row.strip() == says)
+    sizes, ratios = large[at + 1].split(), large[at + 2].split()
+    assert sizes[0] == "N"
+    by_size = dict(zip(sizes[1:], ratios[1:], strict=True))
+    assert by_size["4096"] == "155"
+    assert float(by_size["64"]) < 1 < float(by_size["128"])
+
+
+def test_while_it_runs_the_comparison_has_what_there_is() -> None:
+    rows = texts(chart_of(run_of("sweep", *table_events("sweep", 3)), H100).draw(120, 24))
+    assert "float32: the GPU is not faster even at 4, 0.17 times" in "\n".join(rows)
+
+
+def test_latency_is_ways_by_sizes_with_the_fastest_marked() -> None:
+    rows = chart_of(run_of("latency", *table_events("latency"))).draw(80, 12)
+    assert " ".join(texts(rows)[0].split()).endswith("5 x 5 100 x 100 1000 x 1000")
+    assert in_style(rows, GOOD) == "1.6 µs 1.9 µs 44 µs", "a launch alone is no running time"
+    words = "\n".join(texts(rows)[7:])
+    assert "launching costs" in words
+    assert rows[-1][0].text.endswith("…"), "there is more to say than there is room for"
+    every = "\n".join(texts(chart_of(run_of("latency", *table_events("latency"))).draw(120, 24)))
+    assert "synchronising each time" in every
+    assert "100 x 100: a product takes 5.4 µs" in every
+
+
+def test_a_copy_is_turned_where_it_would_be_too_wide() -> None:
+    run = run_of("copy", *table_events("copy"), dtype="bytes")
+    wide, narrow = (chart_of(run).draw(width, 12) for width in (140, 60))
+    assert texts(wide)[0].split()[:4] == ["GB/s", "device", "to", "device"]
+    assert " ".join(texts(narrow)[0].split()) == "GB/s 1.00 MiB 16.0 MiB 256 MiB 1.00 GiB"
+    assert in_style(narrow, GOOD).split() == ["3900", "12", "9.1", "54.1", "53"]
+    assert set(in_style(wide, GOOD).split()) == set(in_style(narrow, GOOD).split())
+
+
+def test_a_search_has_the_confirmed_best_on_top() -> None:
+    rows = chart_of(run_of("peak", *table_events("peak"))).draw(80, 8)
+    best = max(
+        (point for point in POINTS["peak"] if "confirmed" in point.series),
+        key=lambda point: point.values["tflops"],
+    )
+    assert f" {best.shape[0]} " in texts(rows)[1]
+    assert f"{best.values['tflops']:.3f}" in in_style(rows[1:2], GOOD)
+    assert in_style(rows[2:], GOOD) == ""
+
+
+def test_how_far_it_is_counts_rows_and_the_time_that_may_be_left() -> None:
+    run = run_of("latency", *table_events("latency", 9))
+    share, text = points.progress(run)
+    assert share == pytest.approx(0.5, abs=0.01)
+    assert text.startswith("  9 of at most 18 rows, at most ")
+    assert text.endswith(" left")
+    share, text = points.progress(run_of("latency", *table_events("latency")))
+    assert share == 1.0
+    assert text.startswith("  18 rows in ")
+
+
+def test_a_run_that_was_stopped_is_not_shown_as_complete() -> None:
+    stopped = Done(table_result("latency", stopped="user"))
+    share, _ = points.progress(run_of("latency", *table_events("latency", 9), stopped))
+    assert share < 0.1
+
+
+def test_what_the_device_did_stays_under_the_table() -> None:
+    for kind in TABLES:
+        run, clock = run_of(kind), Clock()
+        run.trace.now = clock
+        for event in table_events(kind, 5):
+            run.take(event)
+            run.trace.take(event)
+        around = dataclasses.replace(host(), cpu_clock_mhz=3400, cpu_temperature_celsius=61)
+        look(run.trace, sample(0, [], time=NOW + 2, host=around))
+        rows = texts(chart_of(run).draw(80, 20))
+        assert any(row.startswith(" clock ") and row.endswith(" 3400 MHz") for row in rows), kind
+        assert any(row.lstrip().startswith("0 ─") and row.endswith(" s") for row in rows), kind
+
+
+async def started(pilot: Pilot[None], kind: str) -> None:
+    """As somebody does it who has chosen the kind in the list."""
+    await settle(pilot)
+    await pilot.press("2")
+    await settle(pilot)
+    pilot.app.query_one("#kind", Select).value = kind
+    await settle(pilot)
+    await pilot.press("b")
+    await settle(pilot)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+async def test_every_kind_runs_and_its_result_is_kept_and_listed(
+    session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    kept: list[Result] = []
+    monkeypatch.setattr(benchmark, "append", kept.append)
+    session.to_send = table_events(kind)
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await started(pilot, kind)
+        assert [request.kind for request in session.requests] == [kind]
+        assert shown(pilot, TitleView).startswith(f" Done {kind}")
+        assert f"{len(POINTS[kind])} rows in " in shown(pilot, ReadoutView)
+        assert shown(pilot, ThroughputChart).strip()
+        assert f" {kind} " in shown(pilot, ResultsView)
+    assert [(result.kind, result.points) for result in kept] == [(kind, POINTS[kind])]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+async def test_x_stops_every_kind(endless: type[EndlessSession], kind: str) -> None:
+    some = table_events(kind, 3)
+    endless.to_send = (*some, Done(table_result(kind, points=POINTS[kind][:3])))
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await started(pilot, kind)
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(f" Running {kind}"))
+        assert f"3 of at most {len(POINTS[kind])} rows" in shown(pilot, ReadoutView)
+        await pilot.press("x")
+        await settle(pilot)
+        assert shown(pilot, TitleView).startswith(f" Stopped {kind}")
+        assert "3 rows in " in shown(pilot, ReadoutView)
+        assert shown(pilot, ResultsView).splitlines()[1].split()[-1] == "stopped"
+
+
+FAILURE = Problem("The device hangs", "a check has not ended for 12 s", "Look for Xid errors")
+
+
+@pytest.mark.parametrize("rows", [0, 4])
+@pytest.mark.parametrize(("status", "red"), [(1, True), (3, False)])
+async def test_a_kind_that_fails_says_why_and_a_fault_is_red(
+    session: type[PreparedSession], rows: int, status: int, *, red: bool
+) -> None:
+    session.to_send = (*table_events("sweep", rows), Failed(FAILURE, status))
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await started(pilot, "sweep")
+        views = [app.query_one(view) for view in (TitleView, ThroughputChart, ReadoutView)]
+        text = "\n".join(view.text() for view in views)
+        assert all(part in text for part in (FAILURE.what, FAILURE.why, FAILURE.remedy))
+        faults = in_style([row for view in views for row in view._rows], FAULT)
+        assert ("The device hangs" in faults) == red
+        assert ("1 float32" in text) == (rows > 0), "what was measured stays"
+
+
+async def test_a_wrong_element_in_a_table_is_red(session: type[PreparedSession]) -> None:
+    wrong = Done(table_result("copy", wrong_elements=2))
+    session.to_send = (*table_events("copy", 20), Verified(20, 2), wrong)
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await started(pilot, "copy")
+        faults = in_style(app.query_one(TitleView)._rows, FAULT)
+        assert "FAULTY: 2 wrong elements" in faults
+        assert "FAULTY" in in_style(app.query_one(ResultsView)._rows, FAULT)
+
+
+async def test_earlier_sweeps_of_other_devices_are_drawn_along(
+    session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "recent", lambda _: [H100])
+    session.to_send = table_events("sweep")
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.app.workers.wait_for_complete(
+            [each for each in pilot.app.workers if each.group == "results"]
+        )
+        await started(pilot, "sweep")
+        text = shown(pilot, ThroughputChart)
+        assert "3 float32 H100 80GB HBM3" in text
+        assert "the GPU is faster from 96 on" in text
+
+
+async def test_at_60_columns_the_kind_of_a_table_is_told(session: type[PreparedSession]) -> None:
+    session.to_send = table_events("latency")
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await started(pilot, "latency")
+        assert " latency " in shown(pilot, ResultsView).splitlines()[1]
