@@ -33,6 +33,12 @@ PRODUCTS = tuple(kind for kind in TABLES if kind != "copy")
 SIZES = {"sweep": 96, "peak": 384}
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where other tests use the cores, threads wait for each other longer than they compute."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 def asked(kind: str, seconds: float = 3.0, dtype: str = "float32") -> Request:
     return request(dtype, SIZES.get(kind), seconds, kind)
 

@@ -19,6 +19,8 @@ PRODUCT_SECONDS = 0.05
 """`auto` takes no size whose product takes longer."""
 TRIAL_SECONDS = 0.4
 """No product that is made to choose a size is expected to take longer."""
+LEAST_TRIALS = 4
+"""Of a size: where others use the cores, a single one says little, and larger sizes follow."""
 COLD_SECONDS = 10.0
 """The first product may take as long, however short the run: kernels are loaded on the way."""
 WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
@@ -64,10 +66,11 @@ def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
     product = Product(device.torch, dtype, (n, n, n), device.place)
     product.fill()
     product.multiply()  # loads the kernels, wakes the threads
-    best, began = float("inf"), time.monotonic()
-    while best == float("inf") or time.monotonic() - began < PRODUCT_SECONDS / 2:
-        best = min(best, device.timed(product.multiply, 1))
-    return best
+    times: list[float] = []
+    began = time.monotonic()
+    while len(times) < LEAST_TRIALS or time.monotonic() - began < PRODUCT_SECONDS / 2:
+        times.append(device.timed(product.multiply, 1))
+    return min(times)
 
 
 def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
