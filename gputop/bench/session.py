@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 WORKER = Path(__file__).with_name("worker") / "__main__.py"
-FAULT, COULD_NOT_RUN, INTERRUPTED = 1, 3, 130
+FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 1, 3, 4, 130
 
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""
@@ -163,7 +163,7 @@ class Session:
         try:
             await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
-                raise _stopped_early()
+                raise _stopped_early(self._stopped_by)
             found = await finding
         finally:
             for task in (finding, stopping):
@@ -292,7 +292,7 @@ class Session:
         measured = self._points if self._request.kind != "soak" else document.get("iterations")
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
-                raise _stopped_early()
+                raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
         target = self._request.target
         shape = {"m": planned.m, "n": planned.n, "k": planned.k}  # unless the best row has one
@@ -317,7 +317,9 @@ class Session:
 
     @property
     def _status(self) -> int:
-        return INTERRUPTED if self._stopping.is_set() else COULD_NOT_RUN
+        if not self._stopping.is_set():
+            return COULD_NOT_RUN
+        return INTERRUPTED if self._stopped_by in (None, "user") else DEGRADED
 
     def _status_of(self, kind: str) -> int:
         """The exit status of the worker's own error: a device that fails in the run is a fault."""
@@ -339,7 +341,7 @@ class Session:
         process = self._process
         assert process is not None
         if self._stopping.is_set():
-            return _stopped_early().failed.problem
+            return _stopped_early(self._stopped_by).failed.problem
         await _ended(process, STEP_SECONDS)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(reading), STEP_SECONDS)
@@ -382,15 +384,13 @@ async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     return process.returncode is not None
 
 
-def _stopped_early() -> _NoResultError:
-    return _NoResultError(
-        Problem(
-            "The stress test was stopped",
-            "no product had been timed yet",
-            "Start it again to have a result",
-        ),
-        INTERRUPTED,
-    )
+def _stopped_early(by: str | None) -> _NoResultError:
+    why = "no product had been timed yet"
+    if by in (None, "user"):
+        what, remedy = "The stress test was stopped", "Start it again to have a result"
+        return _NoResultError(Problem(what, why, remedy), INTERRUPTED)
+    what, remedy = "The stress test was ended by a limit", "See to the device, and start it again"
+    return _NoResultError(Problem(what, why, remedy), DEGRADED)
 
 
 def _problem(document: dict[str, Any]) -> Problem:
