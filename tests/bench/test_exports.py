@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench import command, results
+from gputop.bench.attended import Ended
+from gputop.bench.course import Course
 from gputop.bench.events import Done, Failed, Progress
 from gputop.telemetry.snapshot import Problem
 from tests.bench.commands import COMMAND, environment, ran
@@ -24,7 +26,10 @@ from tests.bench.kept import SWEEP, soak, table
 from tests.bench.workers import RESULT, needs_torch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gputop.bench.events import Result
+    from gputop.bench.plan import Request
 
 SHORT = ("--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5")
 
@@ -34,11 +39,10 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A run that has been prepared; `last` is how it ends."""
     said: dict[str, Any] = {"last": Done(RESULT), "asked": 0}
 
-    async def stress(request: Any, take: Any) -> Any:
+    def stress(requests: Sequence[Request]) -> list[Ended]:
         said["asked"] += 1
-        for n in range(1, 4):
-            take(Progress(0.2 * n, 0.2, n, 0.1 * n))
-        return said["last"]
+        progress = tuple(Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4))
+        return [Ended(each.target, said["last"], Course(progress)) for each in requests]
 
     monkeypatch.setattr(command, "_stress", stress)
     return said
