@@ -117,7 +117,7 @@ NOTES = {
 
 def table_result(kind: str, **changes: Any) -> Result:
     """The result of a run of that kind."""
-    points = POINTS[kind]
+    points: tuple[Point, ...] = changes.get("points", POINTS[kind])
     best = max(points, key=lambda point: point.values.get("tflops", 0.0))
     m, n, k = best.shape or (0, 0, 0)
     figures: dict[str, Any] = {
@@ -129,7 +129,10 @@ def table_result(kind: str, **changes: Any) -> Result:
         "m": m,
         "n": n,
         "k": k,
-        "dtype": {"sweep": "float32,float64", "copy": "bytes"}.get(kind, "float32"),
+        "dtype": {
+            "sweep": ",".join(dict.fromkeys(point.series for point in points)),
+            "copy": "bytes",
+        }.get(kind, "float32"),
     }
     return dataclasses.replace(RESULT, **(figures | changes))
 

@@ -250,19 +250,23 @@ def _most(points: Sequence[Point], series: str, name: str) -> float:
 
 
 def _fastest(points: Sequence[Point], most: int) -> Table:
-    """The best shapes, best first: those that were timed again before the others."""
-    ranked = sorted(
+    """The best shapes, best first."""
+    lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
+    for point in ranked(points)[:most]:
+        values = point.values
+        rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
+        lines.append([rate, *(str(side) for side in point.shape), seconds, point.series])
+    best = ((1, column) for column in range(len(lines[0])) if points)
+    return Table(lines, frozenset(best))
+
+
+def ranked(points: Sequence[Point]) -> list[Point]:
+    """Shapes of a search, best first: those that were timed again before the others."""
+    return sorted(
         points,
         key=lambda point: ("confirmed" in point.series, point.values.get("tflops", 0.0)),
         reverse=True,
     )
-    lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
-    for point in ranked[:most]:
-        values = point.values
-        rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
-        lines.append([rate, *(str(side) for side in point.shape), seconds, point.series])
-    best = ((1, column) for column in range(len(lines[0])) if ranked)
-    return Table(lines, frozenset(best))
 
 
 def _by_series(

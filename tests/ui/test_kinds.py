@@ -38,7 +38,6 @@ H100 = table_result(
     "sweep",
     device="NVIDIA H100 80GB HBM3",
     device_uuid="GPU-1",
-    dtype="float32",
     points=sweep_points("float32", 48.0, 6e-6),
 )
 """Slow to begin with, and 150 times as fast in the end."""
@@ -162,6 +161,40 @@ def test_a_search_has_the_confirmed_best_on_top() -> None:
     assert in_style(rows[2:], GOOD) == ""
 
 
+def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
+    confirmed = Point("B row-major, confirmed", 512, {"tflops": 0.3, "seconds": 1e-3}, (512,) * 3)
+    lucky = Point("B row-major", 256, {"tflops": 0.4, "seconds": 1e-3}, (256,) * 3)
+    run = run_of("peak", *table_events("peak", 0), confirmed, lucky)
+    (row,) = texts([points.figures(run, 120)])
+    assert "best 0.300 TFLOP/s" in row
+
+
+def test_a_search_leaves_room_for_what_the_device_did() -> None:
+    many = (
+        Point("B row-major", n, {"tflops": n / 100, "seconds": 1e-3}, (n, 64, 64))
+        for n in range(64, 6400, 64)
+    )
+    run = run_of("peak", *many)
+    assert len(chart_of(run).draw(80, 30)) == 11
+    assert len(points.rows(run, 80, 12, 3)) == 7
+
+
+def test_the_best_row_is_left_out_where_it_would_be_cut() -> None:
+    run = run_of("copy", *table_events("copy", 7))
+    wide, narrow = (texts([points.figures(run, width)])[0] for width in (120, 60))
+    assert " best 2730 GB/s device to device" in wide
+    assert " last " in narrow
+    assert " best " not in narrow
+
+
+def test_many_notes_leave_the_chart_its_room() -> None:
+    notes = tuple(f"type{n}: no size from 64 on, the time was up" for n in range(9))
+    run = run_of("sweep", *table_events("sweep", 20), Done(table_result("sweep", notes=notes)))
+    rows = texts(chart_of(run).draw(100, 24))
+    assert sum("the time was up" in row for row in rows) == 4
+    assert rows[-1].endswith(" …")
+
+
 def test_how_far_it_is_counts_rows_and_the_time_that_may_be_left() -> None:
     run = run_of("latency", *table_events("latency", 9))
     share, text = points.progress(run)
@@ -276,9 +309,7 @@ async def test_earlier_sweeps_of_other_devices_are_drawn_along(
     session.to_send = table_events("sweep")
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.app.workers.wait_for_complete(
-            [each for each in pilot.app.workers if each.group == "results"]
-        )
+        await until(pilot, lambda: app.query_one(ResultsView).results == [H100])
         await started(pilot, "sweep")
         text = shown(pilot, ThroughputChart)
         assert "3 float32 H100 80GB HBM3" in text

@@ -42,11 +42,11 @@ class ThroughputChart(LiveView):
             return self.hint(width)
         if not run.is_table:
             return self._over_time(run, width, height)
+        under = _meanwhile_rows(run, width)
         if run.request.kind == "sweep":
-            under = _meanwhile_rows(run, width)
             rows = sweep.rows(run, self.results, self._plot, width, height, under)
         else:
-            rows = points.rows(run, width, height)
+            rows = points.rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
     def _over_time(self, run: Run, width: int, height: int) -> list[Row]:

@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from gputop.ui.run import Run
 
 GAP = 2
+WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def rows(run: Run, width: int, height: int) -> list[Row]:
-    """The table in the space there is, and under it what is to be said once it is complete."""
-    kind, most = run.request.kind, max(1, height - 1)
-    table = page.table(kind, run.rows, most)
+def rows(run: Run, width: int, height: int, under: int) -> list[Row]:
+    """The table in the space there is, and under it what is to be said once it is complete.
+
+    A search leaves `under` rows and some for words: the best of its shapes are what counts.
+    """
+    kind = run.request.kind
+    most = height - 1 - under - WORDS
+    table = page.table(kind, run.rows, max(LEAST_SHAPES, min(page.FASTEST, most)))
     if kind != "peak" and not _fits(table, width):  # whose columns are not of one sort
         table = table.turned()
     drawn = _drawn(table, width, names=kind != "peak")[:height]
@@ -71,12 +76,14 @@ def _drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     return drawn
 
 
-def figures(run: Run) -> Row:
-    """The row that came last, and the best so far."""
+def figures(run: Run, width: int) -> Row:
+    """The row that came last, and the best so far where there is room for it."""
     row: Row = [Span(" ")]
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
     last, best = run.rows[-1], max(run.rows, key=lambda point: (rate(point) or (0.0, ""))[0])
+    if run.request.kind == "peak":
+        best = page.ranked(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
         named = [] if run.ended else [("last", last)]
     elif run.ended or last is best:
@@ -88,7 +95,9 @@ def figures(run: Run) -> Row:
         said = figure[1] if figure else ABSENT
         if run.request.kind == "latency":
             said = page.time(point.values.get("seconds"))
-        row += [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
+        part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
+        if point is named[0][1] or width_of([*row, *part]) <= width:
+            row += part
     return row
 
 

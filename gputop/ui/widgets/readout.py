@@ -111,7 +111,7 @@ class ReadoutView(LiveView):
             return []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
-        figures = points.figures(run) if run.is_table else _figures(run)
+        figures = points.figures(run, width) if run.is_table else _figures(run)
         if run.faulty:
             figures += [Span(f"  {wrong(run)}", FAULT)]
         for part in _conditions(run) if run.ended else self._device(run):

@@ -40,6 +40,10 @@ MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 FAR = 30.0
 """The ratio of the largest to the smallest figure from which the axis is logarithmic."""
 WIDE = 80
+USUAL = 10.0
+"""A sweep is expected to come to 1024, unless it is planned to end before."""
+SHARE_OF_NOTES = 6
+"""One row in as many is for notes, at most."""
 RATIO = 6
 """Cells of a column of ratios."""
 
@@ -65,7 +69,7 @@ def rows(
     found = crossover.with_earlier(run.rows, target.uuid, earlier)
     spare = max(0, height - LEAST_PLOT - 1)
     below = [*_ratios(found, width, spare)]
-    below += _notes(run, width, spare - len(below))
+    below += _notes(run, width, min(spare - len(below), max(2, height // SHARE_OF_NOTES)))
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
     return [_legend(series, width), *_chart(run, series, plot, width, room - 1), *below]
 
@@ -108,7 +112,7 @@ def _chart(run: Run, series: Sequence[_Series], plot: Plot, width: int, height: 
         return []
     high = max(xs)
     if not run.ended and run.planned is not None and run.planned.n:
-        high = max(high, math.log2(run.planned.n))  # as far as it may go: an axis that stays
+        high = max(high, min(USUAL, math.log2(run.planned.n)))  # an axis that stays for a while
     x = _sizes(min(xs), high, width - LABEL)
     y, scaled = _rates(min(ys), max(ys), height)
     lines = [
@@ -175,4 +179,7 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
 def _notes(run: Run, width: int, room: int) -> list[Row]:
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
-    return [[Span(clip(f" {line}", width), DIM)] for line in lines[: max(0, room)]]
+    shown = lines[: max(0, room)]
+    if shown and len(lines) > len(shown):
+        shown[-1] += " …"
+    return [[Span(clip(f" {line}", width), DIM)] for line in shown]
