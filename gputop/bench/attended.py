@@ -15,6 +15,7 @@ from gputop.bench.events import Done, Failed, Planned
 from gputop.bench.fleet import Fleet
 from gputop.bench.pairs import Pairs
 from gputop.bench.progress import Progressing, Together
+from gputop.bench.said import say
 from gputop.bench.watch import Watch
 
 if TYPE_CHECKING:
@@ -107,6 +108,4 @@ def _signals(act: Callable[[], None]) -> Iterator[None]:
 
 
 def _say_limit(target: Target, limit: Limit) -> None:
-    line = f"gputop: {target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}"
-    with contextlib.suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
+    say(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")

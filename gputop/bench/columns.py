@@ -102,7 +102,9 @@ def speed(result: Result) -> str:
     """Mean TFLOP/s, without the unit; of a table those of its best row, or its own figure."""
     if result.tflops_mean is None and result.tflops_peak is None:
         return _best_of_rows(result)[1]
-    return tflops(result.tflops_peak if result.tflops_mean is None else result.tflops_mean)
+    # The mean of a table is over unlike rows.
+    of_table = result.points or result.tflops_mean is None
+    return tflops(result.tflops_peak if of_table else result.tflops_mean)
 
 
 def best_row(result: Result) -> str:
@@ -112,8 +114,11 @@ def best_row(result: Result) -> str:
 
 
 def _best_of_rows(result: Result) -> tuple[str, str]:
-    """Its series and its figure."""
-    rated = [(figure, point.series) for point in result.points if (figure := rate(point))]
+    """Its series and its figure, among those rows that can be compared."""
+    kinds = ("tflops", "bytes_per_second", "seconds")
+    kind = next((k for k in kinds if any(k in point.values for point in result.points)), "")
+    comparable = (point for point in result.points if kind in point.values)
+    rated = [(figure, point.series) for point in comparable if (figure := rate(point))]
     (_, text), series = max(rated, default=((0.0, ABSENT), ""))
     return series, text
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench import devices, exports, plan
 from gputop.bench.dtypes import DTYPES, parse_dtypes
+from gputop.bench.said import print_out, say
 from gputop.bench.selection import RefusedError, select
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except RefusedError as error:
-        print(f"gputop: error: {error}", file=sys.stderr, flush=True)
+        say(f"error: {error}")
         return error.status
     from gputop.bench.conclusion import conclude
 
@@ -144,8 +145,6 @@ def _history(args: argparse.Namespace) -> int:
         raise RefusedError(f"{error}.") from None
     # Whatever the locale says: a "–" that becomes a "?" would say something else.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    from gputop.bench.conclusion import print_out
-
     print_out(text)
     return FINE
 
@@ -192,11 +191,12 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
 
 def _common_dtype(targets: Sequence[Target]) -> str:
-    """The fastest that one of them trains with, among those that all of them have."""
+    """What one of them trains with and all of them have; with a CPU among them, its own."""
     shared = set.intersection(
         *({offer.dtype for offer in plan.offered(each) if offer.available} for each in targets)
     )
-    wanted = (plan.default_dtype(target) for target in targets if target.kind == "cuda")
+    with_cpu = any(target.kind == "cpu" for target in targets)
+    wanted = [] if with_cpu else [plan.default_dtype(target) for target in targets]
     return next((dtype for dtype in wanted if dtype in shared), "float32")
 
 

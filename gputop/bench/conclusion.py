@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +11,7 @@ from gputop.bench.events import Done, Result
 from gputop.bench.fleet import spreads
 from gputop.bench.page import in_short, page, table_of
 from gputop.bench.results import ResultsError, append, regression
+from gputop.bench.said import print_out, say
 
 if TYPE_CHECKING:
     import argparse
@@ -112,21 +110,3 @@ def _csv(results: Sequence[Result]) -> str:
     if len(results) == 1 and results[0].points:
         return history.points_csv(results[0])
     return history.as_csv(results, [])
-
-
-def say(line: str) -> None:
-    """One line on standard error, where somebody may have gone already."""
-    with contextlib.suppress(OSError):
-        print(f"gputop: {line}", file=sys.stderr, flush=True)
-
-
-def print_out(text: str) -> None:
-    """Text on standard output, if there is any."""
-    if not text:
-        return
-    try:
-        print(text, flush=True)
-    except OSError:
-        # Nobody reads it; without this the interpreter complains at its end.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

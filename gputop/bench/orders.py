@@ -1,7 +1,8 @@
-"""A request as the worker takes it, and how long its preparation may take."""
+"""A request as the worker takes it, its environment, and how long its preparation may take."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import plan
@@ -18,6 +19,25 @@ PREPARE_PRODUCTS = 4
 """As many are made in preparation, where one is nearly as long as the run."""
 MARGIN_SECONDS = 10.0
 """What the worker may be late by before it is ended."""
+
+NOT_INHERITED = (
+    "CUDA_LAUNCH_BLOCKING",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_TUNABLEOP_",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+"""Begins of variables that change what is measured: for a user's own work, not for this."""
+
+
+def environment(target: Target) -> dict[str, str]:
+    """Of the worker: this one's, without what would change the figures, and that device alone."""
+    found = {
+        name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)
+    }
+    if target.kind == "cuda":
+        found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        found["CUDA_VISIBLE_DEVICES"] = target.uuid or str(target.index)
+    return found
 
 
 def prepare_seconds(seconds: float) -> float:

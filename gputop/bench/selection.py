@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gputop.bench import devices, plan
+from gputop.bench.said import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +72,7 @@ def _say_why_cpu(inventory: Inventory) -> None:
     problems = (inventory.problem, *devices.divided(inventory).values())
     reasons = "; ".join(dict.fromkeys(problem.why for problem in problems if problem))
     why = f" ({reasons})" if reasons else ""
-    line = f"gputop: there is no GPU to use{why}: the CPU is put under stress"
-    print(line, file=sys.stderr, flush=True)
+    say(f"there is no GPU to use{why}: the CPU is put under stress")
 
 
 def look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:

@@ -55,13 +55,6 @@ STOP_SECONDS = 0.4
 SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 1.0
 """From SIGTERM to SIGKILL, and from there until it is given up."""
-NOT_INHERITED = (
-    "CUDA_LAUNCH_BLOCKING",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_TUNABLEOP_",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-)
-"""Begins of variables that change what is measured: for a user's own work, not for this."""
 LONGEST_LINE_BYTES = 1 << 16
 KEPT_ERROR_BYTES = 4096
 
@@ -191,13 +184,7 @@ class Session:
             reading.cancel()
 
     async def _start(self, interpreter: Interpreter) -> asyncio.subprocess.Process:
-        request, target = self._request, self._request.target
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)
-        }
-        if target.kind == "cuda":
-            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-            environment["CUDA_VISIBLE_DEVICES"] = target.uuid or str(target.index)
+        request = self._request
         self._started_at = time.time()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -207,7 +194,7 @@ class Session:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
-                env=environment,
+                env=orders.environment(request.target),
                 limit=LONGEST_LINE_BYTES,
             )
         except OSError as error:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench.events import Point, Result
+from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.page import page, time
+from gputop.bench.peaks import AT_LIVE_CLOCK, DATASHEET
 from tests.bench.workers import RESULT
 
 
@@ -119,3 +120,27 @@ def test_a_soak_says_when_it_was_steady() -> None:
 )
 def test_times_are_in_the_unit_that_suits_them(seconds: float | None, said: str) -> None:
     assert time(seconds) == said
+
+
+KNOWN = Conditions(percent_of_peak={DATASHEET: 70.78, AT_LIVE_CLOCK: 93.4})
+
+
+def test_of_a_gpu_each_denominator_has_a_line() -> None:
+    ran = {"device_uuid": "GPU-1", "dtype": "bfloat16", "tflops_mean": 700.0}
+    said = page(replace(RESULT, conditions=KNOWN, **ran))  # type: ignore[arg-type]
+    assert "of peak    71 % of 989 TFLOP/s (datasheet dense)" in said
+    assert "of peak    93 % of 749 TFLOP/s (formula at the live clock)" in said
+
+
+def test_a_peak_that_is_not_known_is_said_of_a_gpu_and_not_of_a_cpu() -> None:
+    assert "no peak is known to compare with" in page(replace(RESULT, device_uuid="GPU-1"))
+    assert "of peak" not in page(RESULT)
+
+
+def test_copies_are_of_a_bandwidth() -> None:
+    known = Conditions(percent_of_peak={"datasheet memory bandwidth": 91.6})
+    copies = of("copy", COPY, tflops_mean=None, tflops_peak=None, device_uuid="GPU-1")
+    assert "of peak    92 % of datasheet memory bandwidth" in page(
+        replace(copies, conditions=known)
+    )
+    assert "of peak" not in page(copies)

@@ -8,9 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench.events import Done, Hello, Planned, Point, Progress
-from gputop.bench.progress import Progressing
+from gputop.bench import devices
+from gputop.bench.events import Done, Failed, Hello, Planned, Point, Progress
+from gputop.bench.progress import Progressing, Together
+from gputop.telemetry.snapshot import Problem
 from tests.bench.workers import RESULT
+from tests.streams import inventory, sample
 
 
 class Terminal(io.StringIO):
@@ -121,3 +124,51 @@ def test_a_table_counts_its_rows() -> None:
     assert "25 GB/s  host, 1 thread, 1048576" in line
     assert line.count("#") == 10, "a quarter of the rows, though not of the time"
     assert all(len(bar.line(width)) <= width for width in range(10, 120))
+
+
+GPUS = devices.targets(inventory(2), sample(2))[:2]
+
+
+def several() -> tuple[Together, list[float]]:
+    """Two devices, four of ten seconds after both were ready."""
+    clock = [100.0]
+    bar = Together(Terminal(), now=lambda: clock[0])
+    for target in GPUS:
+        bar.take(target, Hello("3.11", "9.9", target.name, 2, 1))
+        bar.take(target, replace(PLANNED, expected_seconds=10.0))
+    clock[0] += 4.0
+    return bar, clock
+
+
+def test_several_devices_have_a_figure_each() -> None:
+    bar, _ = several()
+    assert "GPU 0 ready  GPU 1 ready" in bar.line(120)
+    bar.take(GPUS[0], Progress(4.0, 1.0, 20, 712.3))
+    bar.take(GPUS[1], Point("device to device", 1 << 20, {"bytes_per_second": 4.1e12}))
+    line = bar.line(120)
+    assert "4 s, 6 s left  GPU 0 712  GPU 1 4100 GB/s" in line
+    full, rest = re.findall(r"#+|-+", line)
+    assert len(full) / (len(full) + len(rest)) == pytest.approx(0.4)
+    bar.take(GPUS[0], Done(RESULT))
+    bar.take(GPUS[1], Failed(Problem("W", "y", "R"), 3))
+    assert "GPU 0 done  GPU 1 failed" in bar.line(120)
+
+
+def test_each_run_of_several_has_its_own_time() -> None:
+    bar, clock = several()
+    clock[0] += 60.0
+    assert "10 s, 0 s left" in bar.line(120)
+    bar.take(GPUS[1], replace(PLANNED, expected_seconds=20.0))
+    assert "0 s, 20 s left" in bar.line(120)
+
+
+def test_before_anything_is_ready_there_is_no_time() -> None:
+    bar = Together(Terminal())
+    assert bar.line(120) == "starting ..."
+    bar.take(GPUS[0], Hello("3.11", "9.9", "a GPU", 2, 1))
+    assert bar.line(120) == "GPU 0 prepares"
+
+
+@pytest.mark.parametrize("width", range(1, 130))
+def test_several_fit(width: int) -> None:
+    assert len(several()[0].line(width)) <= width

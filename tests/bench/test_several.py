@@ -152,6 +152,7 @@ def test_pairs_are_all_gpus_and_the_cpu_where_there_is_one_gpu(asked: dict[str, 
     asked["stream"] = (inventory(1), sample(1, []))
     assert run("pairs") == 0
     assert [request.target.number for request in asked["requests"]] == ["0", None]
+    assert {request.dtype for request in asked["requests"]} == {"float32"}, "as a CPU likes it"
 
 
 def test_pairs_run_one_data_type_which_all_of_them_have(asked: dict[str, Any]) -> None:

@@ -66,9 +66,12 @@ class Way:
         clock: Callable[[Callable[[int], None], int], float],
         products: int = 1,
         most: int = MOST_PRODUCTS,
+        *,
+        waits: bool = True,
     ) -> None:
+        """`waits` is whether the clock does, until the products are made: else it times no work."""
         self.series, self.work, self.clock = series, work, clock
-        self.products, self.most = products, most
+        self.products, self.most, self.waits = products, most, waits
 
 
 def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
@@ -76,14 +79,17 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
     for way in _ways(rows.device, product):
-        flop = product.flop * way.products
+        flop = product.flop * way.products * way.waits
         timed = rows.time(way.work, way.clock, each * way.products, flop=flop, most=way.most)
         if timed is None:
             return
         timed = timed.of_each(way.products)
         found[way.series] = timed.seconds
         rows.check(product)
-        rows.send(way.series, product.n, timed, product)
+        if way.waits:
+            rows.send(way.series, product.n, timed, product)
+        else:
+            rows.point(way.series, product.n, timed, {}, product.shape)
         rows.to_come -= 1
     rows.run.notes.extend(_words(product.n, found))
 
@@ -113,7 +119,7 @@ def _ways(device: Any, product: Product) -> list[Way]:
     if device.place == "cuda":
         replay = _replay(_graph(torch, product))
         ways += [
-            Way(LAUNCH, product.multiply, _launched(device), most=QUEUED),
+            Way(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
             Way(GRAPH, replay, device.wall, products=IN_A_GRAPH),
             Way(SYNCHRONISED, synchronised, device.wall),
         ]
