@@ -227,6 +227,9 @@ def test_tables_have_their_best_row() -> None:
     latency = table("latency", (Point("eager", 5, {"seconds": 3e-6}), fast))
     assert text("BEST ROW", latency) == "graph: 1.25 µs"
     assert text("TFLOP/s", latency) == "1.25 µs"
+    launched = Point("launch alone", 5, {"seconds": 1e-9})  # waits for nothing: no throughput
+    mixed = table("latency", (Point("eager", 5, {"seconds": 3e-6, "tflops": 0.2}), launched))
+    assert text("BEST ROW", mixed) == "eager: 0.200 TFLOP/s"
     assert text("TFLOP/s", table("sweep", SWEEP, tflops_peak=1.1)) == "1.10"
     assert text("BEST ROW", table("later", (Point("x", 1, {"unknown": 2.0}),))) == "–"
 
