@@ -6,64 +6,26 @@ import argparse
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from gputop import __version__
-from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.text import visible
+from gputop.bench import plan
+from gputop.commands import Command, bench, status, stream
+from gputop.commands.arguments import Parser, add_source, argument, fail
+from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
+from gputop.settings import AUTO, KEYS, THEMES, load
+from gputop.settings import path as settings_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FINE, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 2, 3, 130
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, with where to look next."""
-
-    def error(self, message: str) -> NoReturn:
-        remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
-        fail(f"{message}{remedy}", USAGE)
-
-
-def fail(message: str, status: int) -> NoReturn:
-    """Ends the program with one line on standard error."""
-    print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
-    sys.exit(status)
-
-
-def interval(text: str) -> float:
-    """Seconds between samples, as an argument."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
-            f"to {LONGEST_INTERVAL:g}, such as 1."
-        )
-    return seconds
-
-
-def count(text: str) -> int:
-    """How many samples, as an argument."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
-    return number
+COMMANDS: dict[str, Command] = {"status": status, "stream": stream, "bench": bench}
+"""In the order of the help."""
 
 
 def parser() -> Parser:
     """Every command and option."""
-    from gputop.bench import plan
-    from gputop.bench.command import add_arguments, argument
-    from gputop.settings import AUTO, THEMES
-
     top = Parser(
         prog="gputop",
         description="A terminal dashboard for NVIDIA GPUs, with a stress test on one key.",
@@ -72,7 +34,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action="version", version=f"gputop {__version__}")
     top.set_defaults(interval=None, demo=False, gpm=None)  # None: not said here
-    _add_source(top)
+    add_source(top)
     top.add_argument(
         "--python",
         type=argument(plan.parse_python),
@@ -91,22 +53,9 @@ def parser() -> Parser:
         help="the settings file (default: gputop/config.toml in $XDG_CONFIG_HOME)",
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-
-    status = commands.add_parser("status", help="one snapshot, as text or JSON", allow_abbrev=False)
-    status.add_argument("--json", action="store_true", help="as one JSON document")
-    _add_demo(status)
-
-    stream = commands.add_parser(
-        "stream", help="snapshots as JSON lines, until stopped", allow_abbrev=False
-    )
-    _add_source(stream)
-    stream.add_argument("--count", type=count, metavar="N", help="stop after N samples")
-    stream.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
-
-    bench = commands.add_parser(
-        "bench", help="a stress test without the dashboard", allow_abbrev=False
-    )
-    add_arguments(bench)
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.HELP, allow_abbrev=False)
+        command.add_arguments(sub)
     return top
 
 
@@ -117,32 +66,6 @@ SWITCHES = {
     "readonly": "never signal a process",
 }
 """Settings of the dashboard that are on or off."""
-
-
-def _add_source(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--interval",
-        type=interval,
-        default=argparse.SUPPRESS,  # or a command's default would overwrite what came before it
-        metavar="S",
-        help="seconds between samples (0.25 to 60, default 1)",
-    )
-    command.add_argument(
-        "--gpm",
-        action=argparse.BooleanOptionalAction,
-        default=argparse.SUPPRESS,
-        help="read the devices' profiling counters: SM, tensor and DRAM activity (default: yes)",
-    )
-    _add_demo(command)
-
-
-def _add_demo(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--demo",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="simulated devices, marked as such",
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -174,71 +97,32 @@ def run(arguments: argparse.Namespace) -> int:
     """The command that was asked for."""
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
-    match arguments.command:
-        case "stream":
-            from gputop.telemetry.stream import run as stream
-
-            return stream(
-                interval=1.0 if arguments.interval is None else arguments.interval,
-                count=arguments.count,
-                demo=arguments.demo,
-                gpm=arguments.gpm is not False,
-                control=arguments.control,
-            )
-        case "bench":
-            if arguments.demo:
-                fail("simulated devices do no work: leave --demo out to test a real one.", USAGE)
-            from gputop.bench.command import run as bench
-
-            return bench(arguments)
-        case "status":
-            return status(demo=arguments.demo, json=arguments.json)
+    if arguments.command is not None:
+        return COMMANDS[arguments.command].run(arguments)
     if not (os.isatty(0) and os.isatty(1)):
-        return status(demo=arguments.demo, json=False)
+        return status.status(demo=arguments.demo)
+    return dashboard(arguments)
+
+
+def dashboard(arguments: argparse.Namespace) -> int:
+    """The dashboard, on a terminal that can draw it."""
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         fail(
             "this terminal cannot draw a dashboard: TERM is dumb or not set. "
             "Set TERM=xterm-256color, or use `gputop status`.",
             COULD_NOT_RUN,
         )
-    from gputop import settings
-    from gputop.ui.start import run as dashboard
+    from gputop.ui.start import run as start
 
-    given = {key: getattr(arguments, key, None) for key in settings.KEYS}
-    config = settings.path(arguments.config)
-    kept, problems = settings.load(
+    given = {key: getattr(arguments, key, None) for key in KEYS}
+    config = settings_path(arguments.config)
+    kept, problems = load(
         config, given={key: value for key, value in given.items() if value is not None}
     )
-    return dashboard(
+    return start(
         settings=kept,
         problems=problems,
         config=config,
         demo=arguments.demo,
         python=arguments.python,
     )
-
-
-def status(*, demo: bool, json: bool) -> int:
-    """Prints one snapshot; the driver's problem, if there is one, goes to standard error."""
-    import asyncio
-
-    from gputop.output.page import document, page
-    from gputop.telemetry.child import StreamError, one_snapshot
-
-    try:
-        inventory, sample = asyncio.run(one_snapshot(demo=demo))
-    except StreamError as error:
-        fail(str(error), COULD_NOT_RUN)
-    if json:
-        from json import dumps
-
-        print(dumps(document(inventory, sample), indent=2))
-    else:
-        # Whatever the locale says: a "–" that becomes a "?" would say something else.
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-        width = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
-        print(page(inventory, sample, width or None))
-    sys.stdout.flush()
-    if inventory.problem is not None:
-        fail(str(inventory.problem), COULD_NOT_RUN)
-    return FINE

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop import __version__, cli
+from gputop.commands.arguments import interval
 from gputop.settings import Settings
 from tests.terminal import Terminal
 
@@ -122,7 +123,7 @@ def test_the_message_says_what_was_wrong(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("text", ["0.25", "1", "1e0", "60", "2.5"])
 def test_an_interval(text: str) -> None:
-    assert cli.interval(text) == float(text)
+    assert interval(text) == float(text)
 
 
 def test_bad_usage_in_a_process_of_its_own() -> None:

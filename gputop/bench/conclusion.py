@@ -12,6 +12,7 @@ from gputop.bench.fleet import spreads
 from gputop.bench.page import in_short, page, table_of
 from gputop.bench.results import ResultsError, append, regression
 from gputop.bench.said import print_out, say
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from gputop.bench.attended import Ended
 
-FINE, FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 0, 1, 3, 4, 130
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 

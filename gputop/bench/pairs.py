@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.events import Done, Event, Failed, Point, Result
 from gputop.bench.fleet import Fleet
 from gputop.bench.plan import SHORTEST_SECONDS
-from gputop.bench.session import INTERRUPTED
+from gputop.exits import INTERRUPTED
 from gputop.telemetry.snapshot import Problem
 
 if TYPE_CHECKING:

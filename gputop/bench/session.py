@@ -26,6 +26,7 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from gputop.telemetry.codec import from_json
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -48,7 +49,6 @@ __all__ = [
 ]
 
 WORKER = Path(__file__).with_name("worker") / "__main__.py"
-FAULT, COULD_NOT_RUN, DEGRADED, INTERRUPTED = 1, 3, 4, 130
 
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""

@@ -16,6 +16,7 @@ from textual.events import Key
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
+from gputop.exits import INTERRUPTED
 from gputop.settings import AUTO, DEFAULT, Settings
 from gputop.telemetry.snapshot import Inventory
 from gputop.text import visible
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem, Record
     from gputop.ui.look import Terminal
 
-FAULT, INTERRUPTED = 1, 130
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between samples that keys go through."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.conditions import Trace
 from gputop.bench.session import (
-    FAULT,
     Done,
     Event,
     Failed,
@@ -20,6 +19,7 @@ from gputop.bench.session import (
     Result,
     Verified,
 )
+from gputop.exits import FAULT
 
 if TYPE_CHECKING:
     from gputop.bench.plan import Request

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import command, results
+from gputop.bench import results
 from gputop.bench.attended import Ended
 from gputop.bench.course import Course
 from gputop.bench.events import Done, Failed, Progress
+from gputop.commands import bench as command
 from gputop.telemetry.snapshot import Problem
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import SWEEP, soak, table

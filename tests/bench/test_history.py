@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import columns, command, history, results
+from gputop.bench import columns, history, results
 from gputop.bench.columns import COLUMNS, DEVICE, Entry, entries, fitting
 from gputop.bench.events import Conditions, Point
+from gputop.commands import bench as command
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import Device, DriverState, Host, Inventory, Problem, Sample, Source
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import command, conclusion, devices, results
+from gputop.bench import conclusion, devices, results
 from gputop.bench.attended import Ended
 from gputop.bench.conclusion import conclude, gravest
 from gputop.bench.course import Course
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
+from gputop.commands import bench as command
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import DeviceState, Problem
 from tests.bench.commands import ran

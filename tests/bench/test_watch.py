@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import command, devices, fleet, plan, watch
+from gputop.bench import devices, fleet, plan, watch
 from gputop.bench.attended import attended
 from gputop.bench.conclusion import conclude
 from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Planned
 from gputop.bench.plan import Request
+from gputop.commands import bench as command
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.snapshot import Absence, DeviceState, Problem
 from tests.sessions import EVENTS, RESULT

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gputop.bench import devices, exports, plan
 from gputop.bench.dtypes import DTYPES, parse_dtypes
-from gputop.bench.said import print_out, say
+from gputop.bench.said import say
 from gputop.bench.selection import RefusedError, select
+from gputop.commands.arguments import argument, output_width, print_text
+from gputop.exits import FINE, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gputop.bench.attended import Ended
     from gputop.bench.plan import Request, Target
 
-FINE, USAGE, INTERRUPTED = 0, 2, 130
+HELP = "a stress test without the dashboard"
 KINDS = {**plan.KINDS, "pairs": "the same work on each device alone, and then on all at once"}
 
 
@@ -84,18 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exports.add_arguments(parser)
 
 
-def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser that raises `ValueError` as argparse wants it."""
-
-    def parsed(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
 def run(args: argparse.Namespace) -> int:
     """Runs the stress tests that the arguments ask for; returns the exit status."""
     try:
@@ -139,13 +127,10 @@ def _history(args: argparse.Namespace) -> int:
 
     form: history.Form = "json" if args.json else "csv" if args.csv else "table"
     try:
-        width = os.get_terminal_size(1).columns if sys.stdout.isatty() else None
-        text = history.text(_one_device(args.device), form, width or None)
+        text = history.text(_one_device(args.device), form, output_width())
     except (ResultsError, ValueError) as error:
         raise RefusedError(f"{error}.") from None
-    # Whatever the locale says: a "–" that becomes a "?" would say something else.
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print_out(text)
+    print_text(text)
     return FINE
 
 

@@ -1,0 +1,106 @@
+"""What the commands share: exit statuses, how an error is said, common arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gputop.exits import USAGE
+from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with where to look next."""
+
+    def error(self, message: str) -> NoReturn:
+        remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
+        fail(f"{message}{remedy}", USAGE)
+
+
+def fail(message: str, status: int) -> NoReturn:
+    """Ends the program with one line on standard error."""
+    print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
+    sys.exit(status)
+
+
+def interval(text: str) -> float:
+    """Seconds between samples, as an argument."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
+            f"to {LONGEST_INTERVAL:g}, such as 1."
+        )
+    return seconds
+
+
+def count(text: str) -> int:
+    """How many, as an argument."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
+    return number
+
+
+def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A parser that raises `ValueError` as argparse wants it."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+def add_source(command: argparse.ArgumentParser) -> None:
+    """How often to look, at what."""
+    command.add_argument(
+        "--interval",
+        type=interval,
+        default=argparse.SUPPRESS,  # or a command's default would overwrite what came before it
+        metavar="S",
+        help="seconds between samples (0.25 to 60, default 1)",
+    )
+    command.add_argument(
+        "--gpm",
+        action=argparse.BooleanOptionalAction,
+        default=argparse.SUPPRESS,
+        help="read the devices' profiling counters: SM, tensor and DRAM activity (default: yes)",
+    )
+    add_demo(command)
+
+
+def add_demo(command: argparse.ArgumentParser) -> None:
+    """Simulated devices in place of the machine's."""
+    command.add_argument(
+        "--demo",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="simulated devices, marked as such",
+    )
+
+
+def output_width() -> int | None:
+    """Columns of the terminal that standard output is; None where it is none."""
+    return (os.get_terminal_size(1).columns or None) if sys.stdout.isatty() else None
+
+
+def print_text(text: str) -> None:
+    """Prints in UTF-8 whatever the locale says: a "–" that becomes a "?" would be another word."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    print(text)
+    sys.stdout.flush()
