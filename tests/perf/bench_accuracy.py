@@ -1,11 +1,13 @@
 """Is the stress test's throughput that of a bare `torch.mm` loop? Prints the ratio per size.
 
     python -m tests.perf.bench_accuracy [--sizes 256 512 1024 2048] [--dtype float32 float64]
-        [--rounds 10] [--threads 1]
+        [--turns 60] [--threads 1] [--processes --rounds 10]
 
-Both run in processes of their own and take turns, many short rounds each, so that what the machine
-does beside them meets both alike; the order within a round alternates. Where others use the same
-cores, the best window (0.2 s, the same in both) says more than the means.
+The worker's own soak and the loop take turns in one process, a fifth of a second each and one
+product at least, so that what else the machine does meets both alike; the soak's figures are its
+own, of its own clock. The median is of the turns' ratios, each turn of the loop against the turns
+of the soak around it; the bar is 2 %. With `--processes` whole runs of the shipped session take
+turns with a process that has the loop, which is what a user would compare, and scatters more.
 """
 
 from __future__ import annotations
@@ -13,16 +15,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib
 import itertools
 import os
 import statistics
 import subprocess
 import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
 
+from gputop.bench import orders
 from gputop.bench.dtypes import DTYPES
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan import Request, cpu_target
 from gputop.bench.session import Session
+from gputop.bench.worker import soak
+from gputop.bench.worker.cpu import Cpu
+from gputop.bench.worker.run import Run
+
+if TYPE_CHECKING:
+    from gputop.bench.worker.product import Product
+
+TURN_SECONDS = 0.2
 
 BARE = """
 import sys, time, torch
@@ -33,47 +49,113 @@ c = torch.empty(n, n, dtype=dtype)
 warm = time.perf_counter()
 while time.perf_counter() - warm < 0.3:
     torch.mm(a, b, out=c)
-flop = 2 * n**3 / 1e12
-count, best, began = 0, 0.0, time.perf_counter()
-in_window, window_began = 0, began
-while True:
+count, began = 0, time.perf_counter()
+while time.perf_counter() - began < seconds:
     torch.mm(a, b, out=c)
-    now = time.perf_counter()
-    count, in_window = count + 1, in_window + 1
-    if now - window_began >= 0.2:
-        best = max(best, flop * in_window / (now - window_began))
-        in_window, window_began = 0, now
-    if now - began >= seconds:
-        break
-print(flop * count / (now - began), best)
+    count += 1
+print(2 * n**3 / 1e12 * count / (time.perf_counter() - began))
 """
 
 
-def bare(size: int, dtype: str, seconds: float) -> tuple[float, float]:
-    """TFLOP/s of the loop that everybody writes: mean, and best window."""
+class Turns(Cpu):
+    """A CPU on which a bare loop has every other turn."""
+
+    def __init__(self, torch: Any, size: int, dtype: str) -> None:
+        super().__init__(torch, threading.Event())
+        kind = getattr(torch, dtype)
+        self._a, self._b = (torch.randn(size, size).to(kind) for _ in range(2))
+        self._c = torch.empty(size, size, dtype=kind)
+        self._flop = 2 * size**3 / 1e12
+        self.run: Run | None = None
+        self.loop: list[float] = []
+        """TFLOP/s of its turns."""
+        self.soak: list[float] = []
+        """And of the soak's: the first is before the loop's first."""
+        self._mark = (0.0, 0)
+
+    def launch(self, product: Product, products: int, *, check: bool) -> None:
+        """Lets the loop have its turn when the soak has had its own."""
+        if self.run is not None:
+            seconds, iterations, _ = self.run.tally.now
+            timed, made = seconds - self._mark[0], iterations - self._mark[1]
+            if timed >= TURN_SECONDS:
+                self._mark = seconds, iterations
+                self.soak.append(self._flop * made / timed)
+                self.loop.append(self._turn())
+        super().launch(product, products, check=check)
+
+    def _turn(self) -> float:
+        torch, a, b, c = self.torch, self._a, self._b, self._c
+        count, began = 0, time.perf_counter()
+        while True:
+            torch.mm(a, b, out=c)
+            count += 1
+            now = time.perf_counter()
+            if now - began >= TURN_SECONDS:
+                return self._flop * count / (now - began)
+
+    def ratios(self) -> list[float]:
+        """The soak's throughput over the loop's, around each turn of the loop."""
+        around = itertools.pairwise(self.soak)
+        return [(a + b) / 2 / loop for (a, b), loop in zip(around, self.loop, strict=False)]
+
+
+def in_turns(size: int, dtype: str, turns: int) -> Turns:
+    """Both in this process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch: Any = importlib.import_module("torch")
+    request = Request(cpu_target(), dtype, size, 3600.0, sys.executable)
+    device = Turns(torch, size, dtype)
+    run = Run(os.open(os.devnull, os.O_WRONLY), orders.document(request))
+    product, pace = soak.prepare(device, run)
+    device.run = run
+    threading.Thread(target=_end, args=(device, run, turns), daemon=True).start()
+    soak.measure(device, run, product, pace)
+    return device
+
+
+def _end(device: Turns, run: Run, turns: int) -> None:
+    while len(device.soak) <= turns:
+        time.sleep(TURN_SECONDS)
+    run.halt.set()
+
+
+def bare(size: int, dtype: str, seconds: float) -> float:
+    """TFLOP/s of the loop that everybody writes, in a process of its own."""
     arguments = [sys.executable, "-W", "ignore", "-c", BARE, str(size), dtype, str(seconds)]
-    output = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
-    mean, best = output.split()
-    return float(mean), float(best)
+    return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
 
 
-async def session(size: int, dtype: str, seconds: float) -> tuple[float, float]:
-    """TFLOP/s of the stress test: mean, and best window."""
+async def session(size: int, dtype: str, seconds: float) -> float:
+    """TFLOP/s of the stress test, as users have it."""
     request = Request(cpu_target(), dtype, size, seconds, sys.executable)
     async with contextlib.aclosing(Session(request).events()) as events:
         async for event in events:
             if isinstance(event, Done):
-                mean, peak = event.result.tflops_mean, event.result.tflops_peak
-                assert mean is not None
-                assert peak is not None
-                return mean, peak
+                assert event.result.tflops_mean is not None
+                return event.result.tflops_mean
             if isinstance(event, Failed):
                 raise SystemExit(str(event.problem))
     raise AssertionError("a session ends with a Done or a Failed")
 
 
+def processes(
+    size: int, dtype: str, rounds: int, seconds: float
+) -> tuple[list[float], list[float], list[float]]:
+    """Each in a process of its own: TFLOP/s of the loop, of the soak, and their ratios."""
+    loop, stress = [], []
+    for turn in range(rounds):
+        if turn % 2 == 0:
+            loop.append(bare(size, dtype, seconds))
+        stress.append(asyncio.run(session(size, dtype, seconds)))
+        if turn % 2:
+            loop.append(bare(size, dtype, seconds))
+    return loop, stress, [ours / theirs for theirs, ours in zip(loop, stress, strict=True)]
+
+
 def main() -> None:
-    """Runs all rounds and prints the table."""
+    """Runs all and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512, 1024, 2048])
     parser.add_argument(
@@ -83,30 +165,25 @@ def main() -> None:
         default=["float32", "float64"],
     )
     parser.add_argument("--threads", type=int, default=None, help="of both")
+    parser.add_argument("--turns", type=int, default=60)
+    parser.add_argument("--processes", action="store_true")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=1.0)
     arguments = parser.parse_args()
-    seconds = arguments.seconds
     if arguments.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
-    print("size  dtype     of           bare    gputop  ratio  (TFLOP/s)")
+    print("TFLOP/s, medians                  turns' ratios")
+    print("size  dtype       loop    soak    median  middle half")
     for dtype, size in itertools.product(arguments.dtype, arguments.sizes):
-        pairs = []
-        for turn in range(arguments.rounds):
-            before = bare(size, dtype, seconds) if turn % 2 == 0 else None
-            ours = asyncio.run(session(size, dtype, seconds))
-            pairs.append((before or bare(size, dtype, seconds), ours))
-        means = [(theirs[0], ours[0]) for theirs, ours in pairs]
-        bests = [(theirs[1], ours[1]) for theirs, ours in pairs]
-        for name, rows, pick in (
-            ("median mean", means, statistics.median),
-            ("best window", bests, max),
-        ):
-            loop, stress = (pick(column) for column in zip(*rows, strict=True))
-            print(f"{size:<5} {dtype:<9} {name} {loop:>6.4f}  {stress:>6.4f}  {stress / loop:.3f}")
-        ratios = [ours / loop for loop, ours in means]
-        print(f"      median of the rounds' ratios: {statistics.median(ratios):.3f} of", end=" ")
-        print(*(f"{ratio:.3f}" for ratio in ratios))
+        if arguments.processes:
+            loop, stress, ratios = processes(size, dtype, arguments.rounds, arguments.seconds)
+        else:
+            device = in_turns(size, dtype, arguments.turns)
+            loop, stress, ratios = device.loop, device.soak, device.ratios()
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        ours, theirs = statistics.median(stress), statistics.median(loop)
+        numbers = f"{theirs:>7.4f} {ours:>7.4f}    {middle:.3f}   {low:.3f} to {high:.3f}"
+        print(f"{size:<5} {dtype:<9} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""`gputop completion SHELL`: what makes the shell complete gputop's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.commands.arguments import print_text
+from gputop.exits import FINE
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+HELP = "what makes bash, zsh or fish complete its words"
+SHELLS = ("bash", "zsh", "fish")
+WHERE = """\
+bash: gputop completion bash > ~/.local/share/bash-completion/completions/gputop
+zsh:  gputop completion zsh > DIRECTORY/_gputop, where DIRECTORY is one of $fpath
+fish: gputop completion fish > ~/.config/fish/completions/gputop.fish"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Whose."""
+    import argparse
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"New shells have it after\n\n{WHERE}"
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the script."""
+    print_text(script(arguments.shell))
+    return FINE
+
+
+def script(shell: str) -> str:
+    """The completion script, made from the parser that reads the words."""
+    import shtab
+
+    from gputop.cli import parser
+
+    top = parser()
+    for action in _actions(top):
+        if action.metavar in ("FILE", "PATH"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar == "DIR":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    return shtab.complete(top, shell=shell)
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    # Not in argparse's documentation; shtab goes by the same list.
+    for action in vars(parser)["_actions"]:
+        yield action
+        if isinstance(action.choices, dict):
+            for sub in action.choices.values():
+                yield from _actions(sub)

@@ -1,0 +1,78 @@
+"""`gputop completion`: what the shells are given, and what bash makes of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.cli import COMMANDS
+from gputop.commands.completion import SHELLS, script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPLETE = """
+source "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_shtab_gputop "$@"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def completed(source: Path, *words: str) -> set[str]:
+    """What bash offers for the last of the words."""
+    command = ["bash", "--norc", "-c", COMPLETE, "bash", str(source), "gputop", *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return set(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script as the shipped command prints it."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    file = tmp_path_factory.mktemp("completion") / "gputop"
+    command = [sys.executable, "-P", "-m", "gputop", "completion", "bash"]
+    with file.open("w") as output:
+        subprocess.run(command, check=True, stdout=output, timeout=60)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("be",), {"bench"}),
+        (("bench", "sw"), {"sweep"}),
+        (("bench", "--dt"), {"--dtype"}),
+        (("--theme", "colour"), {"colour-blind", "colour-blind-light"}),
+        (("--no-m",), {"--no-mouse"}),
+        (("status", "--j"), {"--json"}),
+    ],
+    ids=" ".join,
+)
+def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[str]) -> None:
+    assert completed(bash, *words) == offered
+
+
+def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").touch()
+    assert completed(bash, "--config", f"{tmp_path}/se") == {f"{tmp_path}/settings.toml"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_is_known_to_every_shell(shell: str) -> None:
+    text = script(shell)
+    assert [name for name in COMMANDS if name not in text] == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_can_read_it(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    file = tmp_path / "script"
+    file.write_text(script(shell))
+    subprocess.run([shell, "-n", str(file)], check=True, timeout=60)
