@@ -37,7 +37,9 @@ def parser() -> Parser:
         epilog="Without a command: the dashboard, or `status` where there is no terminal.",
         allow_abbrev=False,
     )
-    top.add_argument("--version", action="version", version=f"gputop {__version__}")
+    top.add_argument(
+        "--version", action="version", version=f"gputop {__version__}", help="its version"
+    )
     top.set_defaults(interval=None, demo=False, gpm=None)  # None: not said here
     add_source(top)
     top.add_argument(
