@@ -62,7 +62,9 @@ def _sentence(text: str) -> str:
 
 def replaced(readme: str) -> str:
     """The README with the options as they are now."""
-    return re.sub(f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", readme, flags=re.S)
+    return re.sub(
+        f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", readme, flags=re.DOTALL
+    )
 
 
 if __name__ == "__main__":
