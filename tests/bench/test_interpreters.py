@@ -10,6 +10,9 @@ import pytest
 from gputop.bench import interpreters
 from tests.bench.workers import fake_interpreter
 
+PYTHON = sys.executable
+"""Which the tests take away."""
+
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -157,7 +160,7 @@ async def test_a_folder_named_torch_is_not_torch(
     assert found.chosen is None
     plain = bare / "python"
     # -S: without the site-packages that may have the real one
-    plain.write_text(f'#!/bin/sh\nexec "{sys.orig_argv[0]}" -S "$@"\n')
+    plain.write_text(f'#!/bin/sh\nexec "{PYTHON}" -S "$@"\n')
     plain.chmod(0o755)
     found = await interpreters.find(str(plain))
     assert found.looked_at[0].fault is None
