@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 
 
@@ -15,7 +14,7 @@ def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
     own. A link stays one, and what it points to is replaced.
     """
     target = Path(os.path.realpath(file))
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with open(descriptor, "wb") as output:  # noqa: PTH123 - it is open already
