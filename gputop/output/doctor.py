@@ -76,7 +76,8 @@ def page(
         first, *rest = _texts(finding.judgement, devices, gpus, room)
         lines.append(f"  {mark}  {finding.check.title:<{titles}}  {first}")
         lines += [f"{'':{indent}}{line}" for line in rest]
-    return "\n".join([*lines, "", _summary(findings, colour=colour)])
+    summary = _summary([finding.judgement.status for finding, _ in merged], colour=colour)
+    return "\n".join([*lines, "", summary])
 
 
 def _painted(text: str, status: Status | None) -> str:
@@ -122,13 +123,13 @@ def _texts(
 def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
     if room is None:
         return [text]
-    return textwrap.wrap(text, room, subsequent_indent=indent) or [""]
+    # What is to be typed keeps its hyphens.
+    lines = textwrap.wrap(text, room, subsequent_indent=indent, break_on_hyphens=False)
+    return lines or [""]
 
 
-def _summary(findings: Sequence[Finding], *, colour: bool) -> str:
-    counts = {
-        status: sum(each.judgement.status is status for each in findings) for status in Status
-    }
+def _summary(statuses: Sequence[Status], *, colour: bool) -> str:
+    counts = {status: statuses.count(status) for status in Status}
     said = [
         f"{count} {_PLURALS[status] if count != 1 else status}"
         for status, count in reversed(counts.items())

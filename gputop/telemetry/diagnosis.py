@@ -73,7 +73,7 @@ def _no_library(system: System) -> Problem:
             "library",
         )
     if system.container and system.module_version:
-        return _bare_container(system, f"it lacks {LIBRARY}")
+        return _bare_container(system, "the library is not here")
     missing = f"{LIBRARY} is not found"
     if system.wsl:
         remedy = "Install it on Windows, then run wsl --shutdown there"
@@ -95,7 +95,7 @@ def _not_loaded(system: System) -> Problem:
         return _nouveau()
     if system.module_version and not system.control_file:
         if system.container:
-            return _bare_container(system, "it has no /dev/nvidiactl")
+            return _bare_container(system, "no /dev/nvidiactl here")
         return Problem(
             "No NVIDIA device files",
             "the driver is loaded, /dev/nvidiactl is missing",
@@ -103,10 +103,10 @@ def _not_loaded(system: System) -> Problem:
             "permission",
         )
     what = "NVIDIA driver not loaded"
-    if system.module_is_built is False:
+    if system.kernel and system.module_is_built is False:
         return Problem(
             what,
-            f"it is not built for kernel {(system.kernel or '')[:24]}",
+            f"it is not built for kernel {system.kernel[:24]}",
             "Install it anew, or boot another kernel",
             "module",
         )
@@ -130,7 +130,7 @@ def _bare_container(system: System, why: str) -> Problem:
     remedy = GIVE_GPUS.get(system.container or "", _GIVE_GPUS)
     return Problem(
         "Container without the GPUs",
-        f"the host runs driver {system.module_version}, {why}",
+        f"the host runs {system.module_version}, {why}",
         remedy,
         "container",
     )
@@ -144,7 +144,7 @@ def _mismatch(system: System) -> Problem:
         why = f"the kernel runs {loaded}, the library is {library}"
     remedy = "Reboot, or reload the nvidia modules"
     if system.container:
-        remedy = "Restart the container, or reboot its host"
+        remedy = "Restart the container, or the host"
     return Problem(what, why, remedy, "versions")
 
 
@@ -176,7 +176,7 @@ def _no_devices(system: System) -> Problem:
         return Problem(what, why, "Run gputop there, or unbind it", "devices")
     given = [file for file in system.device_files if file != "/dev/nvidiactl"]
     if system.container and not given:
-        return _bare_container(system, "none of its GPUs is here")
+        return _bare_container(system, "no GPU of it is here")
     if failed := system.held_by("nvidia"):
         why = f"the driver has {failed[0]} and cannot start it"
         return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")

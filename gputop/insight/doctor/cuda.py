@@ -23,7 +23,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.insight.doctor.facts import Facts
     from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts
-    from gputop.telemetry.snapshot import Device, Problem
+    from gputop.telemetry.snapshot import Device
 
 _BUILD = "Install a CUDA build of torch there, or name another Python with --python"
 _BUILDS = "https://pytorch.org/get-started lists the builds"
@@ -31,22 +31,17 @@ _BUILDS = "https://pytorch.org/get-started lists the builds"
 
 def torch(facts: Facts) -> Iterator[Judgement]:
     """Which one stress tests use."""
-    chosen, missing = facts.found.chosen, facts.found.problem
-    if chosen is None:
-        what, remedy = ("No Python with torch was found", "") if missing is None else _said(missing)
-        yield warning(f"{what}: stress tests cannot run", remedy)
+    chosen, said, missing = facts.found.chosen, facts.torch, facts.found.problem
+    if missing is not None:
+        yield warning(f"{missing.what}: stress tests cannot run", missing.remedy)
+    if chosen is None or said is None:
         return
     where = visible(f"{chosen.path} ({chosen.origin})", 300)
-    said = facts.torch
-    if said is None or said.failure is not None:
-        why = visible(said.failure or "", 200) if said else "it was not asked"
+    if said.failure is not None:
+        why = visible(said.failure, 200).rstrip(".")
         yield problem(f"cannot be imported by {where}: {why}", "Install it there anew")
     else:
         yield ok(f"{visible(said.version or '', 40)} of {where}")
-
-
-def _said(missing: Problem) -> tuple[str, str]:
-    return missing.what, missing.remedy
 
 
 def build(facts: Facts) -> Iterator[Judgement]:

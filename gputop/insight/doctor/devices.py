@@ -192,7 +192,7 @@ def xids(facts: Facts) -> Iterator[Judgement]:
         if found:
             yield _worst(device, found)
         elif log.refused is None:
-            yield ok("none in the last day", device)
+            yield ok("none in the kernel's log of the last day", device)
     if log.refused is not None and facts.gpus:
         yield note(
             f"earlier ones are not known: /dev/kmsg, {log.refused}",
