@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from gputop.bench import plan
-from gputop.commands.arguments import argument, output_width, print_text
-from gputop.exits import FAULT, FINE
+from gputop.commands.arguments import argument, fail, output_width, print_text
+from gputop.exits import FAULT, FINE, USAGE
 
+WAITING = "Looking at driver, devices and torch ..."
 HELP = "what is wrong with driver, devices and torch, and the remedy"
 
 
@@ -28,20 +30,19 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
     import json
     import os
-    import sys
 
     from gputop.insight.doctor.checks import examine
     from gputop.insight.doctor.facts import gather
     from gputop.insight.doctor.finding import Status
     from gputop.output.doctor import document, page
 
-    if sys.stderr.isatty():
-        print("Looking at driver, devices and torch ...", end="\r", file=sys.stderr, flush=True)
+    if arguments.demo:
+        fail("doctor looks at this machine, not at simulated devices. Leave out --demo.", USAGE)
+    _say_meanwhile(WAITING)
     try:
         facts = asyncio.run(gather(arguments.python))
     finally:
-        if sys.stderr.isatty():
-            print(" " * 40, end="\r", file=sys.stderr, flush=True)
+        _say_meanwhile(" " * len(WAITING))
     findings = examine(facts)
     if arguments.json:
         print_text(json.dumps(document(findings, facts), indent=2))
@@ -49,3 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print_text(page(findings, len(facts.gpus), output_width(), colour=colour))
     return FAULT if any(each.judgement.status is Status.PROBLEM for each in findings) else FINE
+
+
+def _say_meanwhile(text: str) -> None:
+    """To who watches a terminal: importing torch can take seconds."""
+    if sys.stderr.isatty():
+        print(text, end="\r", file=sys.stderr, flush=True)

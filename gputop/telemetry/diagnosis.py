@@ -130,7 +130,7 @@ def _bare_container(system: System, why: str) -> Problem:
     remedy = GIVE_GPUS.get(system.container or "", _GIVE_GPUS)
     return Problem(
         "Container without the GPUs",
-        f"the host runs {system.module_version}, {why}",
+        f"the host runs {system.module_version or 'the driver'}, {why}",
         remedy,
         "container",
     )

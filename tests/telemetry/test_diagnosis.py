@@ -114,3 +114,4 @@ def test_whatever_a_machine_shows_there_is_a_short_problem(
     problem = diagnose(failure, system, "Unknown Error (code 999)")
     check_words(problem)
     assert problem.check in NAMES
+    assert "None" not in str(problem)

@@ -741,6 +741,15 @@ def test_a_count_that_fails_is_explained(nvml: FakeDriver) -> None:
         driver.readers()
 
 
+def test_a_driver_without_devices_is_explained_and_can_be_tried_again(nvml: FakeDriver) -> None:
+    nvml.write()
+    with pytest.raises(DriverError) as caught:
+        start().readers()
+    check_problem(caught.value.problem)
+    nvml.write(FakeDevice())
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
+
+
 def test_a_machine_without_the_library() -> None:
     """In a process of its own, whose loader finds no NVML anywhere."""
     program = """if True:
