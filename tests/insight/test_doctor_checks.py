@@ -99,6 +99,13 @@ def without(root: dict[str, str], *names: str) -> dict[str, str]:
     return {path: content for path, content in root.items() if not path.startswith(names)}
 
 
+TWO_XIDS = replace(
+    logged(79),
+    root={
+        path: logged(79, 120.0).root[path] + content if path == "/dev/kmsg" else content
+        for path, content in logged(31, 5.0).root.items()
+    },
+)
 PCI = {**TERMINAL, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 BROKEN = Interpreter("/opt/old/bin/python", "on the PATH", fault="it does not answer")
 HELPLESS = Found(None, (BROKEN,))
@@ -213,6 +220,7 @@ TABLE = [
         Machine(root={**HEALTHY, **gpu(1)}),
     ),
     Row("devices", OK, "1 GPU", "", Machine(root={**HEALTHY, **gpu(1, "vfio-pci")})),
+    Row("devices", OK, "1 GPU", "", Machine(root={**HEALTHY, **gpu(1), **DOCKER})),
     # Devices
     Row("state", OK, "answers", "", Machine()),
     Row("state", PROBLEM, "LOST", "dmesg", one(code=GPU_IS_LOST)),
@@ -226,6 +234,7 @@ TABLE = [
     Row("xid", PROBLEM, "Xid 48", "reset", Machine(xids=(48,))),
     Row("xid", PROBLEM, "Xid 48: an uncorr", "reset", Machine(xids=(48, 31))),
     Row("xid", NOTE, "/dev/kmsg, no such file", "sudo", Machine(root=without(HEALTHY, "/dev/k"))),
+    Row("xid", PROBLEM, "off the bus, 2:00 ago, and 1 more", "Reboot", TWO_XIDS),
     Row("ecc", OK, "none uncorrected", "", Machine()),
     Row("ecc", PROBLEM, "3 uncorrected", "replaced", one(**has(uncorrected=3))),
     Row("ecc", NOTE, "7 uncorrected in its life", "Watch", one(**has(lifetime=7))),
