@@ -142,33 +142,49 @@ def _python_of(variable: str) -> str | None:
     return str(Path(prefix, "bin", "python")) if prefix else None
 
 
-async def _probe(path: str, origin: Origin) -> Interpreter:
+class NoAnswerError(Exception):
+    """An interpreter did not run a program to its end; says why."""
+
+
+async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
+    """What a program that this Python runs writes, and its status; raises `NoAnswerError`.
+
+    It has a process and a session of its own, which end with the time.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             path,
             "-c",
-            PROBE,
+            program,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
     except FileNotFoundError:
-        return Interpreter(path, origin, fault="there is no such file")
+        raise NoAnswerError("there is no such file") from None
     except OSError as error:
-        return Interpreter(path, origin, fault=(error.strerror or str(error)).lower())
+        raise NoAnswerError((error.strerror or str(error)).lower()) from None
     try:
-        async with asyncio.timeout(PROBE_SECONDS):
+        async with asyncio.timeout(seconds):
             output, _ = await process.communicate()
     except TimeoutError:
-        return Interpreter(path, origin, fault=f"it did not answer within {PROBE_SECONDS:g} s")
+        raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), KILL_SECONDS)
-    return _judged(path, origin, output, process.returncode)
+    return output, process.returncode
+
+
+async def _probe(path: str, origin: Origin) -> Interpreter:
+    try:
+        output, status = await ask(path, PROBE, PROBE_SECONDS)
+    except NoAnswerError as error:
+        return Interpreter(path, origin, fault=str(error))
+    return _judged(path, origin, output, status)
 
 
 def _judged(path: str, origin: Origin, output: bytes, status: int | None) -> Interpreter:

@@ -66,6 +66,21 @@ def append(result: Result) -> None:
         connection.execute("COMMIT")
 
 
+def check_writable() -> None:
+    """Raises `ResultsError` where a result could not be kept; leaves everything as it is."""
+    file = path()
+    if _is_there():
+        with _opened("write") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _version(connection)
+            connection.execute("ROLLBACK")
+        return
+    folder = next(each for each in file.parents if each.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        remedy = f"See the permissions of {visible(str(folder))}"
+        raise ResultsError(_problem("its folder cannot be made or written to", remedy))
+
+
 def recent(limit: int | None = None) -> list[Result]:
     """The latest results, newest first; raises `ResultsError` where the file cannot be read."""
     return _read("", (), limit)

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.control import request
 from gputop.telemetry.snapshot import (
+    DeviceState,
     DriverState,
     Inventory,
     Problem,
@@ -210,14 +211,16 @@ class _Tail(asyncio.Protocol):
 
 
 async def one_snapshot(
-    *, demo: bool = False, timeout_seconds: float = 15.0
+    *, demo: bool = False, complete: bool = False, timeout_seconds: float = 15.0
 ) -> tuple[Inventory, Sample]:
     """The first sample with its inventory, once the driver answered or was found to be missing.
 
-    Raises `StreamError` where neither happens in time.
+    With `complete`, the first in which every device has answered, or does not respond. Raises
+    `StreamError` where it does not come in time.
     """
     interval = 0.5
-    child = StreamChild(command(interval=interval, count=1, demo=demo), interval)
+    count = None if complete else 1
+    child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
     inventory: Inventory | None = None
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -228,7 +231,11 @@ async def one_snapshot(
                         raise StreamError(replace(record.problem, remedy=remedy))
                     if isinstance(record, Inventory):
                         inventory = record
-                    elif inventory and inventory.driver_state is not DriverState.STARTING:
+                    elif (
+                        inventory
+                        and inventory.driver_state is not DriverState.STARTING
+                        and not (complete and _waits(record))
+                    ):
                         return inventory, record
     except TimeoutError:
         pass
@@ -241,3 +248,9 @@ async def one_snapshot(
             "Look for Xid errors in `dmesg`; a reboot may be needed",
         )
     )
+
+
+def _waits(sample: Sample) -> bool:
+    """Whether a device may yet answer for the first time."""
+    states = ((each.state, each.age_seconds) for each in sample.devices)
+    return any(state is DeviceState.OK and age is None for state, age in states)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pynvml as nvml
 
+from gputop.telemetry.diagnosis import Failure, diagnose
 from gputop.telemetry.nvml_events import Events
 from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
 from gputop.telemetry.nvml_mig import Instances
@@ -42,33 +43,14 @@ from gputop.telemetry.snapshot import (
     Event,
     Problem,
 )
+from gputop.telemetry.system import look
 
-_PROBLEMS = {
-    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: Problem(
-        "No NVIDIA driver",
-        "libnvidia-ml.so.1 is not found",
-        "Install the driver, or start the container with --gpus all",
-    ),
-    nvml.NVML_ERROR_DRIVER_NOT_LOADED: Problem(
-        "NVIDIA driver not loaded",
-        "its kernel module does not run",
-        "Try sudo modprobe nvidia, then read dmesg",
-    ),
-    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Problem(
-        "NVIDIA driver half upgraded",
-        "the kernel still runs another version of it",
-        "Reboot, or reload the nvidia modules",
-    ),
-    nvml.NVML_ERROR_NO_PERMISSION: Problem(
-        "No permission for the GPUs",
-        "/dev/nvidia* refuses this user or container",
-        "Ask for access to these devices",
-    ),
-    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: Problem(
-        "NVIDIA driver too old",
-        "it lacks a function that nvidia-ml-py calls",
-        "Upgrade the driver",
-    ),
+_FAILURES = {
+    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: Failure.NO_LIBRARY,
+    nvml.NVML_ERROR_DRIVER_NOT_LOADED: Failure.NOT_LOADED,
+    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Failure.MISMATCH,
+    nvml.NVML_ERROR_NO_PERMISSION: Failure.NO_PERMISSION,
+    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: Failure.TOO_OLD,
 }
 
 
@@ -79,15 +61,14 @@ def start() -> Driver:
     except nvml.NVMLError as error:
         raise DriverError(_problem(error)) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
-        raise DriverError(_PROBLEMS[nvml.NVML_ERROR_FUNCTION_NOT_FOUND]) from None
+        raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
     return Driver()
 
 
 def _problem(error: Any) -> Problem:
     words = " ".join(str(error).split())[:45].rstrip(".")
-    return _PROBLEMS.get(error.value) or Problem(
-        "NVML does not work", f"{words} (code {error.value})", "Run nvidia-smi, then read dmesg"
-    )
+    failure = _FAILURES.get(error.value, Failure.OTHER)
+    return diagnose(failure, look(), f"{words} (code {error.value})")
 
 
 class Driver:
@@ -102,13 +83,17 @@ class Driver:
     def readers(self) -> tuple[Reader, ...]:
         """One for each of NVML's indices, without touching a device.
 
-        Raises `DriverError`; NVML is shut down then, or it would not look again for devices.
+        Raises `DriverError`, also where there is no device; NVML is shut down then, or it would
+        not look again for devices.
         """
         try:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             self.close()
             raise DriverError(_problem(error)) from None
+        if not count:
+            self.close()
+            raise DriverError(diagnose(Failure.NO_DEVICES, look()))
         return tuple(
             Reader(index, self.driver_version, events=self._events) for index in range(count)
         )

@@ -72,6 +72,8 @@ class Problem:
     what: str
     why: str
     remedy: str
+    check: str = ""
+    """Which of doctor's checks finds it, if one does."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}. {self.remedy}"

@@ -7,7 +7,6 @@ borders, lists and text of others included. The theme `dark` with all characters
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +21,7 @@ from textual import constants
 from textual.filter import LineFilter
 
 from gputop.settings import AUTO
+from gputop.terminal import ascii_is_safer
 from gputop.ui.glyphs import ascii_text
 from gputop.ui.palette import ROLES
 
@@ -111,7 +111,7 @@ class Terminal:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Terminal:
         """What the environment says of it; Textual reads the same variables."""
-        return cls(_colours(environment), _ascii_is_safer(environment))
+        return cls(_colours(environment), ascii_is_safer(environment))
 
     @property
     def themes(self) -> tuple[str, ...]:
@@ -130,20 +130,6 @@ def _colours(environment: Mapping[str, str]) -> int:
         _environ=environment,
     )
     return {"truecolor": 256, "256": 256, None: 0}.get(console.color_system, 16)
-
-
-def _ascii_is_safer(environment: Mapping[str, str]) -> bool:
-    """Whether the locale names an encoding that is not UTF-8, or the font has few glyphs.
-
-    The locales C and POSIX, and none at all, say nothing of the terminal: they are what containers
-    and bare servers have, seen through terminals that have long been UTF-8. Linux's own console
-    has a font of 256 or 512 glyphs, none of them braille.
-    """
-    names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    locale = next((name for name in names if name), "")
-    encoding = re.search(r"\.([^@]+)", locale)
-    foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
-    return foreign or environment.get("TERM") == "linux"
 
 
 _Key = tuple[ColorTriplet | None, bool, bool]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import StreamChild, command
+from gputop.terminal import terminfo_colours
 
 if TYPE_CHECKING:
     from gputop.settings import Settings
@@ -71,14 +72,5 @@ def _say_colours() -> None:
     """
     if os.environ.get("COLORTERM") or "TEXTUAL_COLOR_SYSTEM" in os.environ:
         return
-    try:
-        import curses
-    except ImportError:  # some Pythons are built without it
-        return
-    try:
-        curses.setupterm()
-        colours = curses.tigetnum("colors")
-    except curses.error:  # terminfo does not know this terminal
-        return
-    if colours >= 256:
+    if (terminfo_colours() or 0) >= 256:
         os.environ["TEXTUAL_COLOR_SYSTEM"] = "256"

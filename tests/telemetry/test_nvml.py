@@ -695,7 +695,7 @@ PROBLEMS = {
     4: "No permission for the GPUs",
     8: "NVML does not work: Insufficient External Power (code 8)",
     DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
-    12: "No NVIDIA driver: libnvidia-ml.so.1 is not found",
+    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, and does not fit",
     13: "NVIDIA driver too old",
     15: "NVML does not work: GPU is lost (code 15)",
     17: "NVML does not work: The operating system has blocked the request (code 17)",
@@ -739,6 +739,15 @@ def test_a_count_that_fails_is_explained(nvml: FakeDriver) -> None:
     assert isinstance(driver, Driver)
     with pytest.raises(DriverError, match="No permission"):
         driver.readers()
+
+
+def test_a_driver_without_devices_is_explained_and_can_be_tried_again(nvml: FakeDriver) -> None:
+    nvml.write()
+    with pytest.raises(DriverError) as caught:
+        start().readers()
+    check_problem(caught.value.problem)
+    nvml.write(FakeDevice())
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
 
 
 def test_a_machine_without_the_library() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.codec import DecodeError, to_json
+from gputop.telemetry.codec import DecodeError, from_json, to_json
 from gputop.telemetry.snapshot import (
     READINGS,
     SCHEMA,
@@ -376,7 +376,9 @@ def test_words_of_the_stream() -> None:
 
 def test_a_problem_is_one_line() -> None:
     assert str(INVENTORY.problem) == "What: why. remedy"
-    assert to_json(Problem("a", "b", "c")) == {"what": "a", "why": "b", "remedy": "c"}
+    said = {"what": "a", "why": "b", "remedy": "c"}
+    assert to_json(Problem("a", "b", "c", "nvml")) == {**said, "check": "nvml"}
+    assert from_json(Problem, said) == Problem("a", "b", "c")  # as earlier versions have it
 
 
 @pytest.mark.parametrize(("interval", "limit"), [(0.25, 3.0), (1.0, 3.0), (2.0, 6.0), (60, 180)])

@@ -1,0 +1,58 @@
+"""`gputop doctor`: what is wrong with driver, devices, torch and gputop, and the remedy."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from gputop.bench import plan
+from gputop.commands.arguments import argument, fail, output_width, print_text
+from gputop.exits import FAULT, FINE, USAGE
+
+WAITING = "Looking at driver, devices and torch ..."
+HELP = "what is wrong with driver, devices and torch, and the remedy"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How it prints, and whose torch it looks at."""
+    parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
+    parser.add_argument(
+        "--python",
+        type=argument(plan.parse_python),
+        metavar="PATH",
+        default=argparse.SUPPRESS,  # or it would overwrite the one before the command
+        help="the interpreter whose torch is looked at (default: the one that stress tests use)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what the checks find; a problem is a fault, notes and warnings are none."""
+    import asyncio
+    import json
+    import os
+
+    from gputop.insight.doctor.checks import examine
+    from gputop.insight.doctor.facts import gather
+    from gputop.insight.doctor.finding import Status
+    from gputop.output.doctor import document, page
+
+    if arguments.demo:
+        fail("doctor looks at this machine, not at simulated devices. Leave out --demo.", USAGE)
+    _say_meanwhile(WAITING)
+    try:
+        facts = asyncio.run(gather(arguments.python))
+    finally:
+        _say_meanwhile(" " * len(WAITING))
+    findings = examine(facts)
+    if arguments.json:
+        print_text(json.dumps(document(findings, facts), indent=2))
+    else:
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        print_text(page(findings, len(facts.gpus), output_width(), colour=colour))
+    return FAULT if any(each.judgement.status is Status.PROBLEM for each in findings) else FINE
+
+
+def _say_meanwhile(text: str) -> None:
+    """To who watches a terminal: importing torch can take seconds."""
+    if sys.stderr.isatty():
+        print(text, end="\r", file=sys.stderr, flush=True)
