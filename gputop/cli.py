@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.command is not None:
         return COMMANDS[arguments.command].run(arguments)
     if not (os.isatty(0) and os.isatty(1)):
-        return status.status(demo=arguments.demo)
+        return status.bare(arguments)
     return dashboard(arguments)
 
 

@@ -18,9 +18,9 @@ from gputop.telemetry.child import (
     Interruption,
     StreamChild,
     StreamError,
-    command,
     one_snapshot,
 )
+from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import (
     DriverState,
     Host,
