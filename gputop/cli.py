@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import plan
-from gputop.commands import Command, bench, completion, status, stream
+from gputop.commands import Command, bench, completion, pick, status, stream
 from gputop.commands.arguments import Parser, add_source, argument, fail
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
 from gputop.settings import AUTO, KEYS, THEMES, load
@@ -24,6 +24,7 @@ COMMANDS: dict[str, Command] = {
     "status": status,
     "stream": stream,
     "bench": bench,
+    "pick": pick,
     "completion": completion,
 }
 """In the order of the help."""

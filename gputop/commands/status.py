@@ -101,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         if every is None:
             raise
+        if sys.stdout.isatty():
+            print()  # after the terminal's "^C"
         return FINE  # as of watch: there is no other way to end it
 
 
