@@ -85,6 +85,13 @@ REFUSED = [
     (["status", "--json", "--columns", "busy"], "Leave out --columns and --processes."),
     (["status", "--json", "--no-processes"], "Leave out --columns and --processes."),
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
+    (["pick", "-n", "0"], COUNT),
+    (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
+    (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--max-busy", "nan"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--max-busy", "-1"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--wait", "inf"], "Give seconds, such as 600."),
+    (["pick", "--wait", "long"], "Give seconds, such as 600."),
     (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
     (["bench", "--size", "0"], "Give a whole number such as 4096, or auto."),
     (["bench", "--size"], "Try `gputop bench --help`."),
@@ -153,7 +160,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gputop {__version__}\n"
 
 
-@pytest.mark.parametrize("command", [[], ["status"], ["stream"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["status"], ["stream"], ["bench"], ["pick"]])
 def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([*command, "--help"])
@@ -165,11 +172,12 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
 
 WITH_COMMAND = {
     "": (
-        *("--interval", "--demo", "--python", "--version", "status", "stream", "bench"),
+        *("--interval", "--demo", "--python", "--version", "status", "stream", "bench", "pick"),
         *("--theme", "--ascii", "--no-mouse", "--bell", "--readonly", "--config", "--no-gpm"),
     ),
     "status": ("--json", "--demo", "--watch", "--columns", "--no-processes", "--no-color"),
     "stream": ("--interval", "--demo", "--count"),
+    "pick": ("--count", "--min-free", "--max-busy", "--wait", "--index", "--json", "--demo"),
     "bench": ("--device", "--dtype", "--size", "--seconds", "--json", "--python"),
 }
 

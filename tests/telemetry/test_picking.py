@@ -42,9 +42,7 @@ def taken(*looks: DeviceSample, processes: tuple[Process, ...] = (), **changes: 
 
 
 def among(*devices: Device) -> Inventory:
-    return (
-        inventory(devices=0) if not devices else dataclasses.replace(inventory(), devices=devices)
-    )
+    return dataclasses.replace(inventory(), devices=devices)
 
 
 def seen(
