@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import plan
-from gputop.commands import Command, bench, completion, doctor, status, stream
+from gputop.commands import Command, bench, completion, doctor, pick, status, stream
 from gputop.commands.arguments import Parser, add_source, argument, fail
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
 from gputop.settings import AUTO, KEYS, THEMES, load
@@ -25,6 +25,7 @@ COMMANDS: dict[str, Command] = {
     "stream": stream,
     "bench": bench,
     "doctor": doctor,
+    "pick": pick,
     "completion": completion,
 }
 """In the order of the help."""
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.command is not None:
         return COMMANDS[arguments.command].run(arguments)
     if not (os.isatty(0) and os.isatty(1)):
-        return status.status(demo=arguments.demo)
+        return status.bare(arguments)
     return dashboard(arguments)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+from unicodedata import category, east_asian_width
 
 ABSENT = "–"
 """Stands for every missing reading; the reason is in the stream."""
@@ -26,10 +26,24 @@ def visible(text: str, limit: int = 4096) -> str:
     return "".join(c if _stands_alone(c) else _shown(c) for c in text)
 
 
+def cells(text: str) -> int:
+    """Columns of a terminal that inert text takes: those of East Asia take two each."""
+    return len(text) if text.isascii() else sum(1 + (east_asian_width(c) in "WF") for c in text)
+
+
+def cut(text: str, room: int) -> str:
+    """Inert text that fits into so many columns, with a "…" where something was left out."""
+    if cells(text) <= room:
+        return text
+    while text and cells(text) >= room:
+        text = text[: min(len(text) - 1, room)]
+    return f"{text}…"[: max(0, room)]
+
+
 def _stands_alone(character: str) -> bool:
     return (
         character.isprintable()
-        and unicodedata.category(character) not in _COMBINING
+        and category(character) not in _COMBINING
         and not _JOINING.match(character)
     )
 

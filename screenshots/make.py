@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import resvg_py
 
-from gputop.telemetry.child import StreamChild, command
+from gputop.telemetry.child import StreamChild
+from gputop.telemetry.launch import command
 from gputop.ui.app import GputopApp
 from gputop.ui.widgets.readout import TitleView
 

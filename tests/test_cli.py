@@ -14,7 +14,7 @@ import pytest
 from gputop import __version__, cli
 from gputop.commands.arguments import interval
 from gputop.settings import Settings
-from tests.terminal import Terminal
+from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,10 +80,21 @@ REFUSED = [
     (["status", "--nosuch"], HELP),
     (["status", "more"], HELP),
     (["status", "--json=1"], "Try `gputop status --help`."),
+    (["status", "--watch", "0"], INTERVAL),
+    (["status", "--columns", "busy,nosuch"], "mig-mode, virtualized."),
+    (["status", "--json", "--columns", "busy"], "Leave out --columns and --processes."),
+    (["status", "--json", "--no-processes"], "Leave out --columns and --processes."),
     (["stream", "--demo=1"], "Try `gputop stream --help`."),
     (["--demo", "doctor"], "Leave out --demo."),
     (["doctor", "more"], HELP),
     (["doctor", "--python"], "Try `gputop doctor --help`."),
+    (["pick", "-n", "0"], COUNT),
+    (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
+    (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--max-busy", "nan"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--max-busy", "-1"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--wait", "inf"], "Give seconds, such as 600."),
+    (["pick", "--wait", "long"], "Give seconds, such as 600."),
     (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
     (["bench", "--size", "0"], "Give a whole number such as 4096, or auto."),
     (["bench", "--size"], "Try `gputop bench --help`."),
@@ -152,7 +163,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gputop {__version__}\n"
 
 
-@pytest.mark.parametrize("command", [[], ["status"], ["stream"], ["bench"]])
+@pytest.mark.parametrize("command", [[], ["status"], ["stream"], ["bench"], ["pick"]])
 def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([*command, "--help"])
@@ -164,11 +175,12 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
 
 WITH_COMMAND = {
     "": (
-        *("--interval", "--demo", "--python", "--version", "status", "stream", "bench"),
+        *("--interval", "--demo", "--python", "--version", "status", "stream", "bench", "pick"),
         *("--theme", "--ascii", "--no-mouse", "--bell", "--readonly", "--config", "--no-gpm"),
     ),
-    "status": ("--json", "--demo"),
+    "status": ("--json", "--demo", "--watch", "--columns", "--no-processes", "--no-color"),
     "stream": ("--interval", "--demo", "--count"),
+    "pick": ("--count", "--min-free", "--max-busy", "--wait", "--index", "--json", "--demo"),
     "bench": ("--device", "--dtype", "--size", "--seconds", "--json", "--python"),
 }
 
@@ -314,7 +326,7 @@ def test_status_is_the_same_however_it_is_asked_for() -> None:
     for done in pages:
         assert (done.returncode, done.stderr) == (0, "")
         assert "SIMULATED" in done.stdout.splitlines()[0]
-        assert len(done.stdout.splitlines()) == 1 + 8 + 8
+        assert len(done.stdout.splitlines()) == 2 + 8 + 1
     assert shape(pages[0].stdout) == shape(pages[1].stdout) == shape(pages[2].stdout)
 
 
@@ -336,8 +348,9 @@ def test_a_terminal_on_one_side_only_gets_the_page() -> None:
         command = ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *GPUTOP, "--demo"]
         with Terminal(command, columns=160, rows=30) as terminal:
             assert terminal.wait(BOUND) == 0
-            assert terminal.text.count("busy") == 8
-            assert b"\x1b[" not in terminal.raw
+            assert terminal.text.count("H100") == 8
+            assert ALTERNATE_SCREEN not in terminal.modes
+            assert (b"\x1b[" in terminal.raw) is (redirection == "</dev/null")  # colours
 
 
 @pytest.mark.parametrize("name", ["dumb", ""])
@@ -380,7 +393,7 @@ def test_an_output_that_takes_nothing(command: str, redirection: str, what: str)
 def test_a_closed_input_is_no_terminal() -> None:
     done = shell("<&-", "--demo")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("busy") == 8
+    assert done.stdout.count("H100") == 8
 
 
 def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
@@ -388,8 +401,8 @@ def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
         "status", "--demo", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "fan –" in done.stdout  # not "?", which would say something else
-    assert done.stdout.count("busy") == 8
+    assert done.stdout.count("–") == 8  # not "?", which would say something else
+    assert done.stdout.count("H100") == 8
 
 
 @pytest.mark.parametrize("moment", ["parser", "run"])
@@ -410,38 +423,3 @@ def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cli, "run", fail)
     with pytest.raises(PermissionError):
         cli.main([])
-
-
-def test_a_driver_problem_is_said_on_standard_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And the host is shown all the same."""
-    from gputop.telemetry import child
-    from tests.streams import NO_DRIVER, inventory, sample
-
-    async def one_snapshot(*, demo: bool) -> object:
-        return inventory(0, problem=NO_DRIVER), sample(0)
-
-    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["status", "--json"])
-    assert end.value.code == 3
-    said = capsys.readouterr()
-    assert json.loads(said.out)["inventory"]["problem"]["what"] == NO_DRIVER.what
-    assert said.err == f"gputop: error: {NO_DRIVER}\n"
-
-
-def test_a_sampler_that_fails_is_said_in_one_inert_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gputop.telemetry import child
-    from gputop.telemetry.snapshot import Problem
-
-    async def one_snapshot(*, demo: bool) -> object:
-        raise child.StreamError(Problem("It stopped", "\x1b[31mred\nalert", "Try again"))
-
-    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["status"])
-    assert end.value.code == 3
-    assert capsys.readouterr().err == "gputop: error: It stopped: ␛[31mred␊alert. Try again\n"

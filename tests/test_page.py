@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.output.page import document, page
+from gputop.output.ansi import LOUD_RED, YELLOW, wanted
+from gputop.output.columns import COLUMNS, parse_columns, slug
+from gputop.output.holders import fitting
+from gputop.output.page import View, document, page
+from gputop.output.readings import ROWS
+from gputop.output.repeat import frame
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
@@ -23,6 +33,10 @@ from gputop.telemetry.snapshot import (
     Sample,
     Source,
 )
+from gputop.text import cells
+
+if TYPE_CHECKING:
+    from gputop.output.page import Processes
 
 GIB = 1 << 30
 INVENTORY = Inventory(
@@ -81,31 +95,214 @@ SAMPLE = Sample(
     ),
 )
 
-PAGE = """\
-node7 · driver 580.65.06 · CUDA 13.0 · CPU 12 % · memory 37.0 GiB of 503 GiB
- [0]  H100 80GB HBM3  busy 100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz     fan –
+HEADING = "node7 · 1970-01-01 00:00:02 · driver 580.65.06 · CUDA 13.0"
+PAGE = f"""\
+{HEADING} · CPU 12 % · memory 37.0 GiB of 503 GiB
+GPU  name             busy         memory  temp      power     clock   fan  state  processes
+  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz     –         \
+ada:python/48211(70.0 GiB) –:–/4000000(–)
+  1  RTX 4090          3 %   0.5/24.0 GiB  41°C       19 W   210 MHz  30 %         \
+root:Xorg/2(300 MiB)
+ 10  T4                  –              –     –          –         –     –  LOST
+"""
+BELOW = f"""\
+{HEADING} · CPU 12 %
+GPU  name             busy         memory  temp      power     clock  state
+  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz
        48211  ada        70.0 GiB  python train.py --lr 1e-4
-     4000000  –                 –  (in another pid namespace: run with --pid=host)
- [1]  RTX 4090          busy 3 %   0.5/24.0 GiB  41°C       19 W   210 MHz  fan 30 %
+     4000000  –                 –  (in another pid namespace: run with --pid=ho…
+  1  RTX 4090          3 %   0.5/24.0 GiB  41°C       19 W   210 MHz
            2  root        300 MiB  /usr/lib/xorg/Xorg :0
-[10]  T4                  busy –              –     –          –         –     fan –  LOST
+ 10  T4                  –              –     –          –         –  LOST
+"""
+AT_80 = f"""\
+{HEADING} · CPU 12 %
+GPU  name             busy         memory  temp  state  processes
+  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C         ada(70.0 GiB) –(–)
+  1  RTX 4090          3 %   0.5/24.0 GiB  41°C         root:Xorg/2(300 MiB)
+ 10  T4                  –              –     –  LOST
+"""
+AT_40 = """\
+node7 · 1970-01-01 00:00:02
+GPU   busy         memory  state
+  0  100 %  71.0/80.0 GiB
+  1    3 %   0.5/24.0 GiB
+ 10      –              –  LOST
 """
 
 
-def test_a_page() -> None:
-    assert page(INVENTORY, SAMPLE) + "\n" == PAGE
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
-def test_lines_are_cut_where_a_terminal_would_break_them() -> None:
-    cut = page(INVENTORY, SAMPLE, 60).splitlines()
-    for line, whole in zip(cut, PAGE.splitlines(), strict=True):
-        assert line == (whole if len(whole) <= 60 else f"{whole[:59]}…")
+@pytest.mark.parametrize(
+    ("view", "wanted"),
+    [
+        (View(), PAGE),
+        (View(processes="below", width=80), BELOW),
+        (View(width=80), AT_80),
+        (View(width=40), AT_40),
+    ],
+)
+def test_a_page(view: View, wanted: str) -> None:
+    """The least useful columns go first, and of the processes first the pid and the command."""
+    assert page(INVENTORY, SAMPLE, view) + "\n" == wanted
+
+
+def test_without_processes() -> None:
+    text = page(INVENTORY, SAMPLE, View(processes="none"))
+    assert "ada" not in text
+    assert "processes" not in text
+
+
+NUMBERS = re.compile(r"[0-9.]+ (?:GiB|MiB|%|W|MHz)|[0-9]+°C|/[0-9]+\(")
+
+
+@given(st.integers(1, 160), st.sampled_from(["beside", "below", "none"]))
+def test_no_line_is_longer_than_the_terminal_and_no_number_is_cut(
+    width: int, processes: Processes
+) -> None:
+    whole = {*NUMBERS.findall(PAGE), *NUMBERS.findall(BELOW)}
+    lines = page(INVENTORY, SAMPLE, View(processes=processes, width=width)).split("\n")
+    assert max(map(cells, lines)) <= width
+    if width >= 40:  # less has no room for a process with its memory
+        assert {*NUMBERS.findall("\n".join(lines))} <= whole
+    assert [*map(len, lines)] == [len(line.rstrip()) for line in lines]
+
+
+def test_columns_that_were_chosen() -> None:
+    """In that order; whether a device answers is said unasked."""
+    columns = parse_columns("fan, power_watts,SM clock,busy")
+    lines = page(INVENTORY, SAMPLE, View(columns)).split("\n")[1:]
+    assert lines == [
+        " fan      power     clock   busy  state",
+        "   –  612/700 W  1755 MHz  100 %",
+        "30 %       19 W   210 MHz    3 %",
+        "   –          –         –      –  LOST",
+    ]
+
+
+def test_a_chosen_column_that_does_not_fit_is_named() -> None:
+    columns = parse_columns("fan,power,clock,busy")
+    lines = page(INVENTORY, SAMPLE, View(columns, width=30)).split("\n")[1:]
+    assert lines == [
+        " fan      power  state",
+        "   –  612/700 W",
+        "30 %       19 W",
+        "   –          –  LOST",
+        "no room for clock, busy",
+    ]
+
+
+def test_every_row_of_a_devices_page_is_a_column() -> None:
+    for row in ROWS:
+        (column,) = parse_columns(slug(row.label))
+        assert column == parse_columns(row.names[0])[0]
+        assert column.span(INVENTORY.devices[0], SAMPLE.devices[0]).text
+
+
+def test_a_column_that_there_is_not() -> None:
+    with pytest.raises(
+        ValueError, match=r"^'bussy' is not a column\. There are: GPU, name, busy, "
+    ):
+        parse_columns("name,bussy")
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_every_reading_of_the_schema_is_in_a_column(name: str) -> None:
+    assert any(name in column.sources for column in COLUMNS.values()) or name in SHOWN_WITHIN
+
+
+SHOWN_WITHIN = {"memory_total_bytes", "power_limit_watts"}
+"""Beside what is used of them; the limit has a column of its own, too."""
+
+
+def test_a_rate_waits_for_a_second_reading() -> None:
+    (column,) = parse_columns("pcie-rx")
+    device, absent = INVENTORY.devices[0], {"pcie_rx_bytes_per_second": Absence.NO_DATA_YET}
+    assert column.waits(device, DeviceSample("GPU-a", age_seconds=0.0, absent=absent))
+    assert not column.waits(device, DeviceSample("GPU-a", DeviceState.LOST, 0.0, absent=absent))
+    assert not column.waits(
+        device, DeviceSample("GPU-a", age_seconds=0.0, pcie_rx_bytes_per_second=0)
+    )
+
+
+def test_colours_are_around_the_same_text() -> None:
+    view = View(colour=True)
+    coloured = page(INVENTORY, SAMPLE, view)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) + "\n" == PAGE
+    assert "\x1b[1;32m100 %\x1b[0m" in coloured
+    assert "\x1b[32m3 %\x1b[0m" in coloured
+    assert "\x1b[1;31mLOST\x1b[0m" in coloured
+
+
+@pytest.mark.parametrize(
+    ("celsius", "look"), [(64, ""), (74, YELLOW), (83, YELLOW), (84, LOUD_RED), (95, LOUD_RED)]
+)
+def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> None:
+    (column,) = parse_columns("temp")
+    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=89)
+    readings = dataclasses.replace(SAMPLE.devices[0], temperature_celsius=celsius)
+    assert column.span(device, readings) == (f"{celsius}°C", look)
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "colour"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_when_there_are_colours(environment: dict[str, str], terminal: bool, colour: bool) -> None:
+    assert wanted(environment, terminal=terminal) is colour
+
+
+def test_alerts_are_under_the_table() -> None:
+    readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
+    sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
+    assert page(INVENTORY, sample).split("\n")[5:] == ["GPU 0 has 2 uncorrected ECC errors"]
+    narrow = page(INVENTORY, sample, View(width=24)).split("\n")[5:]
+    assert narrow == ["GPU 0 has 2 uncorrected", "ECC errors"]
+
+
+def test_a_driver_that_has_not_answered_yet() -> None:
+    inventory = dataclasses.replace(INVENTORY, devices=(), driver_state=DriverState.STARTING)
+    assert page(inventory, Sample(2.0, Host())).split("\n")[1:] == [
+        "The driver has not answered yet"
+    ]
 
 
 def test_a_host_alone() -> None:
     inventory = dataclasses.replace(INVENTORY, devices=(), driver_version=None, cuda_version=None)
     sample = Sample(2.0, Host(absent={"cpu_percent": Absence.NO_DATA_YET}))
-    assert page(inventory, sample) == "node7 · CPU – · memory –"
+    assert page(inventory, sample) == "node7 · 1970-01-01 00:00:02 · CPU – · memory –"
+
+
+def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
+    gpu = Device(0, "GPU-a", "NVIDIA GB10", memory_is_shared=True)
+    part = Device(1, "MIG-b", "NVIDIA A100 MIG 1g.5gb", "GPU-c", 2)
+    sample = Sample(
+        2.0,
+        Host(),
+        (
+            DeviceSample("GPU-a", age_seconds=0.0, memory_attributed_bytes=3 * GIB),
+            DeviceSample("MIG-b", age_seconds=0.0, memory_used_bytes=GIB),
+        ),
+    )
+    inventory = dataclasses.replace(INVENTORY, devices=(gpu, part))
+    columns = parse_columns("gpu,memory")
+    assert page(inventory, sample, View(columns)).split("\n")[2:] == [
+        "  0  3.00 GiB of the host's",
+        "1:2                1.00 GiB",
+    ]
 
 
 def test_simulated_numbers_are_marked() -> None:
@@ -115,22 +312,23 @@ def test_simulated_numbers_are_marked() -> None:
 
 def test_a_device_without_a_sample_takes_no_other_ones_processes() -> None:
     sample = dataclasses.replace(SAMPLE, devices=SAMPLE.devices[1:])
-    lines = [line.split() for line in page(INVENTORY, sample).splitlines()[1:]]
-    assert [line[0] for line in lines] == ["[1]", "2", "[10]"]
+    lines = [line.split() for line in page(INVENTORY, sample).splitlines()[2:]]
+    assert [(line[0], "ada" in line[-1]) for line in lines] == [("1", False), ("10", False)]
 
 
-def test_every_state_that_is_not_well_is_said() -> None:
+@pytest.mark.parametrize("view", [View(), View(width=24), View(parse_columns("busy"))])
+def test_every_state_that_is_not_well_is_said(view: View) -> None:
     for state in DeviceState:
-        sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a", state, 0.0),))
-        line = page(INVENTORY, sample).splitlines()[1]
-        assert line.endswith(
-            "fan –" if state is DeviceState.OK else state.upper().replace("_", " ")
-        )
+        devices = (DeviceSample("GPU-a", state, 0.0),)
+        sample = dataclasses.replace(SAMPLE, devices=devices, processes=())
+        line = page(INVENTORY, sample, view).splitlines()[2]
+        wanted = "" if state is DeviceState.OK else state.upper().replace("_", " ")
+        assert (wanted in line) if wanted else line.split()[-1] == "–"
 
 
 def test_a_device_that_has_not_answered_yet_says_so() -> None:
-    sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),))
-    assert page(INVENTORY, sample).splitlines()[1].endswith("fan –  no answer yet")
+    sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),), processes=())
+    assert page(INVENTORY, sample).splitlines()[2].endswith("–  no answer yet")
 
 
 def test_foreign_text_is_inert() -> None:
@@ -143,27 +341,82 @@ def test_foreign_text_is_inert() -> None:
         devices=(Device(0, "GPU-a", evil),),
     )
     process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, evil, evil)
-    text = page(inventory, dataclasses.replace(SAMPLE, processes=(process,)))
+    text = page(
+        inventory, dataclasses.replace(SAMPLE, processes=(process,)), View(processes="below")
+    )
     lines = text.split("\n")
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert all(line.isprintable() for line in lines)
-    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in lines)
+    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], *lines[2:]))
 
 
-@given(st.text(st.characters(codec=None)), st.text(st.characters(codec=None)))
-def test_any_text_makes_a_line_each(user: str, command: str) -> None:
+@given(
+    st.text(st.characters(codec=None)),
+    st.text(st.characters(codec=None)),
+    st.sampled_from(["beside", "below"]),
+    st.none() | st.integers(1, 200),
+)
+def test_any_text_makes_a_line_each(
+    user: str, command: str, processes: Processes, width: int | None
+) -> None:
     process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, user, command)
-    text = page(INVENTORY, dataclasses.replace(SAMPLE, processes=(process,)))
+    view = View(processes=processes, width=width)
+    text = page(INVENTORY, dataclasses.replace(SAMPLE, processes=(process,)), view)
     lines = text.split("\n")
-    assert len(lines) == 5
+    assert len(lines) == 5 + (processes == "below")
     assert all(line.isprintable() for line in lines)
+    assert width is None or max(map(cells, lines)) <= width
     text.encode()
 
 
 def test_a_long_command_is_cut() -> None:
     process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, "ada", "x" * 10_000)
-    text = page(INVENTORY, dataclasses.replace(SAMPLE, processes=(process,)))
-    assert max(map(len, text.splitlines())) < 300
+    sample = dataclasses.replace(SAMPLE, processes=(process,))
+    for where in ("beside", "below"):
+        assert max(map(len, page(INVENTORY, sample, View(processes=where)).splitlines())) < 300
+
+
+def held(*users: str) -> list[Process]:
+    return [
+        Process(n, "GPU-a", ProcessKind.COMPUTE, n * GIB, user, f"/opt/{user}/run -v")
+        for n, user in enumerate(users, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (None, "bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
+        (38, "bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
+        (37, "bo/2(2.00 GiB) ada/1(1.00 GiB)"),
+        (29, "bo(2.00 GiB) ada(1.00 GiB)"),
+        (25, "bo(2.00 GiB) +1"),
+        (14, "2 proc."),
+        (1, "2 proc."),
+    ],
+)
+def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> None:
+    assert fitting(held("ada", "bo"), room) == shown
+
+
+@given(st.lists(st.sampled_from(["ada", "名前", "x" * 40]), max_size=6), st.integers(7, 300))
+def test_holders_fit(users: list[str], room: int) -> None:
+    assert cells(fitting(held(*users), room)) <= room
+
+
+def test_a_frame_is_drawn_over_the_one_before() -> None:
+    first = frame("a\nb", 3, first=True)
+    assert first == "\n\n\n" + frame("a\nb", 3)
+    assert frame("a\nb", 3) == "\x1b[?25l\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J\x1b[?25h"
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [(5, ["1", "2", "3", "4"]), (4, ["1", "2", "– 2 more lines"]), (2, ["– 4 more lines"])],
+)
+def test_a_page_taller_than_the_terminal_says_what_is_left_out(rows: int, shown: list[str]) -> None:
+    drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", frame("1\n2\n3\n4", rows))
+    assert drawn.splitlines() == shown
 
 
 def test_the_document_has_the_fields_of_the_stream() -> None:

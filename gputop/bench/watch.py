@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Self
 
 from gputop.bench import limits
 from gputop.bench.events import Done
-from gputop.telemetry.child import StreamChild, command
+from gputop.telemetry.child import StreamChild
+from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import DeviceState, Inventory, Sample
 
 if TYPE_CHECKING:

@@ -99,8 +99,7 @@ def output_width() -> int | None:
     return (os.get_terminal_size(1).columns or None) if sys.stdout.isatty() else None
 
 
-def print_text(text: str) -> None:
+def print_text(text: str, end: str = "\n") -> None:
     """Prints in UTF-8 whatever the locale says: a "–" that becomes a "?" would be another word."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(text)
-    sys.stdout.flush()
+    print(text, end=end, flush=True)

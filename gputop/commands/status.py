@@ -1,46 +1,187 @@
-"""`gputop status`: one snapshot."""
+"""`gputop status`: the devices on one page, once or again and again."""
 
 from __future__ import annotations
 
+import argparse
+import os
+import sys
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import add_demo, fail, output_width, print_text
-from gputop.exits import COULD_NOT_RUN, FINE
+from gputop.commands.arguments import (
+    add_demo,
+    argument,
+    fail,
+    interval,
+    output_width,
+    print_text,
+)
+from gputop.commands.source import snapshots
+from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.text import visible
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import AsyncGenerator
 
-HELP = "one snapshot, as text or JSON"
+    from gputop.output.columns import Column
+    from gputop.output.page import Processes, View
+    from gputop.telemetry.child import Interruption, Snapshot
+
+    Found = Snapshot | Interruption
+
+HELP = "the devices, a line each, as text or JSON; once, or every few seconds"
+FIRST_SECONDS = 0.5
+"""Between the first snapshot and a second one, where that is needed."""
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    from gputop.output.columns import parse_columns
+
+    return parse_columns(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What it prints, and of what."""
-    parser.add_argument("--json", action="store_true", help="as one JSON document")
+    """What it prints, of what, and how often."""
+    parser.add_argument(
+        "--json", action="store_true", help="as one JSON document; with --watch one on each line"
+    )
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=interval,
+        const=1.0,
+        metavar="S",
+        help="every S seconds (default 1), in place on a terminal; Ctrl+C ends it",
+    )
+    parser.add_argument(
+        "--columns",
+        type=argument(_columns),
+        metavar="NAME,...",
+        help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its "
+        "name on a device's page or in the JSON (a wrong one lists them all)",
+    )
+    parser.add_argument(
+        "--processes",
+        action=argparse.BooleanOptionalAction,
+        help="each process on a line of its own, with its command, or none (default: on the line "
+        "of its device, as user:command/pid(memory))",
+    )
+    parser.add_argument(
+        "--color",
+        action=argparse.BooleanOptionalAction,
+        help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
+    )
     add_demo(parser)
 
 
+def bare(arguments: argparse.Namespace) -> int:
+    """The same without options of its own: what `gputop` does where there is no terminal."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args([], arguments))
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Prints one snapshot as the arguments say."""
-    return status(demo=arguments.demo, json=arguments.json)
-
-
-def status(*, demo: bool, json: bool = False) -> int:
-    """Prints one snapshot; the driver's problem, if there is one, goes to standard error."""
+    """Prints what the arguments ask for; a problem of the driver goes to standard error."""
+    if arguments.json and (arguments.columns or arguments.processes is not None):
+        fail("--json has every reading. Leave out --columns and --processes.", USAGE)
+    every = arguments.watch
+    gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
-    from gputop.output.page import document, page
-    from gputop.telemetry.child import StreamError, one_snapshot
+    import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
+    from gputop.telemetry.child import StreamError
 
     try:
-        inventory, sample = asyncio.run(one_snapshot(demo=demo))
+        if every is None:
+            return asyncio.run(_once(arguments, found))
+        return asyncio.run(_watch(arguments, found))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
-    if json:
+    except KeyboardInterrupt:
+        if every is None:
+            raise
+        if sys.stdout.isatty():
+            print()  # after the terminal's "^C"
+        return FINE  # as of watch: there is no other way to end it
+
+
+async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
+    from contextlib import aclosing
+
+    from gputop.telemetry.child import Interruption
+
+    seen: Snapshot | None = None
+    async with aclosing(found):
+        async for each in found:
+            if isinstance(each, Interruption):
+                break  # there was one before it
+            waits = seen is None and _waits(arguments, each)
+            seen = each
+            if not waits:
+                break
+    assert seen is not None
+    print_text(_text(arguments, seen, output_width()))
+    if seen.inventory.problem is not None:
+        fail(str(seen.inventory.problem), COULD_NOT_RUN)
+    return FINE
+
+
+async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
+    from contextlib import aclosing
+
+    from gputop.output.repeat import frame
+    from gputop.telemetry.child import Interruption
+
+    begun = False
+    async with aclosing(found):
+        async for each in found:
+            if isinstance(each, Interruption):
+                print(f"gputop: {visible(str(each.problem))}", file=sys.stderr, flush=True)
+                continue
+            terminal = sys.stdout.isatty() and not arguments.json
+            text = _text(arguments, each, output_width())
+            if each.inventory.problem is not None and not arguments.json:
+                text += f"\n{visible(str(each.inventory.problem))}"
+            if terminal:
+                text = frame(text, os.get_terminal_size(1).lines, first=not begun)
+            elif begun and not arguments.json:
+                text = f"\n{text}"
+            print_text(text, end="" if terminal else "\n")
+            begun = True
+    return FINE
+
+
+def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
+    """Whether a column that was asked for has something to show after one more reading only."""
+    inventory, sample = seen
+    return any(
+        column.waits(device, readings)
+        for column in arguments.columns or ()
+        for device in inventory.devices
+        if (readings := sample.device(device.uuid)) is not None
+    )
+
+
+def _text(arguments: argparse.Namespace, seen: Snapshot, width: int | None) -> str:
+    if arguments.json:
         from json import dumps
 
-        print_text(dumps(document(inventory, sample), indent=2))
-    else:
-        print_text(page(inventory, sample, output_width()))
-    if inventory.problem is not None:
-        fail(str(inventory.problem), COULD_NOT_RUN)
-    return FINE
+        from gputop.output.page import document
+
+        return dumps(document(*seen), indent=2 if arguments.watch is None else None)
+    from gputop.output.page import page
+
+    return page(*seen, _view(arguments, width))
+
+
+def _view(arguments: argparse.Namespace, width: int | None) -> View:
+    from gputop.output.ansi import wanted
+    from gputop.output.columns import OWN
+    from gputop.output.page import View
+
+    colour = arguments.color
+    if colour is None:
+        colour = wanted(os.environ, terminal=sys.stdout.isatty())
+    places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
+    return View(arguments.columns or OWN, places[arguments.processes], width, colour)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
+from gputop.output import table
 from gputop.output.absences import unseen
+from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
+from gputop.output.columns import OWN, PROCESSES, Column
+from gputop.telemetry.alerts import Severity, alerts, summed
 from gputop.telemetry.codec import to_json
-from gputop.telemetry.snapshot import DeviceState, Source
-from gputop.text import ABSENT, quantity, short_name, size, used_of, visible, watts_of
+from gputop.telemetry.snapshot import DeviceState, DriverState, Source
+from gputop.text import ABSENT, cells, quantity, size, visible
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Device, DeviceSample, Inventory, Process, Sample
+    from gputop.output.ansi import Line
+    from gputop.telemetry.snapshot import Inventory, Process, Sample
 
-STATES = {
-    DeviceState.OK: "",
-    DeviceState.NOT_RESPONDING: "NOT RESPONDING",
-    DeviceState.LOST: "LOST",
-    DeviceState.NEEDS_RESET: "NEEDS RESET",
-}
+Processes = Literal["beside", "below", "none"]
+"""Where a device's processes are shown: on its line, each on one of its own, or nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a page is drawn; `width` is None where nothing breaks its lines."""
+
+    columns: tuple[Column, ...] = OWN
+    processes: Processes = "beside"
+    width: int | None = None
+    colour: bool = False
+
+
+PLAIN = View()
 
 
 def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
@@ -25,82 +43,69 @@ def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     return {"inventory": to_json(inventory), "sample": to_json(sample)}
 
 
-def page(inventory: Inventory, sample: Sample, width: int | None = None) -> str:
-    """The snapshot as text: a heading, a line for each device, the processes under it.
+def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
+    """The snapshot as text: a heading, a line for each device, what is wrong.
 
-    Lines are cut to `width` characters where it is given: a terminal would break them.
+    No line is longer than the width, and no number is cut.
     """
-    lines = [_heading(inventory, sample)]
-    pairs = [
-        (device, readings)
-        for device in inventory.devices
-        if (readings := sample.device(device.uuid)) is not None
-    ]
-    rows = [_row(device, readings) for device, readings in pairs]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))] if rows else []
-    for (device, _), row in zip(pairs, rows, strict=True):
-        lines.append("  ".join(_align(n, cell, widths) for n, cell in enumerate(row)).rstrip())
-        lines += [_process(p) for p in sample.processes if p.device_uuid == device.uuid]
-    if width is not None:
-        lines = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
-    return "\n".join(lines)
+    lines: list[Line] = [_heading(inventory, sample, view.width)]
+    below: dict[str, list[Process]] = {}
+    if view.processes == "below":
+        for process in sample.processes:
+            below.setdefault(process.device_uuid, []).append(process)
+    for uuid, line in table.lines(inventory, sample, _columns(view), view.width):
+        lines.append(line)
+        lines += [_process(process) for process in below.get(uuid or "", ())]
+    lines += _remarks(inventory, sample, view.width)
+    if view.width is not None:
+        lines = [clipped(line, view.width) for line in lines]
+    return "\n".join(painted(line, colour=view.colour) for line in lines)
 
 
-LEFT = (1, 8)
-"""Columns of text among columns of numbers: name and state."""
+def _columns(view: View) -> Sequence[Column]:
+    beside = view.processes == "beside"
+    return [column for column in view.columns if beside or column.name != PROCESSES]
 
 
-def _align(n: int, cell: str, widths: list[int]) -> str:
-    return cell.ljust(widths[n]) if n in LEFT else cell.rjust(widths[n])
-
-
-def _heading(inventory: Inventory, sample: Sample) -> str:
+def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
+    """What does not fit is left out from its end."""
     host = sample.host
-    parts = [visible(inventory.hostname)]
+    spans = [Span(visible(inventory.hostname), BOLD)]
     if inventory.source is Source.SIMULATED:
-        parts.append("SIMULATED")
+        spans.append(Span("SIMULATED", LOUD_YELLOW))
+    spans.append(Span(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(sample.time))))
     if inventory.driver_version:
-        parts.append(f"driver {visible(inventory.driver_version)}")
+        spans.append(Span(f"driver {visible(inventory.driver_version)}"))
     if inventory.cuda_version:
-        parts.append(f"CUDA {visible(inventory.cuda_version)}")
-    parts.append(f"CPU {quantity(host.cpu_percent, ' %')}")
+        spans.append(Span(f"CUDA {visible(inventory.cuda_version)}"))
+    spans.append(Span(f"CPU {quantity(host.cpu_percent, ' %')}"))
     total = host.memory_total_bytes
     of = "" if total is None else f" of {size(total)}"
-    parts.append(f"memory {size(host.memory_used_bytes)}{of}")
-    return " · ".join(parts)
+    spans.append(Span(f"memory {size(host.memory_used_bytes)}{of}"))
+    line = [spans[0]]
+    used = cells(spans[0].text)
+    for span in spans[1:]:
+        used += 3 + cells(span.text)
+        if width is not None and used > width:
+            break
+        line += [Span(" · ", DIM), span]
+    return line
 
 
-def _row(device: Device, readings: DeviceSample) -> tuple[str, ...]:
-    """label, name, busy, memory, temperature, power, clock, fan, state."""
-    watts = watts_of(readings.power_watts, readings.power_limit_watts)
-    return (
-        f"[{device.label}]",
-        short_name(visible(device.name)),
-        f"busy {quantity(readings.gpu_utilization_percent, ' %')}",
-        _memory(device, readings),
-        quantity(readings.temperature_celsius, "°C"),
-        watts if watts == ABSENT else f"{watts} W",
-        quantity(readings.sm_clock_mhz, " MHz"),
-        f"fan {quantity(readings.fan_percent, ' %')}",
-        _state(readings),
-    )
-
-
-def _memory(device: Device, readings: DeviceSample) -> str:
-    """What is used of its own; where the host's is its memory, what processes hold of that."""
-    if not device.memory_is_shared:
-        return used_of(readings.memory_used_bytes, readings.memory_total_bytes)
-    held = readings.memory_attributed_bytes
-    return "the host's" if held is None else f"{size(held)} of the host's"
-
-
-def _state(readings: DeviceSample) -> str:
-    if readings.state is DeviceState.OK and readings.age_seconds is None:
-        return "no answer yet"
-    return STATES[readings.state]
-
-
-def _process(process: Process) -> str:
+def _process(process: Process) -> Line:
     user = visible(process.user or ABSENT)
     command = visible(process.command or f"({unseen(process)})", 200)
-    return f"     {process.pid:>7}  {user:<8}  {size(process.memory_used_bytes):>9}  {command}"
+    memory = size(process.memory_used_bytes)
+    return [Span(f"     {process.pid:>7}  {user:<8}  {memory:>9}  {command}")]
+
+
+def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterator[Line]:
+    """What is wrong besides a device's state, which its line has."""
+    if inventory.driver_state is DriverState.STARTING:
+        yield [Span("The driver has not answered yet", YELLOW)]
+    readings = {device.uuid: device for device in sample.devices}
+    found = alerts(inventory.devices, readings, sample.events, sample.time)
+    for severity, text in summed(alert for alert in found if alert.kind not in [*DeviceState]):
+        look = LOUD_RED if severity is Severity.FAULT else LOUD_YELLOW
+        for part in textwrap.wrap(visible(text), width or len(text) + 1):
+            yield [Span(part, look)]

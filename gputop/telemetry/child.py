@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.control import request
+from gputop.telemetry.launch import command, launch
 from gputop.telemetry.snapshot import (
     DeviceState,
     DriverState,
@@ -36,6 +36,8 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 LONG_LIFE_SECONDS = 10.0
 """What a child that crashes never reaches: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
+ANSWER_SECONDS = 15.0
+"""How long the driver may take to answer, or be found to be missing."""
 STEP_SECONDS = 0.5
 """How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
 
@@ -55,27 +57,19 @@ class StreamError(Exception):
         self.problem = problem
 
 
-def command(
-    *, interval: float, count: int | None = None, demo: bool = False, control: bool = False
-) -> list[str]:
-    """The command line of this gputop's own `stream`, whatever is on the PATH."""
-    # -P: a file named psutil.py in the working directory is not the one that is meant.
-    arguments = [sys.executable, "-P", "-m", "gputop", "stream", "--interval", f"{interval:g}"]
-    if count is not None:
-        arguments += ["--count", str(count)]
-    if demo:
-        arguments.append("--demo")
-    # Who can ask for GPM will do so when it is shown.
-    return [*arguments, "--no-gpm", "--control"] if control else arguments
-
-
 class StreamChild:
     """A child that writes a stream. Its standard input is held open: its end is the child's."""
 
-    def __init__(self, arguments: Sequence[str], interval: float) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        interval: float,
+        process: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        """Of one that has been started already with these arguments, `process` is it."""
         self._arguments = list(arguments)
         self._limit = _limit(interval)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = process
         self._errors = _Tail()
         self._wanted: dict[str, Any] = {}
 
@@ -96,15 +90,7 @@ class StreamChild:
 
     def spawn(self) -> None:
         """Starts the child. Needs no event loop: it can start before the screen does."""
-        self._process = subprocess.Popen(
-            self._arguments,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
-        )
-        assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
+        self._process = launch(self._arguments)
         if self._wanted:
             self._send(self._wanted)
 
@@ -210,37 +196,52 @@ class _Tail(asyncio.Protocol):
         return lines[-1] if lines else ""
 
 
-async def one_snapshot(
-    *, demo: bool = False, complete: bool = False, timeout_seconds: float = 15.0
-) -> tuple[Inventory, Sample]:
-    """The first sample with its inventory, once the driver answered or was found to be missing.
+class Snapshot(NamedTuple):
+    """A sample, and the inventory that holds for it."""
 
-    With `complete`, the first in which every device has answered, or does not respond. Raises
-    `StreamError` where it does not come in time.
+    inventory: Inventory
+    sample: Sample
+
+
+class Stream(Protocol):
+    """Where records come from: a child, or what stands for one."""
+
+    def records(self) -> AsyncGenerator[Record | Interruption]: ...
+
+    async def close(self) -> None: ...
+
+
+async def snapshots(
+    stream: Stream, timeout_seconds: float = ANSWER_SECONDS
+) -> AsyncGenerator[Snapshot | Interruption]:
+    """Samples with their inventories, from when the driver answered or was found to be missing.
+
+    Raises `StreamError` where neither happens in time; what breaks off later is yielded. Closes
+    the stream.
     """
-    interval = 0.5
-    count = None if complete else 1
-    child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
     inventory: Inventory | None = None
+    begun = False
     try:
-        async with asyncio.timeout(timeout_seconds):
-            async with contextlib.aclosing(child.records()) as records:
+        async with asyncio.timeout(timeout_seconds) as limit:
+            async with contextlib.aclosing(stream.records()) as records:
                 async for record in records:
-                    if isinstance(record, Interruption):
-                        remedy = "Try again, or see what `gputop stream` says"
-                        raise StreamError(replace(record.problem, remedy=remedy))
                     if isinstance(record, Inventory):
                         inventory = record
-                    elif (
-                        inventory
-                        and inventory.driver_state is not DriverState.STARTING
-                        and not (complete and _waits(record))
+                    elif isinstance(record, Interruption):
+                        if not begun:
+                            remedy = "Try again, or see what `gputop stream` says"
+                            raise StreamError(replace(record.problem, remedy=remedy))
+                        yield record
+                    elif inventory and (
+                        begun or inventory.driver_state is not DriverState.STARTING
                     ):
-                        return inventory, record
+                        begun = True
+                        limit.reschedule(None)  # before the yield: it is this task's alone
+                        yield Snapshot(inventory, record)
     except TimeoutError:
         pass
     finally:
-        await child.close()
+        await stream.close()
     raise StreamError(
         Problem(
             "The NVIDIA driver does not answer",
@@ -248,6 +249,23 @@ async def one_snapshot(
             "Look for Xid errors in `dmesg`; a reboot may be needed",
         )
     )
+
+
+async def one_snapshot(
+    *, demo: bool = False, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
+) -> tuple[Inventory, Sample]:
+    """The first of the snapshots; raises `StreamError` where there is none in time.
+
+    With `complete`, the first in which every device has answered, or does not respond.
+    """
+    interval = 0.5
+    count = None if complete else 1
+    child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
+    async with contextlib.aclosing(snapshots(child, timeout_seconds)) as found:
+        async for each in found:
+            if isinstance(each, Snapshot) and not (complete and _waits(each.sample)):
+                return each
+    raise AssertionError("the snapshots of a child have no end")
 
 
 def _waits(sample: Sample) -> bool:

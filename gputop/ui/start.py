@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.child import StreamChild, command
+from gputop.telemetry.child import StreamChild
+from gputop.telemetry.launch import command
 from gputop.terminal import terminfo_colours
 
 if TYPE_CHECKING:

@@ -18,19 +18,22 @@ from gputop.telemetry.child import (
     Interruption,
     StreamChild,
     StreamError,
-    command,
     one_snapshot,
+    snapshots,
 )
+from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import (
     DriverState,
     Host,
     Inventory,
+    Problem,
     Record,
     Sample,
     Source,
     encode,
     silence_limit,
 )
+from tests.streams import PreparedStream
 
 BOUND = 60.0
 """Seconds after which something that a test waits for counts as hung."""
@@ -398,3 +401,21 @@ async def test_one_snapshot_of_a_child_that_dies(monkeypatch: pytest.MonkeyPatch
     assert raised.value.problem.why == "no room"
     assert "again" not in raised.value.problem.remedy.removeprefix("Try again")
     assert "gputop stream" in raised.value.problem.remedy
+
+
+STARTING = Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0)
+BROKEN = Interruption(Problem("It stopped", "it ended", "It is being started again"))
+
+
+async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:
+    """And tell of a driver that starts again, and of what broke off."""
+    stream = PreparedStream(STARTING, SAMPLE, INVENTORY, SAMPLE)
+    later: list[Record | Interruption] = [BROKEN, STARTING, SAMPLE]
+    async with asyncio.timeout(BOUND), contextlib.aclosing(snapshots(stream, 0.1)) as found:
+        assert await anext(found) == (INVENTORY, SAMPLE)
+        for n, record in enumerate(later):
+            asyncio.get_running_loop().call_later(0.2 + n / 100, stream.send, record)
+        assert await anext(found) == BROKEN
+        assert await anext(found) == (STARTING, SAMPLE)
+        assert not stream.closed
+    assert stream.closed

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.child import StreamChild, command
+from gputop.telemetry.child import StreamChild
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL, obey, request
+from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import Absence, Inventory, Sample, decode
 
 BOUND = 20.0

@@ -1,0 +1,239 @@
+"""`gputop pick`: the idlest devices, for CUDA_VISIBLE_DEVICES."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gputop.bench.said import say
+from gputop.commands.arguments import add_demo, argument, count, fail, print_text
+from gputop.commands.source import snapshots
+from gputop.exits import COULD_NOT_RUN, FINE
+from gputop.telemetry.snapshot import Source
+from gputop.text import short_name, visible
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from gputop.amounts import Amount
+    from gputop.telemetry.child import Interruption, Snapshot
+    from gputop.telemetry.picking import Candidate
+    from gputop.telemetry.snapshot import Inventory, Sample
+
+HELP = "the idlest devices, for CUDA_VISIBLE_DEVICES"
+INTERVAL_SECONDS = 0.25
+LOOKS = 5
+"""Samples of a second: the first, and one after each quarter."""
+
+
+def _amount(text: str) -> Amount:
+    from gputop.amounts import parse_amount
+
+    return parse_amount(text)
+
+
+def parse_percent(text: str) -> float:
+    """A percentage, with or without its sign; raises `ValueError`."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text) or float(text.rstrip("% ")) > 100:
+        raise ValueError(f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10.")
+    return float(text.rstrip("% "))
+
+
+def parse_wait(text: str) -> float:
+    """Seconds to wait; raises `ValueError`."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
+        raise ValueError(f"{text!r} is not a time to wait. Give seconds, such as 600.")
+    return float(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How many devices, and what they have to have."""
+    parser.description = (
+        "Prints the UUIDs of the devices that did least over a second and have most memory free: "
+        "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
+        "Looks among those that CUDA_VISIBLE_DEVICES leaves. It reserves nothing."
+    )
+    parser.add_argument(
+        "-n", "--count", type=count, default=1, metavar="N", help="how many (default 1)"
+    )
+    parser.add_argument(
+        "--min-free",
+        type=argument(_amount),
+        metavar="SIZE",
+        help="with so much memory free, such as 20GiB, 20GB or 80%%",
+    )
+    parser.add_argument(
+        "--max-busy",
+        type=argument(parse_percent),
+        metavar="PERCENT",
+        help="not busier than that, in the mean over a second",
+    )
+    parser.add_argument(
+        "--wait",
+        nargs="?",
+        type=argument(parse_wait),
+        default=0.0,
+        const=math.inf,
+        metavar="S",
+        help="until there are as many, for up to S seconds, or as long as it takes",
+    )
+    parser.add_argument(
+        "--index",
+        action="store_true",
+        help="indices for UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which has to be set with "
+        "them, because by itself CUDA counts the fastest device first",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="every device as it was seen, and why it was left out"
+    )
+    add_demo(parser)
+
+
+class Outcome(NamedTuple):
+    """What came of looking for a second: the picked ones, none where there are too few."""
+
+    inventory: Inventory
+    picked: list[Candidate]
+    others: list[Candidate]
+    note: str | None
+    """What is wrong with CUDA_VISIBLE_DEVICES."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the devices, or on standard error why there are too few."""
+    found = snapshots(arguments, interval=INTERVAL_SECONDS)
+    import asyncio
+
+    from gputop.telemetry.child import StreamError
+
+    try:
+        outcome = asyncio.run(_look(arguments, found))
+    except (StreamError, ValueError) as error:
+        fail(str(error), COULD_NOT_RUN)
+    if arguments.json:
+        print_text(json.dumps(_document(arguments, outcome), indent=2))
+    if outcome.note is not None:
+        say(outcome.note)
+    if not outcome.picked:
+        return _refuse(arguments, outcome)
+    _advise(arguments, outcome)
+    if not arguments.json:
+        print_text(",".join(_names(arguments, outcome)))
+    return FINE
+
+
+def _names(arguments: argparse.Namespace, outcome: Outcome) -> list[str]:
+    if not arguments.index:
+        return [each.device.uuid for each in outcome.picked]
+    from gputop.telemetry.visible_devices import in_bus_order
+
+    order = in_bus_order(outcome.inventory.devices)
+    return [str(order.index(each.device)) for each in outcome.picked]
+
+
+def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "picked": _names(arguments, outcome),
+        "devices": [
+            {
+                "uuid": each.device.uuid,
+                "index": each.device.index,
+                "mig_index": each.device.mig_index,
+                "name": each.device.name,
+                "busy_percent": each.busy_percent,
+                "memory_free_bytes": each.memory_free_bytes,
+                "memory_usable_bytes": each.memory_usable_bytes,
+                "reason": each.reason,
+            }
+            for each in (*outcome.picked, *outcome.others)
+        ],
+    }
+
+
+async def _look(
+    arguments: argparse.Namespace, found: AsyncGenerator[Snapshot | Interruption]
+) -> Outcome:
+    """Looks until there are enough, or the time is up.
+
+    Raises `ValueError` where there is nothing to look at.
+    """
+    from contextlib import aclosing
+
+    from gputop.telemetry.child import Snapshot
+
+    looks: deque[Sample] = deque(maxlen=LOOKS)
+    end = time.monotonic() + arguments.wait
+    waiting = False
+    async with aclosing(found):
+        async for each in found:
+            late = time.monotonic() >= end
+            if not isinstance(each, Snapshot):
+                if late:
+                    raise ValueError(f"{each.problem.what}: {each.problem.why}. Try again")
+                looks.clear()
+                continue
+            if each.inventory.problem is not None:
+                raise ValueError(each.inventory.problem)
+            looks.append(each.sample)
+            if len(looks) < LOOKS:
+                continue
+            outcome = _outcome(arguments, each.inventory, looks)
+            if outcome.picked or late:
+                return outcome
+            if not waiting:
+                until = "" if math.isinf(arguments.wait) else f", for up to {arguments.wait:g} s"
+                say(f"{_too_few(arguments, outcome)}: waiting{until}")
+            waiting = True
+    raise AssertionError("the snapshots of a child have no end")
+
+
+def _outcome(
+    arguments: argparse.Namespace, inventory: Inventory, looks: Sequence[Sample]
+) -> Outcome:
+    from gputop.telemetry.picking import Wanted, candidates
+    from gputop.telemetry.visible_devices import ORDER, VARIABLE, seen
+
+    if not inventory.devices:
+        raise ValueError("There is no device to pick: the driver has none. See `gputop status`")
+    allowed = seen(inventory.devices, os.environ.get(VARIABLE), os.environ.get(ORDER))
+    wanted = Wanted(arguments.min_free, arguments.max_busy, arguments.index)
+    every = candidates(inventory, looks, wanted, allowed.uuids)
+    fitting = sum(each.reason is None for each in every)
+    enough = arguments.count if fitting >= arguments.count else 0
+    return Outcome(inventory, every[:enough], every[enough:], allowed.note)
+
+
+def _too_few(arguments: argparse.Namespace, outcome: Outcome) -> str:
+    fitting = sum(each.reason is None for each in outcome.others)
+    if arguments.count == 1:
+        return "no device fits"
+    fit = f"{fitting} fits" if fitting == 1 else f"{fitting or 'none'} fit"
+    return f"{arguments.count} devices are wanted, {fit}"
+
+
+def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
+    """Why there are too few: a line, and one for each device."""
+    say(f"error: {_too_few(arguments, outcome)}. Ask for less, or wait with --wait.")
+    for device, reason in ((each.device, each.reason) for each in outcome.others):
+        name = short_name(visible(device.name, 80))
+        say(f"GPU {device.label} ({name}): {reason or 'fits'}")
+    return COULD_NOT_RUN
+
+
+def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
+    """What there is to know about the picked ones."""
+    if outcome.inventory.source is Source.SIMULATED:
+        say("these devices are simulated: CUDA knows none of them")
+    if arguments.index and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        say(
+            "these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the fastest "
+            "device first"
+        )
+    if len(outcome.picked) > 1 and any(each.device.parent_uuid for each in outcome.picked):
+        say("a CUDA process may see the first MIG instance only: give each process its own")

@@ -1,0 +1,27 @@
+"""Where a command's snapshots come from, as the arguments say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncGenerator
+
+    from gputop.telemetry.child import Interruption, Snapshot
+
+
+def snapshots(
+    arguments: argparse.Namespace, *, interval: float, gpm: bool = True
+) -> AsyncGenerator[Snapshot | Interruption]:
+    """Those of one sampler, which starts at once and ends with them.
+
+    Raises `StreamError` while it is read, where there is nothing to be had.
+    """
+    from gputop.telemetry.launch import command, launch
+
+    asked = command(interval=interval, demo=arguments.demo, gpm=gpm)
+    process = launch(asked)  # it takes longer than all that is loaded meanwhile
+    from gputop.telemetry import child
+
+    return child.snapshots(child.StreamChild(asked, interval, process))
