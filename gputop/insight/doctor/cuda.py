@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from gputop.insight.doctor.finding import (
     problem,
     warning,
 )
-from gputop.insight.doctor.visible_devices import Visible, visible_devices
 from gputop.telemetry.kernel_log import same_address
+from gputop.telemetry.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def build(facts: Facts) -> Iterator[Judgement]:
 def cuda(facts: Facts) -> Iterator[Judgement]:
     """Whether torch can use the driver."""
     said = _imported(facts)
-    if said is None or not said.cuda_version or not facts.gpus or _visible(facts).hides_all:
+    if said is None or not said.cuda_version or not facts.gpus or _hides_all(facts):
         return
     newest = facts.cuda_version
     takes = f"the driver takes CUDA up to {visible(newest or '?', 20)}"
@@ -99,35 +100,43 @@ def architecture(facts: Facts) -> Iterator[Judgement]:
 
 def selection(facts: Facts) -> Iterator[Judgement]:
     """What CUDA_VISIBLE_DEVICES leaves over."""
-    said = facts.environment.get("CUDA_VISIBLE_DEVICES")
+    said = facts.environment.get(VARIABLE)
     if said is None:
         yield ok("not set: CUDA programs see every GPU")
         return
-    shown = f"CUDA_VISIBLE_DEVICES={visible(said, 200)}"
+    shown = f"{VARIABLE}={visible(said, 200)}"
     if not facts.gpus:
         yield note(f"{shown}, and there is no GPU")
         return
-    found = _visible(facts)
-    if found.hides_all:
-        why = f": {found.wrong} is no device" if found.wrong else ""
+    try:
+        allowed = _allowed(facts)
+    except ValueError as error:
+        why, _, remedy = str(error).rpartition(". ")
+        yield warning(why, remedy)
+        return
+    gpus = sum(gpu.uuid in allowed.uuids for gpu in facts.gpus)
+    if not allowed.uuids:
+        why = f": it {allowed.note.removeprefix(VARIABLE).strip()}" if allowed.note else ""
         yield warning(f"{shown} hides every GPU{why}", "Unset it, or name a GPU in it")
-    elif found.wrong is not None:
+    elif allowed.note is not None:
         yield warning(
-            f"{shown}: {found.wrong} is no device, it and what follows count for nothing",
+            f"{allowed.note}, and what follows counts for nothing",
             "Name GPUs by index or by UUID, as `gputop status --json` has them",
         )
+    elif not gpus:
+        yield ok(f"{shown}: a MIG instance")
     else:
-        yield ok(f"{shown}: {found.left} of {len(facts.gpus)} GPUs")
+        yield ok(f"{shown}: {gpus} of {len(facts.gpus)} GPUs")
 
 
 def order(facts: Facts) -> Iterator[Judgement]:
     """Whether CUDA's numbers are NVML's."""
     if not facts.gpus:
         return
-    chosen = facts.environment.get("CUDA_VISIBLE_DEVICES") is not None
-    by_bus = facts.environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    seen = () if facts.torch is None else facts.torch.devices
-    pairs = [(each, _nvml(each, facts)) for each in seen]
+    chosen = facts.environment.get(VARIABLE) is not None
+    by_bus = facts.environment.get(ORDER) == BY_BUS
+    found = () if facts.torch is None else facts.torch.devices
+    pairs = [(each, _nvml(each, facts)) for each in found]
     if not pairs or any(device is None for _, device in pairs):
         if len(facts.gpus) == 1 or (by_bus and not chosen):
             yield ok("CUDA's indices are NVML's")
@@ -178,9 +187,16 @@ def _imported(facts: Facts) -> TorchFacts | None:
     return said if said is not None and said.failure is None else None
 
 
-def _visible(facts: Facts) -> Visible:
+def _allowed(facts: Facts) -> Seen:
+    """Raises `ValueError` where it says nothing that is certain."""
     devices = facts.inventory.devices if facts.inventory else ()
-    return visible_devices(facts.environment.get("CUDA_VISIBLE_DEVICES"), devices)
+    return seen(devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER))
+
+
+def _hides_all(facts: Facts) -> bool:
+    with contextlib.suppress(ValueError):
+        return not _allowed(facts).uuids
+    return False
 
 
 def _major(version: str) -> int:
