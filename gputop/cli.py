@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import plan
-from gputop.commands import Command, bench, completion, doctor, status, stream
+from gputop.commands import Command, bench, completion, doctor, exporter, status, stream
 from gputop.commands.arguments import Parser, add_source, argument, fail
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
 from gputop.settings import AUTO, KEYS, THEMES, load
@@ -25,6 +25,7 @@ COMMANDS: dict[str, Command] = {
     "stream": stream,
     "bench": bench,
     "doctor": doctor,
+    "exporter": exporter,
     "completion": completion,
 }
 """In the order of the help."""

@@ -56,7 +56,12 @@ class StreamError(Exception):
 
 
 def command(
-    *, interval: float, count: int | None = None, demo: bool = False, control: bool = False
+    *,
+    interval: float,
+    count: int | None = None,
+    demo: bool = False,
+    gpm: bool = True,
+    control: bool = False,
 ) -> list[str]:
     """The command line of this gputop's own `stream`, whatever is on the PATH."""
     # -P: a file named psutil.py in the working directory is not the one that is meant.
@@ -65,8 +70,9 @@ def command(
         arguments += ["--count", str(count)]
     if demo:
         arguments.append("--demo")
-    # Who can ask for GPM will do so when it is shown.
-    return [*arguments, "--no-gpm", "--control"] if control else arguments
+    if control or not gpm:  # who can ask for GPM will do so when it is shown
+        arguments.append("--no-gpm")
+    return [*arguments, "--control"] if control else arguments
 
 
 class StreamChild:
