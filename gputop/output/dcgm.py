@@ -34,7 +34,7 @@ def _mib(value: int) -> Iterator[Part]:
 
 
 def _millijoules(joules: float) -> Iterator[Part]:
-    yield {}, float(round(joules * 1000))
+    yield {}, round(joules * 1000, 0)
 
 
 FIELDS = (

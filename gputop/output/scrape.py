@@ -45,11 +45,16 @@ class _Families(Collector):
             yield metric
 
 
-def application(look: Look) -> WSGIApplication:
-    """`/metrics`, and a page with a link to it; anything else is refused."""
+def registry_of(look: Look) -> CollectorRegistry:
+    """What the client writes as text."""
     registry = CollectorRegistry()
     registry.register(_Families(look))
-    metrics = make_wsgi_app(registry)
+    return registry
+
+
+def application(look: Look) -> WSGIApplication:
+    """`/metrics`, and a page with a link to it; anything else is refused."""
+    metrics = make_wsgi_app(registry_of(look))
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
