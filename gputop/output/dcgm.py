@@ -1,7 +1,7 @@
 """The metrics under dcgm-exporter's names and labels, for dashboards that were made for it.
 
-Names, help and units are those of its `etc/default-counters.csv`, those for NVLink of DCGM's
-field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. What it counts is
+Names and units are those of its `etc/default-counters.csv`, those for NVLink of DCGM's field
+identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. What it counts is
 `untyped` here, as its counters do not end in `_total`; queries are the same. Left out is what no
 reading is the same as.
 """
