@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import plan
-from gputop.commands import Command, bench, completion, doctor, pick, status, stream
+from gputop.commands import (
+    Command,
+    bench,
+    completion,
+    doctor,
+    exporter,
+    pick,
+    status,
+    stream,
+)
 from gputop.commands.arguments import Parser, add_source, argument, fail
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
 from gputop.settings import AUTO, KEYS, THEMES, load
@@ -22,10 +31,11 @@ if TYPE_CHECKING:
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS: dict[str, Command] = {
     "status": status,
-    "stream": stream,
     "bench": bench,
-    "doctor": doctor,
     "pick": pick,
+    "doctor": doctor,
+    "stream": stream,
+    "exporter": exporter,
     "completion": completion,
 }
 """In the order of the help."""

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BOUND = 120.0
-HEAVY = {"asyncio", "plotext", "psutil", "pynvml", "rich", "textual", "torch"}
+HEAVY = {"asyncio", "plotext", "prometheus_client", "psutil", "pynvml", "rich", "textual", "torch"}
 
 
 def loaded_by(program: str, among: set[str]) -> set[str]:

@@ -1,0 +1,120 @@
+"""Metrics over HTTP, by the official client: the only module that imports it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import TCPServer
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler
+
+from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.registry import Collector
+
+from gputop.output.family import Family
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+Look = Callable[[], Iterable[Family]]
+"""What is known now; called by several threads, and waits for nothing."""
+SILENCE_SECONDS = 10.0
+"""After which a client that asks for nothing is left."""
+_TEXT = [("Content-Type", "text/plain; charset=utf-8")]
+_PAGE = b"""<!doctype html>
+<title>gputop exporter</title>
+<p><a href="/metrics">metrics</a>
+"""
+
+
+class _Families(Collector):
+    """Our metrics as the client has them."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def collect(self) -> Iterable[Metric]:
+        """Each with its series."""
+        for family in self._look():
+            # The client adds `_total` to the name of a counter, and not to its series.
+            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
+            for labels, value in family.series:
+                metric.add_sample(family.name, dict(labels), value)
+            yield metric
+
+
+def registry_of(look: Look) -> CollectorRegistry:
+    """What the client writes as text."""
+    registry = CollectorRegistry()
+    registry.register(_Families(look))
+    return registry
+
+
+def application(look: Look) -> WSGIApplication:
+    """`/metrics`, and a page with a link to it; anything else is refused."""
+    metrics = make_wsgi_app(registry_of(look))
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if environ["REQUEST_METHOD"] != "GET":
+            start("405 Method Not Allowed", [*_TEXT, ("Allow", "GET")])
+            return [b"Only GET.\n"]
+        if path == "/metrics":
+            found: Iterable[bytes] = metrics(environ, start)
+            return found
+        if path == "/":
+            start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
+            return [_PAGE]
+        start("404 Not Found", _TEXT)
+        return [b"Not here: see /metrics.\n"]
+
+    return answer
+
+
+class _Handler(WSGIRequestHandler):
+    """Says nothing of requests."""
+
+    timeout = SILENCE_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Prometheus asks every few seconds."""
+
+
+class Server(ThreadingWSGIServer):
+    """Answers each request in a thread of its own."""
+
+    allow_reuse_port = False
+
+    def __init__(self, family: int, address: tuple[Any, ...], app: WSGIApplication) -> None:
+        """Binds; raises `OSError`."""
+        self.address_family = family
+        super().__init__(address, _Handler)
+        self.set_app(app)
+
+    def server_bind(self) -> None:
+        """As the base does, without looking up who it is: that waits where names do not resolve."""
+        if self.address_family == socket.AF_INET6:
+            # `::` is all interfaces, also where the system would keep IPv4 out.
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of a client that left before it was answered."""
+
+    def start(self) -> None:
+        """Answers from now on, until the program ends."""
+        threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
+
+
+def listen(host: str, port: int, look: Look) -> Server:
+    """A server of that address, all interfaces for an empty one; raises `OSError`."""
+    if not host:
+        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return Server(family, address, application(look))

@@ -1,0 +1,365 @@
+"""The shipped exporter over the fake driver: what a scrape sees, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
+
+pytestmark = pytest.mark.driver
+
+BOUND = 60.0
+ENDS = 5.0
+"""Seconds in which it has ended, however busy this machine is; alone it takes a tenth of one."""
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class Exporter:
+    """A running exporter; its standard error is kept as it comes."""
+
+    def __init__(self, *arguments: str, env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [*GPUTOP, "exporter", "--interval", "0.25", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env},
+            text=True,
+        )
+        self.errors: list[str] = []
+        self._said = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._said:
+                self.errors.append(line)
+                self._said.notify_all()
+
+    def says(self, text: str) -> str:
+        """Waits for a line with that text on standard error."""
+
+        def there() -> list[str]:
+            return [line for line in self.errors if text in line]
+
+        with self._said:
+            assert self._said.wait_for(there, BOUND), self.errors
+        return there()[0]
+
+    @property
+    def url(self) -> str:
+        return self.says("metrics at ").split("metrics at ")[1].split()[0].rstrip(",")
+
+    def text(self) -> str:
+        with urlopen(self.url, timeout=SOON) as answer:  # noqa: S310
+            return str(answer.read().decode())
+
+    def series(self) -> Series:
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.text())
+            for sample in family.samples
+        }
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The one number with that name and at least these labels; None where there is none."""
+        found = [
+            value
+            for (of, has), value in self.series().items()
+            if of == name and labels.items() <= set(has)
+        ]
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+    def until(self, there: Callable[[], object], seconds: float = 2 * SOON) -> None:
+        """Scrapes until that is so."""
+        deadline, pause = time.monotonic() + seconds, threading.Event()
+        while not there():
+            assert time.monotonic() < deadline, (self.text(), self.errors)
+            pause.wait(0.1)
+
+    def up(self) -> bool:
+        return self.value("gputop_up") == 1.0
+
+    def samplers(self) -> list[psutil.Process]:
+        """One, unless it is being started again."""
+        return psutil.Process(self.process.pid).children()
+
+    def sampler(self) -> psutil.Process:
+        (child,) = self.samplers()
+        return child
+
+    def end(self, number: int) -> int:
+        """Its exit status after that signal."""
+        self.process.send_signal(number)
+        return self.process.wait(ENDS)
+
+    def close(self) -> None:
+        with contextlib.suppress(psutil.Error):
+            for child in self.samplers():
+                child.kill()  # one that a test has stopped would stay
+        self.process.kill()
+        self._reader.join()
+        with self.process:
+            pass
+
+
+@contextlib.contextmanager
+def exporting(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
+    exporter = Exporter("--listen", "127.0.0.1:0", *arguments, env=env or NO_DRIVER)
+    try:
+        yield exporter
+    finally:
+        exporter.close()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_scrape_and_the_end(driver: FakeDriver, number: int, status: int) -> None:
+    driver.write(FakeDevice(), FakeDevice(power_milliwatts=99_500, temperature_celsius=None))
+    with exporting(env=driver.environment()) as exporter:
+        exporter.until(exporter.up)
+        exporter.until(lambda: exporter.value("gputop_power_watts", index="1") == 99.5)
+        assert exporter.value("gputop_power_watts", index="0") == 612.34
+        assert exporter.value("gputop_energy_joules_total", index="0") == 918_273.645
+        assert exporter.value("gputop_temperature_celsius", index="0") == 64
+        assert exporter.value("gputop_temperature_celsius", index="1") is None
+        assert exporter.value("gputop_info", driver_version="580.95.05") == 1
+        exporter.until(lambda: exporter.value("gputop_tensor_active_ratio", index="0") == 0.6875)
+        sampler = exporter.sampler()
+        assert exporter.end(number) == status
+        assert not sampler.is_running()
+        assert len(exporter.errors) == 1
+
+
+def test_without_gpm_it_is_not_read(driver: FakeDriver) -> None:
+    driver.write(FakeDevice())
+    with exporting("--no-gpm", env=driver.environment()) as exporter:
+        exporter.until(lambda: driver.calls(0)["nvmlDeviceGetPowerUsage"] > 3)
+        assert exporter.value("gputop_power_watts") == 612.34
+        assert exporter.value("gputop_tensor_active_ratio") is None
+        assert not driver.calls(0)["nvmlGpmSampleGet"]
+
+
+def test_under_the_names_of_dcgm(driver: FakeDriver) -> None:
+    driver.write(FakeDevice())
+    with exporting("--dcgm-names", env=driver.environment()) as exporter:
+        exporter.until(lambda: exporter.value("DCGM_FI_DEV_POWER_USAGE", gpu="0") == 612.34)
+        assert exporter.value("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") == 918_273_645
+        assert exporter.value("DCGM_FI_DEV_FB_USED", DCGM_FI_DRIVER_VERSION="580.95.05") == 24_576
+        assert exporter.value("gputop_power_watts") is None
+        assert exporter.up()
+
+
+def test_a_device_that_is_lost_and_its_xid(driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), FakeDevice())
+    with exporting(env=driver.environment()) as exporter:
+        exporter.until(lambda: exporter.value("gputop_power_watts", index="1"))
+        driver.report_xid(1, 79)
+        exporter.until(lambda: exporter.value("gputop_xid_errors_total", code="79") == 1)
+        driver.change(1, code=GPU_IS_LOST)
+        exporter.until(
+            lambda: exporter.value("gputop_device_state", index="1", state="lost") == 1.0
+        )
+        assert exporter.value("gputop_power_watts", index="1") is None
+        assert exporter.value("gputop_power_watts", index="0") == 612.34
+        assert exporter.value("gputop_xid_errors_total", index="1", code="79") == 1
+        assert exporter.up()
+
+
+def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:
+    with exporting() as exporter:
+        said = exporter.says("error: ")
+        assert "libnvidia-ml.so.1" in said
+        assert exporter.value("gputop_up") == 0
+        exporter.until(lambda: exporter.value("gputop_info", source="nvml") == 1)
+        assert exporter.value("gputop_up") == 0
+        assert exporter.end(signal.SIGTERM) == 0
+        assert len(exporter.errors) == 2
+
+
+def test_a_sampler_that_dies_is_started_again() -> None:
+    with exporting("--demo") as exporter:
+        exporter.until(exporter.up)
+        first = exporter.sampler()
+        first.kill()
+        exporter.says("The sampler stopped")
+        exporter.until(lambda: exporter.value("gputop_interruptions_total") == 1)
+        exporter.until(lambda: exporter.samplers() and exporter.samplers() != [first])
+        exporter.until(exporter.up)
+
+
+def test_a_sampler_that_hangs_holds_up_no_scrape_and_its_readings_go() -> None:
+    with exporting("--demo") as exporter:
+        exporter.until(exporter.up)
+        assert exporter.value("gputop_power_watts", index="0")
+        exporter.sampler().suspend()
+        exporter.until(lambda: not exporter.up())
+        assert {name for name, _ in exporter.series()} <= {
+            "gputop_up",
+            "gputop_interruptions_total",
+        }
+        sampler = exporter.sampler()
+        assert exporter.end(signal.SIGTERM) == 0
+        assert not sampler.is_running()
+
+
+def test_only_metrics_and_a_link_to_them() -> None:
+    with exporting("--demo") as exporter:
+        root = exporter.url.removesuffix("metrics")
+        with urlopen(root, timeout=SOON) as page:  # noqa: S310
+            assert b'href="/metrics"' in page.read()
+        for path, method, status in (
+            ("other", "GET", 404),
+            ("metrics", "POST", 405),
+            ("metrics", "HEAD", 405),
+        ):
+            request = Request(root + path, method=method)  # noqa: S310
+            with pytest.raises(HTTPError) as refused:
+                urlopen(request, timeout=SOON)  # noqa: S310
+            with refused.value:
+                assert refused.value.code == status
+        host, port = root.removeprefix("http://").strip("/").split(":")
+        for words in (b"", b"\0\xff\r\n\r\n", b"GET /metrics HTTP/1.0\r\n"):
+            with socket.create_connection((host, int(port)), timeout=SOON) as client:
+                client.sendall(words)
+                # A reset: what an impatient client leaves behind.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        exporter.until(exporter.up)
+        assert exporter.end(signal.SIGTERM) == 0
+        assert len(exporter.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "url"), [("[::1]:0", "http://[::1]:"), (":0", f"http://{socket.gethostname()}:")]
+)
+def test_other_addresses(address: str, url: str) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("there is no IPv6 here")
+    with exporting("--demo", "--listen", address) as exporter:
+        said = exporter.says("metrics at ")
+        assert said.startswith(f"gputop: metrics at {url}")
+        assert said.endswith("/metrics\n") != ("on all interfaces" in said)
+        port = int(said.split(url)[1].split("/")[0])
+        places = ["::1"] if address != ":0" else ["::1", "127.0.0.1"]
+        for place in places:
+            socket.create_connection((place, port), timeout=SOON).close()
+
+
+def refused(*arguments: str, program: list[str] = GPUTOP) -> str:
+    """The line that the exporter ends with, where it could not run."""
+    done = subprocess.run(
+        [*program, "exporter", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_where_it_cannot_listen_it_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert refused("--demo", "--listen", address) == (
+            f"gputop: error: cannot listen on {address}: Address already in use. "
+            "Name another with --listen HOST:PORT."
+        )
+    assert "cannot listen on 192.0.2.1:9835: " in refused("--listen", "192.0.2.1:9835")
+    assert "it is not a name" in refused("--listen", f"{'a' * 70}:9835")
+
+
+def test_without_the_client_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['prometheus_client'] = None; sys.argv[0] = 'gputop'\n"
+    program += "from gputop.cli import main; sys.exit(main())"
+    assert refused("--demo", program=[sys.executable, "-P", "-c", program]) == (
+        "gputop: error: the Prometheus client is not installed. "
+        'Type `pip install "gputop-tui[exporter]"`, or `pip install prometheus-client`.'
+    )
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
+@pytest.mark.parametrize("options", [(), ("--processes",)])
+def test_promtool_finds_nothing(options: tuple[str, ...]) -> None:
+    with exporting("--demo", *options) as exporter:
+        exporter.until(exporter.up)
+        done = subprocess.run(
+            ["promtool", "check", "metrics"],  # noqa: S607
+            input=exporter.text(),
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=BOUND,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH")
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        ((), "sum(gputop_power_watts) > bool 0"),
+        (("--dcgm-names",), "sum(DCGM_FI_DEV_POWER_USAGE) > bool 0"),
+    ],
+)
+def test_a_real_prometheus_scrapes_it(tmp_path: Path, options: tuple[str, ...], query: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        web = f"127.0.0.1:{free.getsockname()[1]}"
+    with exporting("--demo", *options) as exporter:
+        exporter.until(exporter.up)
+        target = exporter.url.removeprefix("http://").removesuffix("/metrics")
+        config = {
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [{"job_name": "gpu", "static_configs": [{"targets": [target]}]}],
+        }
+        (tmp_path / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+        with subprocess.Popen(
+            [  # noqa: S607
+                "prometheus",
+                f"--config.file={tmp_path / 'prometheus.yml'}",
+                f"--storage.tsdb.path={tmp_path / 'data'}",
+                f"--web.listen-address={web}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as prometheus:
+            try:
+                exporter.until(lambda: answer(web, "up") == ["1"], BOUND)
+                exporter.until(lambda: answer(web, query) == ["1"], BOUND)
+            finally:
+                prometheus.kill()
+
+
+def answer(web: str, query: str) -> list[str]:
+    """The numbers that Prometheus has for it now; none while it starts."""
+    from urllib.parse import quote
+
+    with contextlib.suppress(OSError):
+        url = f"http://{web}/api/v1/query?query={quote(query)}"
+        with urlopen(url, timeout=SOON) as found:
+            return [result["value"][1] for result in json.load(found)["data"]["result"]]
+    return []
