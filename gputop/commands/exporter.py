@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from gputop.output.metrics import families
     from gputop.telemetry.child import StreamChild
-    from gputop.telemetry.launch import command
     from gputop.telemetry.latest import Watch
+    from gputop.telemetry.launch import command
 
     watch = Watch(_tell)
 
