@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import watch
+from gputop.bench import fleet, watch
 from gputop.ui.screens import benchmark
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -39,7 +39,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
     class Prepared(PreparedSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(benchmark, "Session", Prepared)
+    monkeypatch.setattr(fleet, "Session", Prepared)
     return Prepared
 
 
@@ -50,5 +50,5 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
     class Endless(EndlessSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(benchmark, "Session", Endless)
+    monkeypatch.setattr(fleet, "Session", Endless)
     return Endless

@@ -1,0 +1,69 @@
+"""Whom a stress test would disturb: what is asked before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.bench import devices
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gputop.bench.plan import Target
+    from gputop.telemetry.snapshot import Process, Sample
+
+LISTED = 8
+"""Processes that the question names."""
+UNKNOWN = "The driver does not say who uses it."
+
+
+def question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
+    """The question as its title and lines; None where nobody is disturbed.
+
+    A process that holds several of the devices is named once.
+    """
+    held = {target: devices.holders(sample, target) for target in targets}
+    busy = [target for target, holders in held.items() if holders != []]
+    if not busy:
+        return None
+    if len(targets) == 1:
+        return _of_one(targets[0], held[targets[0]])
+    unknown = [target for target in busy if held[target] is None]
+    holding: dict[int, tuple[Process, list[Target]]] = {}
+    for target in busy:
+        for process in held[target] or ():
+            holding.setdefault(process.pid, (process, []))[1].append(target)
+    named = [(numbers(on), _named(process)) for process, on in holding.values()]
+    wide = max((len(label) for label, _ in named[:LISTED]), default=0)
+    lines = [f"{label:<{wide}} {text}" for label, text in named]
+    lines = _cut(lines) + [f"{numbers([target])}: {UNKNOWN}" for target in unknown]
+    be = "are" if len(busy) > 1 else "is"
+    use = f"{be} in use" if named else "may be in use"
+    said = f"{len(busy)} of {len(targets)} devices {use}. A stress test slows down:"
+    return said, lines
+
+
+def _of_one(target: Target, holders: list[Process] | None) -> tuple[str, list[str]]:
+    label = visible(target.label)
+    if holders is None:
+        return f"{label} may be in use:", [UNKNOWN]
+    lines = _cut([_named(process) for process in holders])
+    return f"{label} is in use. A stress test slows down:", lines
+
+
+def _cut(lines: list[str]) -> list[str]:
+    more = len(lines) - LISTED
+    return [*lines[:LISTED], f"          and {more} more"] if more > 0 else lines
+
+
+def _named(process: Process) -> str:
+    user, command = visible(process.user or "–"), visible(process.command or "(not visible)", 160)
+    return f"{process.pid:>8}  {user:<10} {command}"
+
+
+def numbers(targets: Sequence[Target]) -> str:
+    """Which devices, in short: `GPU 0, 2`, `GPU 1, CPU`."""
+    known = [target.number for target in targets if target.number is not None]
+    gpus = [f"GPU {', '.join(known)}"] if known else []
+    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
