@@ -47,3 +47,10 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
 def _has_peers(request: Request) -> bool:
     target = request.target
     return request.kind == "copy" and target.kind == "cuda" and target.parent_uuid is None
+
+
+def numbers(targets: Sequence[Target]) -> str:
+    """Which devices, in short: `GPU 0, 2`, `GPU 1, CPU`."""
+    known = [target.number for target in targets if target.number is not None]
+    gpus = [f"GPU {', '.join(known)}"] if known else []
+    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])

@@ -118,7 +118,7 @@ class Group:
         """Remembers that all are to be stopped."""
         self.stopping = True
         for run in self.runs.values():
-            run.stopping = True
+            run.stopping = not run.ended
 
     @property
     def preparing_seconds(self) -> float:

@@ -11,14 +11,14 @@ from textual import on, work
 from textual.containers import Vertical
 from textual.message import Message
 
-from gputop.bench import devices, pairs, plan, several, watch
+from gputop.bench import devices, plan, watch
 from gputop.bench.events import Done
 from gputop.bench.fleet import Fleet
 from gputop.bench.pairs import Pairs
 from gputop.bench.results import ResultsError, append, recent
 from gputop.text import visible
+from gputop.ui.before import question, usable
 from gputop.ui.group import Group
-from gputop.ui.held import question
 from gputop.ui.palette import FAULT, WARN
 from gputop.ui.screens.question import Question
 from gputop.ui.screens.several import Several
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 REDRAW_SECONDS = 0.25
 """The worker sends more windows than are worth their bytes over SSH."""
+CHART_SECONDS = 1.0
+"""A chart with a line for each device takes some milliseconds for each."""
 RESULTS_SHOWN = 200
 LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.3
 """Rows, and where the screen is high, of its height; as in the style sheet."""
@@ -76,6 +78,7 @@ class BenchmarkTab(Vertical):
         self._chart.hint = lambda *size: hint(self._form.kinds, *size)
         self.show_targets()
         self.set_interval(REDRAW_SECONDS, self._redraw_while_running)
+        self.set_interval(CHART_SECONDS, self._redraw_chart_of_several)
         self._load_results()
 
     @work(thread=True, group="results", exit_on_error=False)
@@ -120,10 +123,16 @@ class BenchmarkTab(Vertical):
         try:
             if default:
                 self._form.choose(uuid, "soak")
-            requests = self._usable(self._form.requests(self._python))
+            requests, left_out = usable(
+                self._telemetry.latest,
+                self._form.requests(self._python),
+                of_all=self._form.means_all,
+            )
         except ValueError as error:
             self.notify(str(error), title="Not started", severity="error", markup=False)
             return
+        if left_out:
+            self.notify(left_out, title="Left out", severity="warning", markup=False)
         asked = question(self._telemetry.latest, [request.target for request in requests])
         if asked is None:
             self._begin(requests)
@@ -134,26 +143,6 @@ class BenchmarkTab(Vertical):
                 self._begin(requests)
 
         self.app.push_screen(Question(*asked, "Start all the same"), answered)
-
-    def _usable(self, requests: list[Request]) -> list[Request]:
-        """Those of devices that answer; raises `ValueError` where that is not enough.
-
-        Of all GPUs those that do not answer are left out, which is said; one that was named is not.
-        """
-        problems = {
-            request.target: problem
-            for request in requests
-            if (problem := devices.unusable(self._telemetry.latest, request.target))
-        }
-        left = [request for request in requests if request.target not in problems]
-        if problems and (not left or not self._form.means_all):
-            raise ValueError(str(next(iter(problems.values()))))
-        if left[0].kind == "pairs" and (problem := pairs.refused(left)):
-            raise ValueError(str(problem))
-        if problems:
-            said = "; ".join(f"{target.label}: {each.why}" for target, each in problems.items())
-            self.notify(said, title="Left out", severity="warning", markup=False)
-        return several.with_peers(left)
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
@@ -249,7 +238,11 @@ class BenchmarkTab(Vertical):
 
     def _redraw_while_running(self) -> None:
         if self.running:
-            self._redraw_run()
+            self._redraw_run(chart=self._chart.group is None)
+
+    def _redraw_chart_of_several(self) -> None:
+        if self.running and self._chart.group is not None:
+            self._chart.redraw()
 
     def on_resize(self) -> None:
         """The table of several devices may want other rows."""
@@ -265,7 +258,7 @@ class BenchmarkTab(Vertical):
         self.set_class(wanted > 2 and self.size.height - others < LEAST_CHART, "crowded")
         self._readout.styles.height = wanted
 
-    def _redraw_run(self) -> None:
+    def _redraw_run(self, *, chart: bool = True) -> None:
         self._arrange()
-        for view in (self._title, self._chart, self._readout):
+        for view in (self._title, self._readout, *([self._chart] if chart else [])):
             view.redraw()

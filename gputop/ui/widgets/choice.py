@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.bench.several import numbers
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
@@ -95,14 +96,14 @@ class Choice:
             found.append((f"{label(self.one)} ({why})", key))
         with_cpu = any(target.kind == "cpu" for target in self._all)
         if with_cpu and kind == NEEDS_TWO:
-            found.append((" and ".join(map(_short, self._all)), ALL))
+            found.append((numbers(self._all), ALL))
         elif not with_cpu:
             found.append((f"all {several} GPUs", ALL))
         elif key == ALL:
             found.append((f"all GPUs ({'one is there' if several > 1 else 'away'})", ALL))
         if key == SOME:
             away = " (away)" if any(map(self._is_away, self._picked)) else ""
-            found.append((", ".join(map(_short, self._picked)) + away, SOME))
+            found.append((numbers(self._picked) + away, SOME))
         if len(self._offered) > 2:
             found.append(("several …", MORE))
         return found
@@ -157,7 +158,3 @@ def label(target: Target) -> str:
     if target.parent_uuid is not None and gpu:
         name = f"MIG {profile}, {gpu}"
     return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
-
-
-def _short(target: Target) -> str:
-    return "CPU" if target.number is None else f"GPU {target.number}"

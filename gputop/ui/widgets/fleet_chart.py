@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import page
 from gputop.bench.page import Table
+from gputop.bench.several import numbers
 from gputop.text import ABSENT, tflops
 from gputop.ui.draw import Row, Span, width_of
-from gputop.ui.held import numbers
 from gputop.ui.palette import DIM
 from gputop.ui.widgets import points, sweep
 from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, round_up, thin, tick

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.columns import ENDS, percent_of_peak
+from gputop.bench.several import numbers
 from gputop.exits import INTERRUPTED
 from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
-from gputop.ui.held import numbers
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets import points
 from gputop.ui.widgets.host import wrap

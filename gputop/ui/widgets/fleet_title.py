@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.columns import ENDS
+from gputop.bench.several import numbers
 from gputop.text import duration, short_name, visible
 from gputop.ui.draw import Row, Span, clip
-from gputop.ui.held import numbers
 from gputop.ui.palette import FAULT, GOOD, WARN
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench import crossover
+from gputop.bench.several import numbers
 from gputop.text import short_name, visible
 from gputop.ui.draw import Row, Span, cell, clip, width_of
-from gputop.ui.held import numbers
 from gputop.ui.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
 from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, Plot, tick

@@ -1,21 +1,43 @@
-"""Whom a stress test would disturb: what is asked before it starts."""
+"""Before a stress test starts: who can be tested, and whom it would disturb."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench import devices
+from gputop.bench import devices, pairs, several
+from gputop.bench.several import numbers
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.bench.plan import Target
+    from gputop.bench.plan import Request, Target
     from gputop.telemetry.snapshot import Process, Sample
 
 LISTED = 8
 """Processes that the question names."""
 UNKNOWN = "The driver does not say who uses it."
+
+
+def usable(
+    sample: Sample | None, requests: Sequence[Request], *, of_all: bool
+) -> tuple[list[Request], str]:
+    """Those of devices that answer, and in words which do not; raises `ValueError` where none do.
+
+    Of all GPUs those that do not are left out; a device that was named is not.
+    """
+    problems = {
+        request.target: problem
+        for request in requests
+        if (problem := devices.unusable(sample, request.target))
+    }
+    left = [request for request in requests if request.target not in problems]
+    if problems and (not left or not of_all):
+        raise ValueError(str(next(iter(problems.values()))))
+    if left[0].kind == "pairs" and (problem := pairs.refused(left)):
+        raise ValueError(str(problem))
+    said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
+    return several.with_peers(left), said
 
 
 def question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
@@ -60,10 +82,3 @@ def _cut(lines: list[str]) -> list[str]:
 def _named(process: Process) -> str:
     user, command = visible(process.user or "–"), visible(process.command or "(not visible)", 160)
     return f"{process.pid:>8}  {user:<10} {command}"
-
-
-def numbers(targets: Sequence[Target]) -> str:
-    """Which devices, in short: `GPU 0, 2`, `GPU 1, CPU`."""
-    known = [target.number for target in targets if target.number is not None]
-    gpus = [f"GPU {', '.join(known)}"] if known else []
-    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
