@@ -60,10 +60,11 @@ def question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, lis
     wide = max((len(label) for label, _ in named[:LISTED]), default=0)
     lines = [f"{label:<{wide}} {text}" for label, text in named]
     lines = _cut(lines) + [f"{numbers([target])}: {UNKNOWN}" for target in unknown]
+    some = f"{len(busy)} of {len(targets)} devices"
+    if not named:
+        return f"{some} may be in use:", lines
     be = "are" if len(busy) > 1 else "is"
-    use = f"{be} in use" if named else "may be in use"
-    said = f"{len(busy)} of {len(targets)} devices {use}. A stress test slows down:"
-    return said, lines
+    return f"{some} {be} in use. A stress test slows down:", lines
 
 
 def _of_one(target: Target, holders: list[Process] | None) -> tuple[str, list[str]]:

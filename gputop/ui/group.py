@@ -178,7 +178,9 @@ class Group:
         return max(filter(None, map(rate, self.runs[target].rows)), default=None)
 
     def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
-        """Of pairs: TFLOP/s alone and together, and what being together costs, in percent."""
+        """TFLOP/s alone and together, and what being together costs, in percent; of pairs."""
+        if self.kind != "pairs":
+            return None, None, None
         run, earlier = self.runs[target], self.alone.get(target)
         if run.result is not None:
             reached = {point.series: point.values["tflops"] for point in run.result.points}

@@ -11,6 +11,7 @@ from gputop.bench import fleet, watch
 from gputop.ui.screens import benchmark
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
+from tests.ui.together import Scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,3 +53,14 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
 
     monkeypatch.setattr(fleet, "Session", Endless)
     return Endless
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    """Stress tests of several devices; each says what the script has for it."""
+
+    class Session(Scripted):
+        requests, script, together = [], {}, {}
+
+    monkeypatch.setattr(fleet, "Session", Session)
+    return Session
