@@ -157,6 +157,7 @@ def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
 def test_a_limit_ends_one_and_its_row_says_which() -> None:
     made = group(3, 30.0)
     made.runs[SECOND].limit = Limit("limit", "Too hot", "it reached 88°C")
+    assert texts(table(made))[2].endswith("too hot"), "also before it has ended"
     made.take(SECOND, Done(result(SECOND, stopped="limit")))
     assert texts(table(made))[2].endswith("too hot")
     for target in (FIRST, GPUS[2]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -326,6 +327,27 @@ async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None
         assert pilot.app.query_one(ReadoutView).size.height == 2
         assert "Done bfloat16 8192×8192×8192 on GPU 0 H100" in shown(pilot, TitleView)
         assert shown(pilot, ReadoutView).startswith(" now –      mean 700")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_each_run_takes_in_what_its_own_device_says(
+    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    watched = PreparedStream(inventory(2))
+    monkeypatch.setattr(watch, "open_stream", lambda: watched)
+    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    app = quiet(count)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, device=ALL if count > 1 else device(0).uuid)
+        await pilot.press("b")
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
+        watched.send(sample(2, [], time=time.time() + 3600))
+        await until(pilot, lambda: app._benchmark._group.only.trace.moments != [])  # type: ignore[union-attr]
+        await pilot.press("x")
+        await ended(pilot)
+        runs = app._benchmark._group.runs.values()  # type: ignore[union-attr]
+        powers = [run.result.conditions.power_watts_mean for run in runs]  # type: ignore[union-attr]
+        assert powers == [100.0, 137.0][:count]
 
 
 async def test_quitting_in_the_middle_leaves_nothing_behind(scripted: type[Scripted]) -> None:
