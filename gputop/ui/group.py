@@ -175,7 +175,10 @@ class Group:
 
     def best(self, target: Target) -> tuple[float, str] | None:
         """The best row so far, as a number to compare and as text."""
-        return max(filter(None, map(rate, self.runs[target].rows)), default=None)
+        rows = self.runs[target].rows
+        # A launch that waits for nothing has a time and no throughput: that is compared with none.
+        comparable = [point for point in rows if "tflops" in point.values] or rows
+        return max(filter(None, map(rate, comparable)), default=None)
 
     def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
         """TFLOP/s alone and together, and what being together costs, in percent; of pairs."""

@@ -314,6 +314,16 @@ def test_the_row_of_a_table_has_its_rows_and_the_best() -> None:
     assert "3900 GB/s" in rows[1]
 
 
+def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
+    made = Group([Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]])
+    made.take(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
+    assert made.best(FIRST) == (pytest.approx(1 / 4.9e-6), "4.9 µs")
+    made.take(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
+    best = made.best(FIRST)
+    assert best is not None
+    assert best[0] == 5e-5
+
+
 def test_a_whole_run_is_long_enough_for_its_droop() -> None:
     made = group(1, 5.0)
     assert made.droop_percent(FIRST) is None
