@@ -151,8 +151,11 @@ class PreparedSession:
     requests: list[Request]
     to_send: tuple[Any, ...] = EVENTS
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, waits: bool = False) -> None:
         self.requests.append(request)
+
+    def go(self) -> None:
+        """It waits for nobody."""
 
     async def events(self) -> AsyncGenerator[Any]:
         for event in self.to_send:
@@ -168,8 +171,8 @@ class PreparedSession:
 class EndlessSession(PreparedSession):
     """Runs until it is stopped; what it says until then ends with its own end."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
+    def __init__(self, request: Request, *, waits: bool = False) -> None:
+        super().__init__(request, waits=waits)
         self._stopped = asyncio.Event()
         self._by = ""
 

@@ -110,12 +110,19 @@ class Spread:
 
 
 def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
-    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone."""
+    """How far the devices of these results are apart, by their scores."""
+    return apart((target, result.dtype, score(result)) for target, result in results)
+
+
+def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, ...]:
+    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
+
+    More is better; a device that has reached nothing that is known is left out.
+    """
     groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for target, result in results:
-        reached = score(result)
-        if reached is not None:
-            groups[target.kind, result.dtype][target.label] = reached
+    for target, dtype, value in reached:
+        if value is not None:
+            groups[target.kind, dtype][target.label] = value
     return tuple(
         _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
     )

@@ -29,14 +29,18 @@ NOT_INHERITED = (
 """Begins of variables that change what is measured: for a user's own work, not for this."""
 
 
-def environment(target: Target) -> dict[str, str]:
-    """Of the worker: this one's, without what would change the figures, and that device alone."""
+def environment(target: Target, peer: Target | None = None) -> dict[str, str]:
+    """Of the worker: this one's, without what would change the figures, and that device alone.
+
+    A `peer` is there as well, behind it.
+    """
     found = {
         name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)
     }
     if target.kind == "cuda":
         found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        found["CUDA_VISIBLE_DEVICES"] = target.uuid or str(target.index)
+        seen = [target] if peer is None else [target, peer]
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid or str(each.index) for each in seen)
     return found
 
 
@@ -58,6 +62,7 @@ def document(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
         "kind": request.kind,
         "device": target.kind,
         "name": target.name,
+        "peer": request.peer and f"GPU {request.peer.number}",
         "dtype": request.dtype,
         "dtypes": [_dtype(name, target) for name in request.dtypes],
         "size": request.size,

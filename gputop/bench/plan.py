@@ -116,6 +116,8 @@ class Request:
     """One of `events.KINDS`."""
     further_dtypes: tuple[str, ...] = ()
     """Of a sweep, behind `dtype`."""
+    peer: Target | None = None
+    """Of `copy`: another GPU that it copies to."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:

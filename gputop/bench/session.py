@@ -194,7 +194,7 @@ class Session:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
-                env=orders.environment(request.target),
+                env=orders.environment(request.target, request.peer),
                 limit=LONGEST_LINE_BYTES,
             )
         except OSError as error:

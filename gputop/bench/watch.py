@@ -51,16 +51,6 @@ def open_stream() -> StreamChild:
     return StreamChild(command(interval=INTERVAL_SECONDS, control=True), INTERVAL_SECONDS)
 
 
-async def events(
-    session: Session, trace: Trace, ending: Callable[[Limit], None]
-) -> AsyncGenerator[Event]:
-    """`Watch.events` of one run alone."""
-    with Watch() as watch:
-        async with contextlib.aclosing(watch.events(session, trace, ending)) as received:
-            async for event in received:
-                yield event
-
-
 class Watch:
     """The thread and its stream, for all runs that are under way together.
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.bench import devices, exports, plan
+from gputop.bench import devices, exports, plan, several
 from gputop.bench.dtypes import DTYPES, parse_dtypes
 from gputop.bench.said import say
 from gputop.bench.selection import RefusedError, select
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputop.bench.plan import Request, Target
 
 HELP = "a stress test without the dashboard"
-KINDS = {**plan.KINDS, "pairs": "the same work on each device alone, and then on all at once"}
+KINDS = several.KINDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +159,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     if len(targets) > 1:
         _look_over_several(args)
     python = getattr(args, "python", None)
-    dtypes = args.dtype or ((_common_dtype(targets),) if args.kind == "pairs" else ())
+    dtypes = args.dtype or ((several.common_dtype(targets),) if args.kind == "pairs" else ())
     requests = []
     for found in targets:
         target = replace(found, memory_share=args.memory_share)
@@ -172,17 +172,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
         if problem := pairs.refused(requests):
             raise RefusedError(f"{problem}.")
-    return requests
-
-
-def _common_dtype(targets: Sequence[Target]) -> str:
-    """What one of them trains with and all of them have; with a CPU among them, its own."""
-    shared = set.intersection(
-        *({offer.dtype for offer in plan.offered(each) if offer.available} for each in targets)
-    )
-    with_cpu = any(target.kind == "cpu" for target in targets)
-    wanted = [] if with_cpu else [plan.default_dtype(target) for target in targets]
-    return next((dtype for dtype in wanted if dtype in shared), "float32")
+    return several.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

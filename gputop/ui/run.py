@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS = 4000
+OVER_TIME = ("soak", "pairs")
+"""Kinds that have a throughput over time, and no rows as they run."""
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Run:
     @property
     def is_table(self) -> bool:
         """Whether it has rows, and no throughput over time."""
-        return self.request.kind != "soak"
+        return self.request.kind not in OVER_TIME
 
     @property
     def measured(self) -> bool:
@@ -120,7 +122,7 @@ class Run:
     def what(self) -> str:
         """The kind, where it is no soak, and the data type: `sweep, float32 and 5 more`."""
         kind, (first, *more) = self.request.kind, self.request.dtypes
-        if not self.is_table:
+        if kind == "soak":
             return first
         if kind == "copy":
             return kind

@@ -100,6 +100,14 @@ def test_who_is_chosen(
     assert {request.target.memory_share for request in asked["requests"]} == {0.5}
 
 
+def test_copies_of_several_go_to_each_other_too(asked: dict[str, Any]) -> None:
+    assert run("copy", "--device", "0,2,cpu") == 0
+    peers = [request.peer for request in asked["requests"]]
+    assert [peer.number if peer else None for peer in peers] == ["2", "0", None]
+    assert run("copy", "--device", "0") == 0
+    assert [request.peer for request in asked["requests"]] == [None]
+
+
 @pytest.mark.parametrize(
     ("stream", "arguments", "status", "says"),
     [

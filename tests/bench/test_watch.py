@@ -24,7 +24,7 @@ from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, readings, sample
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from gputop.bench.watch import Limit
     from gputop.telemetry.snapshot import Record
@@ -80,11 +80,21 @@ def watching(monkeypatch: pytest.MonkeyPatch, *records: Record | Interruption) -
     return stream
 
 
+async def events_of(
+    session: Any, trace: Trace, ending: Callable[[Limit], None]
+) -> AsyncGenerator[Event]:
+    """Those of one run that is watched alone."""
+    with watch.Watch() as together:
+        async with contextlib.aclosing(together.events(session, trace, ending)) as events:
+            async for event in events:
+                yield event
+
+
 async def run_of(session: Any, trace: Trace) -> tuple[Event, list[Limit]]:
     """The last event of the run, and what ended it."""
     limits: list[Limit] = []
     async with asyncio.timeout(30):
-        async with contextlib.aclosing(watch.events(session, trace, limits.append)) as events:
+        async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
             received = [event async for event in events]
     return received[-1], limits
 
@@ -151,7 +161,7 @@ async def test_what_has_no_temperature_is_not_ended_for_it(
     monkeypatch.setattr(trace, "look", noticed)
     session, limits = EndlessSession(), list[Any]()
     async with asyncio.timeout(30):
-        async with contextlib.aclosing(watch.events(session, trace, limits.append)) as events:  # type: ignore[arg-type]
+        async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
             async for event in events:
                 if isinstance(event, Planned):
                     await looked.wait()
@@ -168,9 +178,7 @@ async def test_a_limit_holds_where_the_event_loop_does_not_run(
     monkeypatch.setattr(watch, "HELD_UP_SECONDS", 0.1)
     watching(monkeypatch, inventory(2), heated(90))
     session = EndlessSession()
-    async with contextlib.aclosing(
-        watch.events(session, Trace(GPU), lambda _: None)  # type: ignore[arg-type]
-    ) as events:
+    async with contextlib.aclosing(events_of(session, Trace(GPU), lambda _: None)) as events:
         async for event in events:
             if isinstance(event, Planned):
                 # As Textual does on a terminal that takes no more.

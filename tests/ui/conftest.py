@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import watch
+from gputop.bench import fleet, watch
 from gputop.ui.screens import benchmark
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
+from tests.ui.together import Scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
     class Prepared(PreparedSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(benchmark, "Session", Prepared)
+    monkeypatch.setattr(fleet, "Session", Prepared)
     return Prepared
 
 
@@ -50,5 +51,16 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
     class Endless(EndlessSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(benchmark, "Session", Endless)
+    monkeypatch.setattr(fleet, "Session", Endless)
     return Endless
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    """Stress tests of several devices; each says what the script has for it."""
+
+    class Session(Scripted):
+        requests, script, together = [], {}, {}
+
+    monkeypatch.setattr(fleet, "Session", Session)
+    return Session

@@ -81,7 +81,7 @@ async def test_a_gpu_whose_mig_mode_is_switched_on_says_so(session: type[Prepare
         await settle(pilot)
         stream.send(divided())
         await settle(pilot)
-        assert offered(pilot)[-1] == "3 A100-SXM4-40GB (MIG is on)"
+        assert "3 A100-SXM4-40GB (MIG is on)" in offered(pilot)
         await pilot.press("b")
         await settle(pilot)
         assert session.requests == []
@@ -160,4 +160,4 @@ async def test_an_unknown_device_in_mig_mode_becomes_none_of_its_instances() -> 
         stream.send(divided())
         await settle(pilot)
         assert app.query_one("#device", Select).value == "unknown:3"
-        assert offered(pilot)[-1] == "3 unknown device (away)"
+        assert "3 unknown device (away)" in offered(pilot)

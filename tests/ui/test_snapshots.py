@@ -15,6 +15,7 @@ import pytest
 from rich.color import ColorSystem
 from textual.widgets import Select
 
+from gputop.bench.events import Done, Progress
 from gputop.settings import Settings
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
@@ -23,7 +24,8 @@ from gputop.ui.app import GputopApp
 from gputop.ui.look import Terminal
 from gputop.ui.screens import benchmark
 from gputop.ui.screens.environment import Environment
-from gputop.ui.widgets.readout import TitleView
+from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
 from tests.driver.platforms import PLATFORMS
 from tests.sessions import sweep_points, table_events, table_result
@@ -31,14 +33,17 @@ from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sampl
 from tests.telemetry.test_nvml import Clock
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of, until
+from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.strip import Strip
 
+    from gputop.bench.plan import Target
     from gputop.telemetry.snapshot import Record
     from tests.driver import FakeDevice, FakeDriver
     from tests.sessions import PreparedSession
+    from tests.ui.together import Scripted
 
 HEIGHTS = {60: 24, 80: 24, 120: 40, 200: 60}
 SIZES = [*HEIGHTS.items()]
@@ -371,6 +376,69 @@ def test_benchmark_after_a_run(
 ) -> None:
     app = app_with([no_driver(), sample()])
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
+
+
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+@pytest.mark.parametrize("count", [2, 8])
+def test_benchmark_of_several_devices(
+    snap_compare: Any, scripted: type[Scripted], count: int, size: tuple[int, int]
+) -> None:
+    scripted.script = {gpu.number: begun(gpu, 24.0) for gpu in GPUS}
+    app = app_with([inventory(count), sample(count, [])])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        app.query_one("#device", Select).value = "all"
+        await settle(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: shown(pilot, ReadoutView).count("24 s of 1:00") == 1)
+        app.query_one(ThroughputChart).redraw()
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)
+
+
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+def test_benchmark_of_pairs(
+    snap_compare: Any, scripted: type[Scripted], size: tuple[int, int]
+) -> None:
+    def slower(gpu: Target, share: float) -> list[Any]:
+        faster = [
+            dataclasses.replace(e, tflops=share * e.tflops) if isinstance(e, Progress) else e
+            for e in begun(gpu, 20.0)
+        ]
+        return [*faster, Done(result(gpu, tflops_mean=share * mean(gpu), seconds=20.0))]
+
+    scripted.script = {gpu.number: slower(gpu, 1.0) for gpu in GPUS}
+    scripted.together = {gpu.number: slower(gpu, 0.9) for gpu in GPUS}
+    app = app_with([inventory(2), sample(2, [])])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        app.query_one("#kind", Select).value = "pairs"
+        await settle(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: "Done" in shown(pilot, TitleView))
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)
+
+
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+def test_several_devices_to_choose(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = app_with([inventory(4), sample(4, [])])
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        await pilot.press("2")
+        app.query_one("#device", Select).value = "more"
+        await settle(pilot)
+        await pilot.press("down", "space")
+        await settle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=run_before)
 
 
 @pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)

@@ -51,7 +51,8 @@ def copy(device: Any, run: Run) -> None:
     sizes = [size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most]
     threads = torch.get_num_threads()
     counted = sorted({1, threads})
-    rows = Rows(device, run, (5 if cuda else len(counted)) * len(sizes))
+    ways = (6 if run.request["peer"] else 5) if cuda else len(counted)
+    rows = Rows(device, run, ways * len(sizes))
     timing = "device events, and wall time where memory is pageable" if cuda else device.timing
     rows.plan(
         "bytes",
@@ -104,6 +105,7 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[Way]:
     torch = device.torch
     here, pageable = _words(torch, size).cuda(), _words(torch, size)
     yield Way("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
+    yield from _peer_way(device, here, run)
     yield Way("host to device, pageable", here, pageable, device.wall, 1)
     yield Way("device to host, pageable", pageable, here, device.wall, 1)
     try:
@@ -113,6 +115,22 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[Way]:
         return
     yield Way("host to device, pinned", here, pinned, device.timed, 1)
     yield Way("device to host, pinned", pinned, here, device.timed, 1)
+
+
+def _peer_way(device: Any, here: Any, run: Run) -> Iterator[Way]:
+    """To the other GPU that this process sees, where there is one."""
+    torch, peer = device.torch, run.request["peer"]
+    if not peer:
+        return
+    direct = torch.cuda.can_device_access_peer(0, 1)
+    try:
+        there = torch.empty_like(here, device="cuda:1")
+    except RuntimeError as error:
+        size = here.numel() * here.element_size() / MIB
+        run.notes.append(f"to {peer}: absent at {size:.4g} MiB, {str(error).splitlines()[0]}")
+        return
+    how = "peer access" if direct else "through the host"
+    yield Way(f"device to {peer}, {how}", there, here, device.timed, 1)
 
 
 def _words(torch: Any, size: int) -> Any:

@@ -12,37 +12,43 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from gputop.bench import devices, plan, watch
+from gputop.bench.events import Done
+from gputop.bench.fleet import Fleet
+from gputop.bench.pairs import Pairs
 from gputop.bench.results import ResultsError, append, recent
-from gputop.bench.session import Session
 from gputop.text import visible
-from gputop.ui.draw import Row, Span, cell
-from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-from gputop.ui.run import Run
+from gputop.ui.before import question, usable
+from gputop.ui.group import Group
+from gputop.ui.palette import FAULT, WARN
 from gputop.ui.screens.question import Question
+from gputop.ui.screens.several import Several
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.form import KINDS, Form
-from gputop.ui.widgets.host import wrap
+from gputop.ui.widgets.choice import key_of, label
+from gputop.ui.widgets.form import Form
+from gputop.ui.widgets.hint import hint, problem_rows
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
 
 if TYPE_CHECKING:
-    from rich.style import Style
     from textual.app import ComposeResult
 
-    from gputop.bench.plan import Request
-    from gputop.bench.session import Result
-    from gputop.telemetry.snapshot import Problem
+    from gputop.bench.events import Result
+    from gputop.bench.plan import Request, Target
     from gputop.ui.model import Telemetry
 
 REDRAW_SECONDS = 0.25
 """The worker sends more windows than are worth their bytes over SSH."""
+CHART_SECONDS = 1.0
+"""A chart with a line for each device takes some milliseconds for each."""
 RESULTS_SHOWN = 200
-LISTED = 8
-"""Processes that the question names."""
+LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.3
+"""Rows, and where the screen is high, of its height; as in the style sheet."""
+AROUND, LEAST_CHART = 4, 6
+"""Rows of form, title and margin, and what the chart has at least."""
 
 
 class BenchmarkTab(Vertical):
-    """Starts and stops runs, one at a time, and shows what they say."""
+    """Starts and stops runs, one on each device, and shows what they say."""
 
     class Changed(Message):
         """A run started or ended."""
@@ -51,8 +57,9 @@ class BenchmarkTab(Vertical):
         super().__init__(id="benchmark")
         self._telemetry = telemetry
         self._python = python
-        self._session: Session | None = None
-        self._run_now: Run | None = None
+        self._runs: Fleet | Pairs | None = None
+        """Those that are under way."""
+        self._group: Group | None = None
         self._form = Form()
         self._title = TitleView()
         self._chart = ThroughputChart()
@@ -68,9 +75,10 @@ class BenchmarkTab(Vertical):
 
     def on_mount(self) -> None:
         """Offers the CPU at once; devices come with the stream."""
-        self._chart.hint = _hint
+        self._chart.hint = lambda *size: hint(self._form.kinds, *size)
         self.show_targets()
         self.set_interval(REDRAW_SECONDS, self._redraw_while_running)
+        self.set_interval(CHART_SECONDS, self._redraw_chart_of_several)
         self._load_results()
 
     @work(thread=True, group="results", exit_on_error=False)
@@ -89,7 +97,7 @@ class BenchmarkTab(Vertical):
     @property
     def running(self) -> bool:
         """Whether a run is under way."""
-        return self._session is not None
+        return self._runs is not None
 
     def show_targets(self) -> None:
         """Offers the devices of the stream; simulated ones can do no work."""
@@ -99,6 +107,8 @@ class BenchmarkTab(Vertical):
         else:
             targets = devices.targets(inventory, self._telemetry.latest)
             self._form.offer(targets, devices.divided(inventory))
+        if self._group is None:
+            self._chart.redraw()
 
     def show_telemetry(self) -> None:
         """Draws what the device under test says."""
@@ -113,76 +123,78 @@ class BenchmarkTab(Vertical):
         try:
             if default:
                 self._form.choose(uuid, "soak")
-            request = self._form.request(self._python)
+            requests, left_out = usable(
+                self._telemetry.latest,
+                self._form.requests(self._python),
+                of_all=self._form.means_all,
+            )
         except ValueError as error:
             self.notify(str(error), title="Not started", severity="error", markup=False)
             return
-        telemetry = self._telemetry
-        problem = devices.unusable(telemetry.latest, request.target)
-        if problem is not None:
-            self.notify(str(problem), title="Not started", severity="error", markup=False)
+        if left_out:
+            self.notify(left_out, title="Left out", severity="warning", markup=False)
+        asked = question(self._telemetry.latest, [request.target for request in requests])
+        if asked is None:
+            self._begin(requests)
             return
-        others = devices.holders(telemetry.latest, request.target)
-        if others == []:
-            self._begin(request)
-            return
-        if others is None:
-            self._ask(request, ["The driver does not say who uses it."], "may be in use")
-            return
-        lines = [
-            f"{p.pid:>8}  {visible(p.user or '–'):<10} {visible(p.command or '(not visible)', 160)}"
-            for p in others[:LISTED]
-        ]
-        if len(others) > LISTED:
-            lines.append(f"          and {len(others) - LISTED} more")
-        self._ask(request, lines, "is in use. A stress test slows down")
 
-    def _ask(self, request: Request, lines: list[str], why: str) -> None:
         def answered(yes: bool | None) -> None:
             if yes:
-                self._begin(request)
+                self._begin(requests)
 
-        title = f"{visible(request.target.label)} {why}:"
-        self.app.push_screen(Question(title, lines, "Start all the same"), answered)
+        self.app.push_screen(Question(*asked, "Start all the same"), answered)
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
-        self._run_now = Run(request)
+        group = self._group = Group(requests)
         for view in (self._title, self._chart, self._readout):
-            view.run = self._run_now
-        self._chart.hint = lambda _: []
-        self._session = Session(request)
-        self._follow(self._run_now, self._session)
+            view.run = None if group.is_several else group.only
+            view.group = group if group.is_several else None
+        self._chart.hint = lambda *_: []
+        if group.kind == "pairs":
+            self._runs = Pairs(requests)
+        else:
+            self._runs = Fleet(requests, [run.trace for run in group.runs.values()])
+        self._follow(group, self._runs)
         self.post_message(self.Changed())
         self._redraw_run()
 
     @work(exclusive=True, group="bench", exit_on_error=False)
-    async def _follow(self, run: Run, session: Session) -> None:
-        """Takes in the events of the session until it ends."""
+    async def _follow(self, group: Group, runs: Fleet | Pairs) -> None:
+        """Takes in the events of all devices until the last has ended, and keeps the results."""
         try:
-            received = watch.events(session, run.trace, partial(self._ended_by, run))
-            async with contextlib.aclosing(received) as events:
-                async for event in events:
-                    run.take(event)
+            with watch.Watch() as together:
+                received = runs.events(together, partial(self._ended_by, group))
+                async with contextlib.aclosing(received) as events:
+                    async for target, event in events:
+                        group.take(target, event)
+                        if isinstance(event, Done) and group.is_several:
+                            await self._keep(event.result)
         finally:
-            self._session = None
-        if run.problem is not None and not run.measured:
-            self._chart.hint = partial(_problem, run.problem, FAULT if run.faulty else WARN)
-        if run.result is not None:
-            self._results.results.insert(0, run.result)
-            try:
-                await asyncio.to_thread(append, run.result)  # the home may be far away
-                self._results.problem = None
-            except ResultsError as error:
-                self._results.problem = f"Not kept: {error}"
-            self._results.redraw()
+            self._runs = None
+        if not group.measured and (problem := group.problem) is not None:
+            self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
+        if not group.is_several and (result := group.only.result):
+            await self._keep(result)
         self._redraw_run()
         self.post_message(self.Changed())
 
-    def _ended_by(self, run: Run, limit: watch.Limit) -> None:
-        """Says which limit ends the run, whichever tab is shown."""
-        run.limit = limit
-        self.notify(limit.why, title=f"{limit.title}: the stress test ends", severity="warning")
+    async def _keep(self, result: Result) -> None:
+        """Lists a result, and keeps it with the others."""
+        self._results.results.insert(0, result)
+        try:
+            await asyncio.to_thread(append, result)  # the home may be far away
+            self._results.problem = None
+        except ResultsError as error:
+            self._results.problem = f"Not kept: {error}"
+        self._results.redraw()
+
+    def _ended_by(self, group: Group, target: Target, limit: watch.Limit) -> None:
+        """Says which limit ends the run of which device, whichever tab is shown."""
+        group.runs[target].limit = limit
+        which = f" of {visible(target.label)}" if group.is_several else ""
+        title = f"{limit.title}: the stress test{which} ends"
+        self.notify(limit.why, title=title, severity="warning")
 
     def action_move(self, step: int) -> None:
         """Shows results that are further down."""
@@ -197,52 +209,56 @@ class BenchmarkTab(Vertical):
         self._form.step(step)
 
     def stop(self) -> None:
-        """Stops the run; what it measured so far is its result."""
-        if self._session is None or self._run_now is None:
+        """Stops the runs of all devices; what they measured so far is their result."""
+        if self._runs is None or self._group is None:
             self.notify("No stress test is running: b starts one")
             return
-        self._run_now.stopping = True
+        self._group.stop()
         self._redraw_run()
-        self._stop(self._session)
+        self._stop(self._runs)
 
     @work(group="stop", exit_on_error=False)
-    async def _stop(self, session: Session) -> None:
-        await session.stop()
+    async def _stop(self, runs: Fleet | Pairs) -> None:
+        await runs.stop()
+
+    @on(Form.Several)
+    def _choose_several(self) -> None:
+        def answered(keys: list[str] | None) -> None:
+            if keys:
+                self._form.choose_several(keys)
+
+        choice = self._form.choice
+        offered = [(label(target), key_of(target)) for target in choice.offered]
+        marked = [key_of(target) for target in choice.targets(self._form.kind)]
+        self.app.push_screen(Several(offered, marked), answered)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:
         self.start()
 
     def _redraw_while_running(self) -> None:
-        if self._session is not None:
-            self._redraw_run()
+        if self.running:
+            self._redraw_run(chart=self._chart.group is None)
 
-    def _redraw_run(self) -> None:
-        for view in (self._title, self._chart, self._readout):
+    def _redraw_chart_of_several(self) -> None:
+        if self.running and self._chart.group is not None:
+            self._chart.redraw()
+
+    def on_resize(self) -> None:
+        """The table of several devices may want other rows."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Gives the readout what it wants; where that is too much, the results give way."""
+        wanted = self._readout.wanted(self.size.width)
+        results = max(LEAST_RESULTS, int(self.size.height * SHARE_OF_RESULTS))
+        if not self.screen.has_class("tall"):
+            results = LEAST_RESULTS
+        others = AROUND + wanted + results
+        self.set_class(wanted > 2 and self.size.height - others < LEAST_CHART, "crowded")
+        self._readout.styles.height = wanted
+
+    def _redraw_run(self, *, chart: bool = True) -> None:
+        self._arrange()
+        for view in (self._title, self._readout, *([self._chart] if chart else [])):
             view.redraw()
-
-
-def _hint(width: int) -> list[Row]:
-    """How to start a run, and what there is to be run."""
-    text = (
-        "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
-        "a second of x."
-    )
-    kinds = ((cell(f" {kind}", 9, STRONG), Span(plan.KINDS[kind], DIM)) for kind in KINDS)
-    return [
-        [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")],
-        [],
-        *map(list, kinds),
-        [],
-        *([Span(f" {line}", DIM)] for line in wrap(text, width - 2)),
-    ]
-
-
-def _problem(problem: Problem, style: Style, width: int) -> list[Row]:
-    """What is wrong, why, and what to type, in the space of the chart."""
-    rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
-    for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
-        for line in text.splitlines():
-            rows += [[Span(f"  {each}", style)] for each in wrap(visible(line), width - 4)]
-        rows.append([])
-    return rows

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import BUSY, DIM
-from gputop.ui.widgets import points, strip, sweep
+from gputop.ui.widgets import fleet_chart, points, strip, sweep
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.plot import Axis, Line, Plot, tick
+from gputop.ui.widgets.plot import Axis, Line, Plot, round_up, thin, tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.bench.events import Result
+    from gputop.ui.group import Group
     from gputop.ui.run import Run
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24
 LABEL = 8
 """Cells of the axis and its labels where nothing is drawn under them."""
-STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 class ThroughputChart(LiveView):
@@ -29,17 +29,21 @@ class ThroughputChart(LiveView):
     def __init__(self) -> None:
         super().__init__(id="chart")
         self.run: Run | None = None
+        self.group: Group | None = None
+        """In the place of the one run, where there are several."""
         self.results: list[Result] = []
         """Earlier ones, newest first: sweeps of other devices are drawn along."""
-        self.hint: Callable[[int], list[Row]] = lambda _: []
-        """What to show without a run, in rows of that width."""
+        self.hint: Callable[[int, int], list[Row]] = lambda *_: []
+        """What to show without a run, in rows of that width, as many as there is room for."""
         self._plot = Plot()
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The chart in the space there is, and under it what the device did."""
-        run = self.run
+        run, group = self.run, self.group
+        if group is not None and group.measured and height >= 4 and width >= LEAST_WIDTH:
+            return fleet_chart.rows(group, self._plot, width, height)
         if run is None or not run.measured or height < 4 or width < LEAST_WIDTH:
-            return self.hint(width)
+            return self.hint(width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         under = _meanwhile_rows(run, width)
@@ -90,25 +94,3 @@ def _meanwhile(run: Run, width: int, room: int) -> list[Row]:
     end = f"{seconds:.0f} s"
     axis = f"{' ' * strip.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
     return [[Span(axis, DIM)], *strip.rows(run, strip.Axis(seconds, across), min(wanted, room) - 1)]
-
-
-def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most `most` points, each the mean of its neighbours."""
-    group = -(-len(points) // max(1, most))
-    if group <= 1:
-        return points
-    groups = [points[n : n + group] for n in range(0, len(points), group)]
-    return [
-        (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each))
-        for each in groups
-    ]
-
-
-def round_up(value: float) -> float:
-    """The next round number: an axis that stays as it is while the curve moves."""
-    scale = 1.0
-    while value > 10 * scale:
-        scale *= 10
-    while 0 < value <= scale:
-        scale /= 10
-    return next(step * scale for step in STEPS if value <= step * scale)

@@ -9,20 +9,21 @@ from textual.containers import Container, Horizontal
 from textual.message import Message
 from textual.widgets import Button, Input, Label, Select
 
-from gputop.bench import plan
-from gputop.bench.plan import Request, Target
-from gputop.text import short_name, visible
+from gputop.bench import plan, several
+from gputop.bench.plan import Request
+from gputop.ui.widgets.choice import ALL as ALL_GPUS
+from gputop.ui.widgets.choice import CPU, MORE, Choice, key_of, label
 from gputop.ui.widgets.field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from gputop.bench.plan import Target
     from gputop.telemetry.snapshot import Problem
 
-CPU = "cpu"
 KINDS = tuple(kind for kind in plan.KINDS if kind != "pairs")
 """Those of one device."""
 DEFAULT_KIND = "soak"
@@ -41,18 +42,19 @@ class Form(Container):
     class Submitted(Message):
         """Somebody pressed Enter in a field, or the button."""
 
+    class Several(Message):
+        """Somebody wants to pick several devices."""
+
     def __init__(self) -> None:
         super().__init__(id="form")
         cpu = plan.cpu_target()
-        self._offered = {CPU: cpu}
-        self._refused: Mapping[str, Problem] = {}
-        self._device: Target | None = None
-        """None until there is a choice: the CPU alone, before the stream has come, is none."""
+        self.choice = Choice(cpu)
         self._dtype: str | None = None
         """As chosen by hand; None is what suits the device."""
         self._listed: tuple[object, object] | None = None
+        self._kinds = [(kind, kind) for kind in KINDS]
         self._kind_field: Select[str] = Select(
-            [(kind, kind) for kind in KINDS],
+            self._kinds,
             value=DEFAULT_KIND,
             id="kind",
             compact=True,
@@ -60,14 +62,14 @@ class Form(Container):
             type_to_search=False,
         )
         self._device_field: Select[str] = Select(
-            [(_label(cpu), CPU)],
+            [(label(cpu), CPU)],
             id="device",
             compact=True,
             allow_blank=False,
             type_to_search=False,
         )
         self._dtype_field: Select[str] = Select(
-            _dtypes(cpu, DEFAULT_KIND),
+            _dtypes((cpu,), DEFAULT_KIND),
             id="dtype",
             compact=True,
             allow_blank=False,
@@ -115,11 +117,6 @@ class Form(Container):
         """What kind of run it is."""
         return str(self._kind_field.value)
 
-    @property
-    def target(self) -> Target:
-        """The device of the form, even while it is away."""
-        return self._device or next(iter(self._offered.values()))
-
     def offer(
         self, targets: tuple[Target, ...], refused: Mapping[str, Problem] | None = None
     ) -> None:
@@ -127,50 +124,42 @@ class Form(Container):
 
         Of those that are there and cannot be tested, `refused` says why, by UUID.
         """
-        self._offered = {_key(target): target for target in targets}
-        self._refused = refused or {}
-        if self._device is not None:
-            self._device = self._found(self._device) or self._device
-        elif len(targets) > 1:
-            self._device = targets[0]
+        self.choice.offer(targets, refused)
         self._show()
-
-    def _found(self, chosen: Target) -> Target | None:
-        """The device as it is now; one that was unknown when it was chosen, by its index."""
-        for target in self._offered.values():
-            if _key(target) == _key(chosen) or chosen.uuid == f"unknown:{target.number}":
-                return target
-        return None
 
     def choose(self, uuid: str | None, kind: str | None = None) -> None:
         """Sets the device; if it is another one, the data type that suits it too. And the kind.
 
         Raises `ValueError` with what, why and the remedy where it is not on offer.
         """
-        target = self._offered.get(uuid or CPU)
-        if target is None:
-            raise ValueError(self._why_not(uuid or CPU, "The device"))
-        if _key(target) != _key(self.target):
-            self._dtype = None
-        self._device = target
+        key = uuid or CPU
+        if all(key_of(target) != key for target in self.choice.offered):
+            raise ValueError(self.choice.why_not(key, "The device"))
+        self._pick(key)
         if kind is not None:
             with self.prevent(Select.Changed):
                 self._kind_field.value = kind
         self._show()
 
-    def _why_not(self, key: str, label: str) -> str:
-        problem = self._refused.get(key)
-        if problem is not None:
-            return f"{problem}."
-        return f"{label} is away: choose another device, or wait until it is back."
+    def choose_several(self, keys: Sequence[str]) -> None:
+        """Sets the devices by their keys, and the data type that suits them."""
+        self.choice.pick_several(keys)
+        self._dtype = None
+        self._show()
+
+    def _pick(self, key: str) -> None:
+        if self.choice.pick(key):
+            self._dtype = None
 
     def _show(self) -> None:
-        target = self.target
-        devices = [(_label(each), key) for key, each in self._offered.items()]
-        if _key(target) not in self._offered:
-            why = "MIG is on" if _key(target) in self._refused else "away"
-            devices.append((f"{_label(target)} ({why})", _key(target)))
-        dtypes = _dtypes(target, self.kind)
+        kinds = [(kind, kind) for kind in self.kinds]
+        if self._kinds != kinds:
+            self._kinds, kind = kinds, self.kind
+            with self.prevent(Select.Changed):
+                self._kind_field.set_options(kinds)
+                self._kind_field.value = kind if kind in self.kinds else DEFAULT_KIND
+        devices = self.choice.options(self.kind)
+        dtypes = _dtypes(self._targets, self.kind)
         self._dtype_field.disabled = self.kind in WITHOUT_TYPE
         self._size_field.disabled = self.kind in WITHOUT_SIZE
         with self.prevent(Select.Changed):
@@ -179,20 +168,40 @@ class Form(Container):
                 self._listed = (devices, dtypes)
                 self._device_field.set_options(devices)
                 self._dtype_field.set_options(dtypes)
-            self._device_field.value = _key(target)
+            self._device_field.value = self.choice.key(self.kind)
             self._dtype_field.value = self._suitable_dtype()
+
+    @property
+    def _targets(self) -> tuple[Target, ...]:
+        return self.choice.targets(self.kind)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Those that the devices on offer can run."""
+        pairs = self.choice.can_pair or self.kind == "pairs"
+        return (*KINDS, "pairs") if pairs else KINDS
+
+    @property
+    def means_all(self) -> bool:
+        """Whether it is all that can be used, and none by its name."""
+        return self.choice.key(self.kind) == ALL_GPUS
 
     def _suitable_dtype(self) -> str:
         chosen = self._dtype
-        if chosen is not None and (chosen, chosen) in _dtypes(self.target, self.kind):
+        if chosen is not None and (chosen, chosen) in _dtypes(self._targets, self.kind):
             return chosen
-        return plan.default_dtype(self.target)
+        return several.common_dtype(self._targets)
 
     @on(Select.Changed, "#device")
     def _device_changed(self, event: Select.Changed) -> None:
-        target = self._offered.get(str(event.value))
-        if target is not None and event.value == self._device_field.value != _key(self.target):
-            self.choose(target.uuid)
+        key = str(event.value)
+        if event.value != self._device_field.value or key == self.choice.key(self.kind):
+            return
+        if key == MORE:
+            self.post_message(self.Several())
+        else:
+            self._pick(key)
+        self._show()
 
     @on(Select.Changed, "#kind")
     def _kind_changed(self) -> None:
@@ -208,48 +217,32 @@ class Form(Container):
     def _submit(self) -> None:
         self.post_message(self.Submitted())
 
-    def request(self, python: str | None) -> Request:
-        """What the fields say; raises `ValueError` with what, why and the remedy."""
-        target = self.target
-        if _key(target) not in self._offered:
-            raise ValueError(self._why_not(_key(target), target.label))
+    def requests(self, python: str | None) -> list[Request]:
+        """What the fields say, for each device; raises `ValueError` with what, why, the remedy."""
+        targets = self.choice.there(self.kind)
         dtype, *further = self._chosen_dtypes()
         sized = self.kind not in WITHOUT_SIZE
-        return Request(
-            target=target,
-            dtype=dtype,
-            size=plan.parse_size(self._size_field.value) if sized else None,
-            seconds=plan.parse_seconds(self._seconds_field.value),
-            python=python,
-            kind=self.kind,
-            further_dtypes=tuple(further),
-        )
+        size = plan.parse_size(self._size_field.value) if sized else None
+        seconds = plan.parse_seconds(self._seconds_field.value)
+        return [
+            Request(target, dtype, size, seconds, python, self.kind, tuple(further))
+            for target in targets
+        ]
 
     def _chosen_dtypes(self) -> tuple[str, ...]:
         """The usual one first: a run that is stopped early has that."""
-        usual = plan.default_dtype(self.target)
+        usual = several.common_dtype(self._targets)
         if self.kind in WITHOUT_TYPE:
             return (usual,)
         chosen = str(self._dtype_field.value)
         if chosen != ALL:
             return (chosen,)
-        offered = (each.dtype for each in plan.offered(self.target) if each.available)
-        return tuple(dict.fromkeys((usual, *offered)))
+        return tuple(dict.fromkeys((usual, *several.shared_dtypes(self._targets))))
 
 
-def _key(target: Target) -> str:
-    return target.uuid or CPU
-
-
-def _label(target: Target) -> str:
-    """Of a MIG instance its profile before its GPU: that is what is left where it is narrow."""
-    name = short_name(visible(target.name))
-    gpu, _, profile = name.rpartition(" MIG ")
-    if target.parent_uuid is not None and gpu:
-        name = f"MIG {profile}, {gpu}"
-    return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
-
-
-def _dtypes(target: Target, kind: str) -> list[tuple[str, str]]:
-    names = [offer.dtype for offer in plan.offered(target) if offer.available]
-    return [(name, name) for name in (names if kind != "sweep" else [*names, ALL])]
+def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
+    """Of several devices one type: their lines are told apart by device."""
+    names = [*several.shared_dtypes(targets)]
+    if kind == "sweep" and len(targets) == 1:
+        names.append(ALL)
+    return [(name, name) for name in names]

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from gputop.ui.draw import Row, Span
-from gputop.ui.palette import DIM, TEXT
+from gputop.ui.palette import (
+    BUSY,
+    CPU,
+    DIM,
+    MEMORY,
+    POWER,
+    RECEIVED,
+    SENT,
+    TEMPERATURE,
+    TENSOR,
+    TEXT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +28,10 @@ if TYPE_CHECKING:
 
 BLANK, LAST = 0x2800, 0x28FF
 """Braille: the eight low bits are the dots."""
+COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)
+MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
+"""Of lines in their order: where there are more of them than colours, the mark tells."""
+STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +166,25 @@ def _joined(row: Sequence[Span]) -> Row:
 def tick(value: float) -> str:
     """A number at an axis."""
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
+def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """At most `most` points, each the mean of its neighbours."""
+    group = -(-len(points) // max(1, most))
+    if group <= 1:
+        return points
+    groups = [points[n : n + group] for n in range(0, len(points), group)]
+    return [
+        (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each))
+        for each in groups
+    ]
+
+
+def round_up(value: float) -> float:
+    """The next round number: an axis that stays as it is while the curve moves."""
+    scale = 1.0
+    while value > 10 * scale:
+        scale *= 10
+    while 0 < value <= scale:
+        scale /= 10
+    return next(step * scale for step in STEPS if value <= step * scale)

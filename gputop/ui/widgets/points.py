@@ -31,16 +31,16 @@ def rows(run: Run, width: int, height: int, under: int) -> list[Row]:
     table = page.table(kind, run.rows, max(LEAST_SHAPES, min(page.FASTEST, most)))
     if kind != "peak" and not _fits(table, width):  # whose columns are not of one sort
         table = table.turned()
-    drawn = _drawn(table, width, names=kind != "peak")[:height]
-    room = height - len(drawn) - 1
+    shown = drawn(table, width, names=kind != "peak")[:height]
+    room = height - len(shown) - 1
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
     if lines and room > 0:
-        shown = lines[:room]
+        said = lines[:room]
         if len(lines) > room:
-            shown[-1] = f"{shown[-1]} …"
-        drawn += [[], *([Span(clip(f" {line}", width), TEXT)] for line in shown)]
-    return drawn
+            said[-1] = f"{said[-1]} …"
+        shown += [[], *([Span(clip(f" {line}", width), TEXT)] for line in said)]
+    return shown
 
 
 def _widths(table: Table) -> list[int]:
@@ -51,7 +51,7 @@ def _fits(table: Table, width: int) -> bool:
     return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
 
 
-def _drawn(table: Table, width: int, *, names: bool) -> list[Row]:
+def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     """The headings dim, the best green; what is too wide is so at the expense of the names.
 
     Without `names` the first column is the figure that counts.
@@ -61,7 +61,7 @@ def _drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     over = margin + sum(widths) + gap * (len(widths) - 1) - width
     if over > 0:
         widths[0] = max(NARROWEST_NAME, widths[0] - over)
-    drawn = []
+    lines = []
     for y, line in enumerate(table.lines):
         row: Row = [Span(" " * margin)]
         for x, text in enumerate(line):
@@ -72,8 +72,8 @@ def _drawn(table: Table, width: int, *, names: bool) -> list[Row]:
                 style = GOOD
             blank = [Span(" " * gap)] if x else []
             row += [*blank, cell(visible(text), widths[x], style, right=x > 0)]
-        drawn.append(fit(row, width) if width_of(row) > width else row)
-    return drawn
+        lines.append(fit(row, width) if width_of(row) > width else row)
+    return lines
 
 
 def figures(run: Run, width: int) -> Row:

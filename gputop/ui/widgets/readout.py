@@ -8,13 +8,14 @@ from gputop.output.values import value_text
 from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets import points
+from gputop.ui.widgets import fleet_table, fleet_title, points
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from gputop.bench.plan import Target
     from gputop.bench.session import Result
     from gputop.telemetry.snapshot import Problem
+    from gputop.ui.group import Group
     from gputop.ui.model import Telemetry
     from gputop.ui.run import Run
 
@@ -25,9 +26,13 @@ class TitleView(LiveView):
     def __init__(self) -> None:
         super().__init__(id="run-title")
         self.run: Run | None = None
+        self.group: Group | None = None
+        """In the place of the one run, where there are several."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""
+        if self.group is not None:
+            return [[Span(" "), *fleet_title.title(self.group, width - 1)]]
         return [[Span(" "), *_title(self.run, width - 1)]] if self.run else []
 
 
@@ -97,15 +102,22 @@ def _ending(run: Run, result: Result, what: str, width: int) -> Row:
 
 
 class ReadoutView(LiveView):
-    """Two lines: the figures, and the progress."""
+    """Two lines: the figures, and the progress. Of several devices their table."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="readout")
         self._telemetry = telemetry
         self.run: Run | None = None
+        self.group: Group | None = None
 
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always two rows
-        """Two rows."""
+    def wanted(self, width: int) -> int:
+        """Rows that it takes."""
+        return 2 if self.group is None else fleet_table.height(self.group, width)
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
+        """Two rows, or those of the table."""
+        if self.group is not None:
+            return fleet_table.table(self.group, self._telemetry, width)
         run = self.run
         if run is None:
             return []

@@ -7,36 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench import crossover
+from gputop.bench.several import numbers
 from gputop.text import short_name, visible
 from gputop.ui.draw import Row, Span, cell, clip, width_of
-from gputop.ui.palette import (
-    BUSY,
-    CPU,
-    DIM,
-    MEMORY,
-    POWER,
-    RECEIVED,
-    SENT,
-    STRONG,
-    TEMPERATURE,
-    TENSOR,
-    TEXT,
-)
+from gputop.ui.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
-from gputop.ui.widgets.plot import Axis, Line, Plot, tick
+from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, Plot, tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.crossover import Crossover
     from gputop.bench.events import Point, Result
+    from gputop.ui.group import Group
     from gputop.ui.run import Run
 
 LEAST_PLOT = 8
 LABEL = 8
 """Cells of the axis and its labels."""
-COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)
-MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 FAR = 30.0
 """The ratio of the largest to the smallest figure from which the axis is logarithmic."""
 WIDE = 80
@@ -71,7 +59,23 @@ def rows(
     below = [*_ratios(found, width, spare)]
     below += _notes(run, width, min(spare - len(below), max(2, height // SHARE_OF_NOTES)))
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
-    return [_legend(series, width), *_chart(run, series, plot, width, room - 1), *below]
+    high = _expected((run,))
+    return [_legend(series, width), *_chart(series, high, plot, width, room - 1), *below]
+
+
+def of_several(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+    """The chart with a line for each device."""
+    series = [
+        _Series(numbers([target]), _logs(run.rows), False) for target, run in group.runs.items()
+    ]
+    drawn = _chart(series, _expected(tuple(group.runs.values())), plot, width, height - 1)
+    return [_legend(series, width), *drawn]
+
+
+def _expected(runs: Sequence[Run]) -> float:
+    """The log2 of N up to which there will be points: an axis that stays for a while."""
+    most = (run.planned.n for run in runs if not run.ended and run.planned is not None)
+    return max((min(USUAL, math.log2(n)) for n in most if n), default=0.0)
 
 
 def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[_Series]:
@@ -105,16 +109,15 @@ def _legend(series: Sequence[_Series], width: int) -> Row:
     return row
 
 
-def _chart(run: Run, series: Sequence[_Series], plot: Plot, width: int, height: int) -> list[Row]:
+def _chart(
+    series: Sequence[_Series], high: float, plot: Plot, width: int, height: int
+) -> list[Row]:
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
     if not xs:
         return []
-    high = max(xs)
-    if not run.ended and run.planned is not None and run.planned.n:
-        high = max(high, min(USUAL, math.log2(run.planned.n)))  # an axis that stays for a while
-    x = _sizes(min(xs), high, width - LABEL)
-    y, scaled = _rates(min(ys), max(ys), height)
+    x = _sizes(min(xs), max(high, *xs), width - LABEL)
+    y, scaled = rates(min(ys), max(ys), height)
     lines = [
         Line(
             tuple((at, scaled(rate)) for at, rate in each.points),
@@ -134,7 +137,7 @@ def _sizes(low: float, high: float, width: int) -> Axis:
     return Axis(first, last, tuple((power, f"{2**power}") for power in at))
 
 
-def _rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float], float]]:
+def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float], float]]:
     """The axis of the rates, and what a rate is on it: its logarithm where they are far apart."""
     if high < FAR * low:
         top = 1.08 * high

@@ -1,0 +1,145 @@
+"""Several devices of the fake driver under stress, by keys in the benchmark tab: in a pty."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.bench.workers import fake_interpreter
+from tests.driver import FakeDevice, FakeDriver
+from tests.e2e.pretender import worker
+from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, SOON, TAB, UP, see
+from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.driver
+
+RUN_SECONDS = 60
+"""Until something is there, on a machine that others use as well."""
+
+
+def opened(driver: FakeDriver, folder: Path, body: str) -> Terminal:
+    """The dashboard on that driver, with a worker that does no work."""
+    argv = [*GPUTOP, "--python", fake_interpreter(folder, body)]
+    return Terminal(argv, env=environment(driver, folder), columns=100, rows=40)
+
+
+def environment(driver: FakeDriver, folder: Path) -> dict[str, str]:
+    return {**driver.environment(), "XDG_DATA_HOME": str(folder / "kept")}
+
+
+def choose_all(terminal: Terminal, count: int, seconds: str) -> None:
+    """All GPUs from the list of devices, and the time."""
+    terminal.wait_for(f"{count} GPUs")
+    terminal.send("2")
+    see(terminal, "Press b to start")
+    terminal.send(TAB * 2 + ENTER)
+    see(terminal, f"all {count} GPUs", "several …")
+    terminal.send(END + UP + ENTER)
+    see(terminal, f"Device all {count} GPUs", without=("several …",))
+    terminal.send(TAB * 3 + seconds)
+    terminal.wait_for(lambda t: re.search(rf"Time s {seconds}\b", t.text) is not None)
+
+
+def workers(terminal: Terminal) -> list[int]:
+    return [pid for pid, line in terminal.processes().items() if "fake_worker" in line]
+
+
+def row(terminal: Terminal, number: int) -> str:
+    """The row of a device in the table."""
+    wanted = re.compile(rf"^ {number + 1} GPU {number} ")
+    return next((each for each in terminal.text.splitlines() if wanted.match(each)), "")
+
+
+def kept(driver: FakeDriver, folder: Path) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [*GPUTOP, "bench", "--history", "--json"],
+        env={**os.environ, **environment(driver, folder)},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    document: list[dict[str, Any]] = json.loads(done.stdout)
+    return document
+
+
+def test_all_gpus_run_together_and_who_is_behind_is_named(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    driver.write(*(FakeDevice() for _ in range(4)))
+    with opened(driver, tmp_path, worker(slow=2, broken=3)) as terminal:
+        choose_all(terminal, 4, "4")
+        terminal.send("b")
+        terminal.wait_for("Running bfloat16", timeout=RUN_SECONDS)
+        terminal.wait_for(lambda t: "% behind" in row(t, 2), timeout=RUN_SECONDS)
+        assert row(terminal, 3).rstrip().endswith("failed")
+        see(terminal, "GPU 3: The products do not fit: too little is free. Choose a smaller size")
+        see(terminal, "TFLOP/s, by seconds  1 GPU 0  2 GPU 1  3 GPU 2  4 GPU 3")
+        terminal.wait_for("3 of 4 done: GPU 3 failed", timeout=RUN_SECONDS)
+        assert [row(terminal, n).split()[-1] for n in range(4)] == ["ok", "ok", "behind", "failed"]
+        assert re.search(r"GPU 2 \d\.\d % behind GPU 0", terminal.text)
+        assert workers(terminal) == []
+        terminal.send("q")
+        assert terminal.wait() == 0
+        terminal.wait_until_gone()
+    results = kept(driver, tmp_path)
+    assert {each["device_uuid"][-1] for each in results} == {"0", "1", "2"}
+    assert {each["stopped"] for each in results} == {"time"}
+
+
+def test_heat_ends_one_and_x_the_others(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(*(FakeDevice() for _ in range(3)))
+    with opened(driver, tmp_path, worker()) as terminal:
+        choose_all(terminal, 3, "600")
+        terminal.send("b")
+        terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("running"), timeout=RUN_SECONDS)
+        driver.change(1, temperature_celsius=88)
+        terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("too hot"), timeout=RUN_SECONDS)
+        terminal.wait_for(lambda t: len(workers(t)) == 2)
+        assert row(terminal, 0).rstrip().endswith("running")
+        terminal.send("x")
+        terminal.wait_for("Stopped bfloat16")
+        assert workers(terminal) == []
+        words = [row(terminal, n).split()[-1] for n in range(3)]
+        assert words == ["stopped", "hot", "stopped"]
+    ends = {each["device_uuid"][-1]: each["stopped"] for each in kept(driver, tmp_path)}
+    assert ends == {"0": "user", "1": "limit", "2": "user"}
+
+
+def test_pairs_say_what_running_together_costs(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(FakeDevice(), FakeDevice())
+    with opened(driver, tmp_path, worker()) as terminal:
+        choose_all(terminal, 2, "6")
+        terminal.send(TAB * 2 + ENTER)  # past the button, to the kind
+        terminal.wait_for(lambda t: t.text.count("pairs") >= 1 and "│sweep" in t.text)
+        terminal.send(DOWN * 5 + ENTER)
+        see(terminal, "Kind pairs", "Device all 2 GPUs")
+        terminal.send("b")
+        terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("alone"), timeout=RUN_SECONDS)
+        terminal.wait_for("Done pairs, bfloat16", timeout=RUN_SECONDS)
+        costs = [re.search(r"(\d\.\d) %", row(terminal, n)) for n in range(2)]
+        assert all(found is not None and 4 < float(found[1]) < 10 for found in costs)
+        assert workers(terminal) == []
+    results = kept(driver, tmp_path)
+    assert [each["kind"] for each in results] == ["pairs", "pairs"]
+    assert [[p["series"] for p in each["points"]] for each in results] == [
+        ["alone", "together"]
+    ] * 2
+
+
+def test_the_end_of_the_terminal_ends_all_workers(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(FakeDevice(), FakeDevice())
+    with opened(driver, tmp_path, worker()) as terminal:
+        choose_all(terminal, 2, "600")
+        terminal.send("b")
+        terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("running"), timeout=RUN_SECONDS)
+        assert len(workers(terminal)) == 2
+        terminal.close_pty()
+        terminal.wait_until_gone(timeout=SOON)

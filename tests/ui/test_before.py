@@ -1,0 +1,88 @@
+"""Before a stress test starts: who is left out, and the one question about all that is held."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from gputop.bench import devices
+from gputop.bench.plan import Request
+from gputop.telemetry.snapshot import Absence, DeviceState, Sample
+from gputop.ui.before import question, usable
+from tests.bench.workers import CPU
+from tests.streams import inventory, process, readings, sample
+
+GPUS = devices.targets(inventory(4), sample(4))[:4]
+
+
+def test_nothing_is_asked_where_nobody_is_disturbed() -> None:
+    assert question(sample(4, []), [*GPUS, CPU]) is None
+
+
+def test_the_processes_of_all_are_named_once() -> None:
+    held = [process(72, 0), process(7, 1), process(72, 3), process(9, 2, command="other")]
+    asked = question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU])
+    assert asked is not None
+    title, lines = asked
+    assert title == "3 of 4 devices are in use. A stress test slows down:"
+    assert [line.split()[:4] for line in lines] == [
+        ["GPU", "0,", "3", "72"],
+        ["GPU", "1", "7", "ada"],
+    ]
+    assert len({line.index("ada") for line in lines}) == 1, "in columns"
+
+
+def test_who_cannot_be_known_is_said_too() -> None:
+    unknown = dataclasses.replace(readings(1), absent={"processes": Absence.NO_PERMISSION})
+    seen = dataclasses.replace(sample(2, []), devices=(readings(0), unknown))
+    asked = question(seen, GPUS[:2])
+    assert asked == (
+        "1 of 2 devices may be in use:",
+        ["GPU 1: The driver does not say who uses it."],
+    )
+
+
+def test_a_crowd_is_cut() -> None:
+    held = [process(100 + n, n % 2) for n in range(30)]
+    asked = question(sample(2, held), GPUS[:2])
+    assert asked is not None
+    assert len(asked[1]) == 9
+    assert "and 22 more" in asked[1][-1]
+
+
+def asked_for(kind: str = "soak") -> list[Request]:
+    return [Request(target, "bfloat16", None, 60.0, kind=kind) for target in GPUS[:3]]
+
+
+def lost(*indices: int) -> Sample:
+    states = {n: DeviceState.LOST if n in indices else DeviceState.OK for n in range(3)}
+    made = tuple(readings(n, state=state) for n, state in states.items())
+    return dataclasses.replace(sample(3, []), devices=made)
+
+
+def test_of_all_those_that_do_not_answer_are_left_out() -> None:
+    left, said = usable(lost(1), asked_for(), of_all=True)
+    assert [request.target.number for request in left] == ["0", "2"]
+    assert said == "GPU 1, NVIDIA H100 80GB HBM3: its state is lost"
+    assert usable(lost(), asked_for(), of_all=True) == (asked_for(), "")
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind", "of_all", "why"),
+    [
+        ((1,), "soak", False, "GPU 1, .* its state is lost"),
+        ((0, 1, 2), "soak", True, "GPU 0, .* its state is lost"),
+        ((0, 1), "pairs", True, "GPU 2, .* is the only device"),
+    ],
+)
+def test_what_is_not_enough_is_refused(
+    missing: tuple[int, ...], kind: str, why: str, *, of_all: bool
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        usable(lost(*missing), asked_for(kind), of_all=of_all)
+
+
+def test_copies_have_their_peers_among_those_that_are_left() -> None:
+    left, _ = usable(lost(1), asked_for("copy"), of_all=True)
+    assert [each.peer and each.peer.number for each in left] == ["2", "0"]

@@ -1,0 +1,332 @@
+"""The runs of several devices as the dashboard sees them, and what is drawn of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.events import Done, Failed, Hello, Point, Progress, Verified
+from gputop.bench.pairs import ALONE, TOGETHER
+from gputop.bench.plan import Request, cpu_target
+from gputop.bench.watch import Limit
+from gputop.telemetry.snapshot import Problem
+from gputop.ui.draw import width_of
+from gputop.ui.group import Group
+from gputop.ui.model import Telemetry
+from gputop.ui.palette import BUSY, FAULT, GOOD, MEMORY, WARN
+from gputop.ui.widgets import fleet_chart, fleet_table, fleet_title
+from gputop.ui.widgets.plot import COLOURS, Plot
+from tests.streams import inventory, sample
+from tests.ui.test_kinds import dotted, in_style, texts
+from tests.ui.together import GPUS, PLAN, begun, group, mean, result, whole
+
+if TYPE_CHECKING:
+    from gputop.ui.draw import Row
+
+FIRST, SECOND = GPUS[:2]
+PROBLEM = Problem("The products do not fit", "too little is free", "Choose a smaller size")
+KINDS = ("soak", "sweep", "latency", "peak", "copy")
+
+
+def known() -> Telemetry:
+    telemetry = Telemetry()
+    telemetry.take(inventory(8))
+    telemetry.take(sample(8, []))
+    return telemetry
+
+
+def table(made: Group, width: int = 80) -> list[Row]:
+    return fleet_table.table(made, known(), width)
+
+
+def chart(made: Group, width: int = 80, height: int = 12) -> list[Row]:
+    return fleet_chart.rows(made, Plot(), width, height)
+
+
+def title(made: Group, width: int = 120) -> str:
+    return texts([fleet_title.title(made, width)])[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("size", [(24, 4), (60, 6), (80, 8), (120, 24), (200, 40)])
+def test_at_any_size_nothing_is_wider_or_higher(
+    kind: str, count: int, size: tuple[int, int]
+) -> None:
+    made, (width, height) = group(count, kind=kind), size
+    rows = chart(made, width, height)
+    assert 0 < len(rows) <= height
+    assert all(width_of(row) <= width for row in rows)
+    under = table(made, width)
+    assert len(under) == fleet_table.height(made, width) == count + 2
+    assert all(width_of(row) <= width for row in [*under, fleet_title.title(made, width)])
+
+
+def test_each_has_a_row_with_its_figures() -> None:
+    head, first, *_, last, _ = texts(table(group(4, 30.0), 80))
+    columns = "DEVICE NOW MEAN PEAK DROOP POWER TEMP CLOCK ERRORS STATE"
+    assert head.split() == columns.split()
+    assert " ".join(first.split()) == "1 GPU 0 697 704 745 6.0 % 100 W 40°C 1980 MHz 0 running"
+    assert " ".join(last.split()) == "4 GPU 3 635 641 679 6.0 % 211 W 43°C 1935 MHz 0 8.9 % behind"
+
+
+def test_at_the_end_it_is_means_and_the_share_of_the_peak() -> None:
+    head, first, *_, last, _ = texts(table(group(4), 80))
+    assert head.split()[:3] == ["DEVICE", "OF", "PEAK"]
+    assert " ".join(first.split()) == "1 GPU 0 70.7 % 700 756 7.5 % 690 W 70°C 0 ok"
+    assert last.rstrip().endswith("8.9 % behind")
+
+
+def test_who_is_behind_is_named_in_words_and_in_its_row() -> None:
+    rows = table(group(4, 30.0), 120)
+    assert "8.9 % apart: GPU 3 8.9 % behind GPU 0" in texts(rows)[-1]
+    assert "8.9 % behind" in in_style(rows[:-1], WARN)
+    near = table(group(3, 30.0), 120)
+    assert "1.1 % apart, none is behind" in texts(near)[-1]
+    assert in_style(near, WARN) == ""
+
+
+def test_less_width_is_fewer_columns() -> None:
+    heads = {width: texts(table(group(2, 30.0), width))[0].split() for width in (40, 60, 80)}
+    assert heads[40] == ["DEVICE", "MEAN", "ERRORS", "STATE"]
+    assert {"NOW", "DROOP"} <= set(heads[60])
+    assert "CLOCK" in heads[80]
+
+
+def test_each_has_its_line_and_colour_and_a_legend() -> None:
+    rows = chart(group(4, 30.0), 120, 24)
+    assert "1 GPU 0" in in_style(rows[:1], BUSY)
+    assert "2 GPU 1" in in_style(rows[:1], MEMORY)
+    assert dotted(rows, BUSY) > 20
+    assert dotted(rows, COLOURS[3]) > 20, "the one that is not hidden behind others"
+    every = chart(group(8, 30.0), 120, 24)
+    assert [style for style in COLOURS if not in_style(every[:1], style)] == []
+
+
+def test_those_that_are_near_each_other_are_drawn_large() -> None:
+    labels = [row.split("┤")[0].strip() for row in texts(chart(group(4, 30.0))) if "┤" in row]
+    assert labels == ["1000", "750", "500"]
+
+
+def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
+    cpu = cpu_target()
+    made = Group([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
+    for event in begun(FIRST, 30.0):
+        made.take(FIRST, event)
+    for n in range(1, 60):
+        made.take(cpu, Progress(0.5 * n, 0.5, n, 0.3))
+    rows = chart(made, 120, 24)
+    assert {"0.3", "100"} & {row.split("┤")[0].strip() for row in texts(rows)} == {"100"}
+    assert dotted(rows, COLOURS[1]) > 20
+    assert made.spreads() == (), "a CPU is not compared with a GPU"
+
+
+def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
+    made = group(3, 30.0)
+    made.take(SECOND, Verified(4, 7))
+    assert title(made).startswith("FAULTY: GPU 1 7 wrong elements, bfloat16 8192×8192×8192 on 3 ×")
+    rows = table(made)
+    assert in_style(rows, FAULT).split() == ["7", "FAULTY"]
+    assert not made.ended
+
+
+def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
+    made = group(3, 30.0)
+    made.take(SECOND, Failed(PROBLEM, 3))
+    rows = texts(table(made))
+    assert rows[2].endswith("failed")
+    assert rows[-1] == f" GPU 1: {PROBLEM}"
+    assert len(rows) == fleet_table.height(made, 80) == 6
+    assert title(made).startswith("Running")
+    for target in (FIRST, GPUS[2]):
+        made.take(target, Done(result(target)))
+    assert title(made).startswith("2 of 3 done: GPU 1 failed, The products do not fit")
+
+
+def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
+    made = Group([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    for target in (FIRST, SECOND):
+        made.take(target, Failed(PROBLEM, 3))
+    assert made.problem == PROBLEM
+    assert len(table(made)) == 4
+    assert title(made) == "Not run: The products do not fit"
+
+
+def test_a_limit_ends_one_and_its_row_says_which() -> None:
+    made = group(3, 30.0)
+    made.runs[SECOND].limit = Limit("limit", "Too hot", "it reached 88°C")
+    assert texts(table(made))[2].endswith("too hot"), "also before it has ended"
+    made.take(SECOND, Done(result(SECOND, stopped="limit")))
+    assert texts(table(made))[2].endswith("too hot")
+    for target in (FIRST, GPUS[2]):
+        made.take(target, Done(result(target)))
+    assert title(made).startswith("2 of 3 done: GPU 1 too hot, it reached 88°C")
+
+
+def test_a_stop_is_of_all_that_still_run() -> None:
+    made = group(3, 30.0)
+    made.take(SECOND, Failed(PROBLEM, 3))
+    made.stop()
+    assert title(made).startswith("Stopping ")
+    states = [row.split()[-1] for row in texts(table(made))[1:4]]
+    assert states == ["stopping", "failed", "stopping"]
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "says"),
+    [
+        ([], "starting", "Starting torch"),
+        (begun(FIRST, 1.0)[:1], "warming up", "Warming up"),
+        (begun(FIRST, 1.0)[:2], "ready", "Warming up"),
+    ],
+)
+def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str, says: str) -> None:
+    made = Group([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    for event in events:
+        made.take(FIRST, event)
+    assert texts(table(made))[1].endswith(state)
+    assert title(made).startswith(says)
+
+
+# Pairs.
+
+
+def pair(*, together: bool = True, ended: bool = False) -> Group:
+    """Each alone, 20 of 60 s, and then both."""
+    made = Group([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
+    for target in GPUS[:2]:
+        for event in begun(target, 20.0):
+            made.take(target, event)
+    for target in GPUS[:2] if together else ():
+        hello, plan, *rest = begun(target, 20.0)
+        slower = [
+            dataclasses.replace(each, tflops=0.9 * each.tflops)
+            if isinstance(each, Progress)
+            else each
+            for each in rest
+        ]
+        for event in (hello, plan, *slower):
+            made.take(target, event)
+    for target in GPUS[:2] if ended else ():
+        points = tuple(
+            Point(name, x, {"tflops": rate * mean(target)})
+            for name, x, rate in ((ALONE, 1, 1.0), (TOGETHER, 2, 0.9))
+        )
+        made.take(target, Done(result(target, kind="pairs", points=points)))
+    return made
+
+
+def test_pairs_are_alone_one_after_the_other() -> None:
+    made = pair(together=False)
+    rows = texts(table(made))
+    assert rows[0].split()[:4] == ["DEVICE", "ALONE", "TOGETHER", "COST"]
+    assert [row.split()[-1] for row in rows[1:3]] == ["waits", "alone"]
+    assert made.pair(FIRST)[1:] == (None, None)
+    assert made.elapsed_seconds == pytest.approx(40.0)
+    assert made.offset(SECOND, alone=True) == pytest.approx(20.0)
+    assert made.spreads() == (), "what is alone is not compared yet"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_pairs_say_what_being_together_costs(*, ended: bool) -> None:
+    made = pair(ended=ended)
+    rows = texts(table(made))
+    assert [row.split()[5:7] for row in rows[1:3]] == [["10.0", "%"]] * 2
+    assert rows[1].split()[-1] == ("ok" if ended else "together")
+    assert made.elapsed_seconds == pytest.approx(60.0)
+    assert title(made).startswith("Done pairs" if ended else "Running pairs")
+
+
+def test_pairs_are_drawn_one_after_the_other_on_one_axis() -> None:
+    rows = chart(pair(), 120, 24)
+    assert dotted(rows, BUSY) > 40
+    drawn = [n for row in texts(rows)[1:-2] for n, c in enumerate(row) if "\u2800" < c <= "\u28ff"]
+    assert max(drawn) > 110, "together it is at the end"
+
+
+def test_a_fault_alone_is_not_forgotten() -> None:
+    made = Group([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
+    for event in (*begun(FIRST, 5.0), Verified(4, 2)):
+        made.take(FIRST, event)
+    made.take(FIRST, Hello("3.11.7", "2.13.0", FIRST.name, 2, 4242))
+    assert made.is_faulty(FIRST)
+    assert made.wrong_elements(FIRST) == 2
+
+
+# Tables.
+
+
+def test_a_sweep_has_a_line_for_each_device() -> None:
+    rows = chart(group(3, kind="sweep"), 120, 24)
+    assert "TFLOP/s, by N   1 GPU 0  2 GPU 1  3 GPU 2" in texts(rows)[0]
+    assert dotted(rows, BUSY) > 40
+    assert "3" in in_style(rows[1:], COLOURS[2]), "at the end of its line, wherever that is hidden"
+
+
+def test_copies_stand_side_by_side_at_the_largest_size() -> None:
+    rows = chart(group(2, kind="copy"))
+    assert texts(rows)[0].split() == ["GB/s,", "largest", "size", "GPU", "0", "GPU", "1"]
+    assert texts(rows)[1].split()[-2:] == ["3900", "3878"]
+    assert "3900" in in_style(rows, GOOD)
+
+
+def test_copies_between_gpus_are_one_line() -> None:
+    made = group(2, kind="copy")
+    for target, peer in ((FIRST, 1), (SECOND, 0)):
+        series = f"device to GPU {peer}, peer access"
+        made.take(target, Point(series, 1 << 30, {"bytes_per_second": 4e11}))
+    assert any(
+        row.split() == ["to", "another", "GPU,", "peer", "access", "400", "400"]
+        for row in texts(chart(made))
+    )
+
+
+def test_latencies_stand_side_by_side_size_by_size() -> None:
+    small, large = (texts(chart(group(2, kind="latency"), 80, height)) for height in (8, 30))
+    assert small[0].split()[:3] == ["5", "x", "5"]
+    assert small[1].split() == ["eager", "5.1", "µs", "5.13", "µs"]
+    assert not any("100 x 100" in row for row in small)
+    assert any("100 x 100" in row for row in large)
+
+
+def test_a_search_names_the_best_shape_of_each() -> None:
+    rows = chart(group(3, kind="peak"))
+    assert texts(rows)[0].split() == ["TFLOP/s", "m", "n", "k", "layout"]
+    assert [row.split()[0] for row in texts(rows)[1:]] == ["GPU"] * 3
+    assert in_style(rows, GOOD) == "0.413"
+
+
+def test_the_row_of_a_table_has_its_rows_and_the_best() -> None:
+    rows = texts(table(group(2, kind="copy"), 120))
+    assert rows[0].split() == [
+        "DEVICE",
+        "ROWS",
+        "BEST",
+        "POWER",
+        "TEMP",
+        "CLOCK",
+        "ERRORS",
+        "STATE",
+    ]
+    assert "20/20" in rows[1]
+    assert "3900 GB/s" in rows[1]
+
+
+def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
+    made = Group([Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]])
+    made.take(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
+    launched = made.best(FIRST)
+    assert launched is not None
+    assert launched[1] == "4.9 µs"
+    made.take(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
+    best = made.best(FIRST)
+    assert best is not None
+    assert best[0] == 5e-5
+
+
+def test_a_whole_run_is_long_enough_for_its_droop() -> None:
+    made = group(1, 5.0)
+    assert made.droop_percent(FIRST) is None
+    assert whole(FIRST)[1] is PLAN

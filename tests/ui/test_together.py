@@ -1,0 +1,361 @@
+"""Several devices in the tab: begun by one key, stopped by one, each with its result."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets import OptionList, Select
+
+from gputop.bench import watch
+from gputop.bench.events import Done, Failed, Verified
+from gputop.bench.results import ResultsError
+from gputop.telemetry.snapshot import DeviceState, Problem
+from gputop.ui.app import GputopApp
+from gputop.ui.palette import FAULT
+from gputop.ui.screens import benchmark
+from gputop.ui.screens.question import Question
+from gputop.ui.screens.several import Several
+from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.choice import ALL, MORE
+from gputop.ui.widgets.keys import KeysView
+from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.results import ResultsView
+from tests.streams import PreparedStream, device, inventory, process, readings, sample
+from tests.ui.pilots import settle, shown, until
+from tests.ui.test_kinds import in_style
+from tests.ui.together import GPUS, begun, result, table
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from gputop.bench.events import Result
+    from tests.ui.together import Scripted
+
+SIZE = (120, 40)
+PROBLEM = Problem("The products do not fit", "too little is free", "Choose a smaller size")
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
+    """What is kept, in the order in which it is."""
+    results: list[Result] = []
+    monkeypatch.setattr(benchmark, "append", results.append)
+    return results
+
+
+def quiet(count: int) -> GputopApp:
+    return GputopApp(PreparedStream(inventory(count), sample(count, [])))
+
+
+def choose(pilot: Pilot[None], field: str, value: str) -> None:
+    pilot.app.query_one(f"#{field}", Select).value = value
+
+
+async def opened(pilot: Pilot[None], kind: str = "soak", device: str = ALL) -> None:
+    """The tab, with those devices and that kind chosen."""
+    await settle(pilot)
+    await pilot.press("2")
+    choose(pilot, "kind", kind)
+    await settle(pilot)
+    choose(pilot, "device", device)
+    await settle(pilot)
+
+
+async def started(pilot: Pilot[None], kind: str = "soak") -> None:
+    await opened(pilot, kind)
+    await pilot.press("b")
+    await settle(pilot)
+
+
+async def ended(pilot: Pilot[None]) -> None:
+    await until(pilot, lambda: not pilot.app._benchmark.running)  # type: ignore[attr-defined]
+    await settle(pilot)
+
+
+def states(pilot: Pilot[None], count: int) -> list[str]:
+    """The last word of each row."""
+    rows = shown(pilot, ReadoutView).splitlines()
+    return [row.split()[-1] for row in rows[1 : count + 1]]
+
+
+async def test_all_begin_together_and_each_has_a_row_and_a_result(
+    scripted: type[Scripted], kept: list[Result]
+) -> None:
+    app = quiet(4)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        assert [each.target.number for each in scripted.requests] == ["0", "1", "2", "3"]
+        assert {each.dtype for each in scripted.requests} == {"bfloat16"}
+        assert shown(pilot, TitleView).startswith(" Done bfloat16 8192×8192×8192 on 4 × H100")
+        assert states(pilot, 4) == ["ok", "ok", "ok", "behind"]
+        assert "GPU 3 8.9 % behind GPU 0" in shown(pilot, ReadoutView)
+        assert "4 GPU 3" in shown(pilot, ThroughputChart)
+        listed = shown(pilot, ResultsView).splitlines()[1:5]
+        assert {row.split()[3] for row in listed} == {"0", "1", "2", "3"}
+    assert {each.device_uuid for each in kept} == {gpu.uuid for gpu in GPUS[:4]}
+    assert len(kept) == 4
+
+
+async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None:
+    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    async with quiet(3).run_test(size=(80, 24)) as pilot:
+        await started(pilot)
+        await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
+        assert shown(pilot, TitleView).startswith(" Running bfloat16")
+        assert "x Stop" in shown(pilot, KeysView)
+        await pilot.press("b")
+        await settle(pilot)
+        assert len(scripted.requests) == 3, "no second one"
+        await pilot.press("x")
+        await ended(pilot)
+        assert states(pilot, 3) == ["stopped"] * 3
+        assert shown(pilot, TitleView).startswith(" Stopped bfloat16")
+        assert "x Stop" not in shown(pilot, KeysView)
+    assert [each.stopped for each in kept] == ["user"] * 3
+
+
+async def test_a_limit_ends_one_and_says_which(
+    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = (readings(0), readings(1, temperature_celsius=88), readings(2))
+    heated = dataclasses.replace(sample(3, []), devices=hot)
+    heating = PreparedStream(inventory(3), sample(3, []), heated)
+    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    app = quiet(3)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await until(pilot, lambda: states(pilot, 3) == ["running", "hot", "running"])
+        (note,) = app._notifications
+        assert "of GPU 1, NVIDIA H100 80GB HBM3 ends" in note.title
+        assert app._benchmark.running
+        await pilot.press("x")
+        await ended(pilot)
+        assert states(pilot, 3) == ["stopped", "hot", "stopped"]
+
+
+@pytest.mark.parametrize("status", [1, 3])
+async def test_one_that_fails_does_not_end_the_others(
+    scripted: type[Scripted], kept: list[Result], status: int
+) -> None:
+    scripted.script = {"1": [*begun(GPUS[1], 5.0), Failed(PROBLEM, status)]}
+    app = quiet(3)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        title = shown(pilot, TitleView)
+        assert "GPU 1 failed" in title
+        assert (FAULT in {span.style for span in app.query_one(TitleView)._rows[0]}) == (
+            status == 1
+        )
+        assert "GPU 1: The products do not fit: too little is free." in shown(pilot, ReadoutView)
+    assert {each.device_uuid for each in kept} == {GPUS[0].uuid, GPUS[2].uuid}
+
+
+async def test_a_wrong_element_of_one_is_red(scripted: type[Scripted]) -> None:
+    wrong = [*begun(GPUS[1], 60.0), Verified(9, 2), Done(result(GPUS[1], wrong_elements=2))]
+    scripted.script = {"1": wrong}
+    app = quiet(2)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        assert "FAULTY: GPU 1 2 wrong elements" in in_style(app.query_one(TitleView)._rows, FAULT)
+        assert in_style(app.query_one(ReadoutView)._rows, FAULT).split() == ["2", "FAULTY"]
+
+
+async def test_what_all_fail_by_has_the_space_of_the_chart(scripted: type[Scripted]) -> None:
+    scripted.script = {gpu.number: [Failed(PROBLEM, 3)] for gpu in GPUS}
+    async with quiet(2).run_test(size=(80, 24)) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        text = shown(pilot, ThroughputChart)
+        assert all(part in text for part in (PROBLEM.what, PROBLEM.why, PROBLEM.remedy))
+        assert "Not run: The products do not fit" in shown(pilot, TitleView)
+
+
+async def test_a_result_that_cannot_be_kept_is_said(
+    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Result) -> None:
+        raise ResultsError(Problem("It is not kept", "the disk is full", "Make room"))
+
+    monkeypatch.setattr(benchmark, "append", full)
+    async with quiet(2).run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        assert "the disk is full" in shown(pilot, ResultsView)
+        assert states(pilot, 2) == ["ok", "ok"]
+
+
+async def test_one_question_names_the_processes_of_all(scripted: type[Scripted]) -> None:
+    held = [process(72, 0, command="train"), process(72, 2, command="train"), process(9, 1)]
+    app = GputopApp(PreparedStream(inventory(3), sample(3, held)))
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        assert isinstance(app.screen, Question)
+        assert app.screen._title == "3 of 3 devices are in use. A stress test slows down:"
+        assert [line.split()[:2] for line in app.screen._lines] == [["GPU", "0,"], ["GPU", "1"]]
+        await pilot.press("n")
+        await settle(pilot)
+        assert scripted.requests == []
+        await pilot.press("b")
+        await settle(pilot)
+        await pilot.press("y")
+        await ended(pilot)
+        assert len(scripted.requests) == 3
+
+
+async def test_of_all_a_lost_one_is_left_out_and_said(scripted: type[Scripted]) -> None:
+    devices = (readings(0), readings(1, state=DeviceState.LOST), readings(2))
+    seen = dataclasses.replace(sample(3, []), devices=devices)
+    app = GputopApp(PreparedStream(inventory(3), seen))
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        (note,) = app._notifications
+        assert (note.title, note.message) == (
+            "Left out",
+            "GPU 1, NVIDIA H100 80GB HBM3: its state is lost",
+        )
+        await ended(pilot)
+        assert [each.target.number for each in scripted.requests] == ["0", "2"]
+
+
+async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
+    app = quiet(4)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, device=MORE)
+        assert isinstance(app.screen, Several)
+        lines = app.screen.query_one(OptionList)
+        assert [str(each.prompt)[:5] for each in lines.options] == [
+            "[x] 0",
+            "[ ] 1",
+            *(f"[ ] {n}" for n in "23C"),
+        ]
+        await pilot.press("down", "down", "space", "down", "down", "space", "space", "enter")
+        await settle(pilot)
+        assert app.screen_stack == [app.screen]
+        assert app.query_one("#device", Select).value == "some"
+        await pilot.press("b")
+        await ended(pilot)
+        assert [each.target.number for each in scripted.requests] == ["0", "2"]
+        choose(pilot, "device", MORE)
+        await settle(pilot)
+        await pilot.press("space", "escape")
+        await settle(pilot)
+        assert app.query_one("#device", Select).value == "some", "as it was"
+
+
+async def test_pairs_run_each_alone_and_then_all(
+    scripted: type[Scripted], kept: list[Result]
+) -> None:
+    async with quiet(2).run_test(size=SIZE) as pilot:
+        await started(pilot, "pairs")
+        await ended(pilot)
+        assert [each.target.number for each in scripted.requests] == ["0", "1", "0", "1"]
+        assert [each.size for each in scripted.requests] == [None, None, 8192, 8192]
+        head, first, second, *_ = shown(pilot, ReadoutView).splitlines()
+        assert head.split()[:4] == ["DEVICE", "ALONE", "TOGETHER", "COST"]
+        assert first.split()[3:7] == ["700", "700", "0.0", "%"]
+        assert second.split()[-1] == "ok"
+        assert shown(pilot, TitleView).startswith(" Done pairs, bfloat16")
+    assert [each.kind for each in kept] == ["pairs", "pairs"]
+    assert [len(each.points) for each in kept] == [2, 2]
+
+
+async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
+    app = quiet(1)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        kinds = [value for _, value in app.query_one("#kind", Select)._options]
+        assert kinds == ["soak", "sweep", "latency", "peak", "copy", "pairs"]
+        choose(pilot, "kind", "pairs")
+        await settle(pilot)
+        assert app.query_one("#dtype", Select).value == "float32", "which both have"
+        await pilot.press("b")
+        await ended(pilot)
+        assert [each.target.number for each in scripted.requests[:2]] == ["0", None]
+
+
+async def test_pairs_that_are_too_short_are_refused(scripted: type[Scripted]) -> None:
+    app = quiet(4)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, "pairs")
+        app.query_one("#seconds").value = "1"  # type: ignore[attr-defined]
+        await pilot.press("b")
+        await settle(pilot)
+        (note,) = app._notifications
+        assert "4 runs alone and one together take 2.5 s at least" in note.message
+        assert scripted.requests == []
+
+
+@pytest.mark.parametrize("kind", ["sweep", "latency", "peak", "copy"])
+@pytest.mark.parametrize("size", [(80, 24), SIZE])
+async def test_tables_of_several_run_to_their_ends(
+    scripted: type[Scripted], kept: list[Result], kind: str, size: tuple[int, int]
+) -> None:
+    scripted.script = {gpu.number: table(kind, gpu) for gpu in GPUS}
+    app = quiet(2)
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot, kind)
+        assert "all" not in {value for _, value in app.query_one("#dtype", Select)._options}
+        await pilot.press("b")
+        await ended(pilot)
+        assert shown(pilot, TitleView).startswith(f" Done {kind}")
+        assert states(pilot, 2) == ["ok", "ok"]
+        assert "GPU 1" in shown(pilot, ThroughputChart)
+    assert [each.kind for each in kept] == [kind, kind]
+    copied = kind == "copy"
+    peers = [each.peer.number if each.peer else None for each in scripted.requests]
+    assert peers == (["1", "0"] if copied else [None, None])
+
+
+async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None:
+    async with quiet(8).run_test(size=(80, 24)) as pilot:
+        await started(pilot)
+        await ended(pilot)
+        assert not pilot.app.query_one(ResultsView).display, "there is no room for it"
+        choose(pilot, "device", device(0).uuid)
+        await settle(pilot)
+        await pilot.press("b")
+        await ended(pilot)
+        assert pilot.app.query_one(ResultsView).display
+        assert pilot.app.query_one(ReadoutView).size.height == 2
+        assert "Done bfloat16 8192×8192×8192 on GPU 0 H100" in shown(pilot, TitleView)
+        assert shown(pilot, ReadoutView).startswith(" now –      mean 700")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_each_run_takes_in_what_its_own_device_says(
+    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    watched = PreparedStream(inventory(2))
+    monkeypatch.setattr(watch, "open_stream", lambda: watched)
+    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    app = quiet(count)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, device=ALL if count > 1 else device(0).uuid)
+        await pilot.press("b")
+        await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
+        watched.send(sample(2, [], time=time.time() + 3600))
+        await until(pilot, lambda: app._benchmark._group.only.trace.moments != [])  # type: ignore[union-attr]
+        await pilot.press("x")
+        await ended(pilot)
+        runs = app._benchmark._group.runs.values()  # type: ignore[union-attr]
+        powers = [run.result.conditions.power_watts_mean for run in runs]  # type: ignore[union-attr]
+        assert powers == [100.0, 137.0][:count]
+
+
+async def test_quitting_in_the_middle_leaves_nothing_behind(scripted: type[Scripted]) -> None:
+    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    app = quiet(3)
+    async with app.run_test(size=SIZE) as pilot:
+        await started(pilot)
+        await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
+        await pilot.press("q")
+        await pilot.pause()
+    assert not app.is_running

@@ -1,0 +1,164 @@
+"""Several devices under stress whose events are known: what each says, by its number."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench import devices
+from gputop.bench.events import (
+    Conditions,
+    Done,
+    Failed,
+    Hello,
+    Planned,
+    Point,
+    Progress,
+    Result,
+    Verified,
+)
+from gputop.bench.plan import Request, Target
+from gputop.ui.group import Group
+from tests.sessions import PLANNED, RESULT, table_events
+from tests.streams import inventory, sample
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+GPUS = devices.targets(inventory(8), sample(8, []))[:8]
+PLAN = dataclasses.replace(PLANNED, m=8192, n=8192, k=8192, dtype="bfloat16", rows=0)
+SECONDS = 60.0
+WINDOW = 0.5
+
+
+def mean(target: Target) -> float:
+    """TFLOP/s: every one a little less than the one before, and the fourth clearly."""
+    index = target.index or 0
+    return 700.0 - 4 * index - (50 if index == 3 else 0)
+
+
+def result(target: Target, **changes: Any) -> Result:
+    """What a device reaches in its whole time."""
+    rate = mean(target)
+    known: dict[str, Any] = {
+        "device": target.name,
+        "device_uuid": target.uuid,
+        "dtype": "bfloat16",
+        "m": 8192,
+        "n": 8192,
+        "k": 8192,
+        "tflops_mean": rate,
+        "tflops_peak": 1.08 * rate,
+        "droop_percent": 7.5,
+        "seconds": SECONDS,
+        "conditions": Conditions(
+            power_watts_mean=690.0 - (target.index or 0),
+            temperature_celsius_max=70 + (target.index or 0),
+            sm_clock_mhz_mean=1700.0,
+            percent_of_peak={"datasheet dense": rate / 9.9},
+        ),
+    }
+    return dataclasses.replace(RESULT, **(known | changes))
+
+
+def windows(target: Target, until: float = SECONDS) -> list[Progress]:
+    """Slower as it gets warm."""
+    found = []
+    for n in range(1, int(until / WINDOW) + 1):
+        warm = 1 + 0.08 * 0.8**n + 0.004 * ((7 * n) % 5 - 2) / 2
+        found.append(Progress(n * WINDOW, WINDOW, 10 * n, mean(target) * warm))
+    return found
+
+
+def begun(target: Target, until: float) -> list[Any]:
+    """What is said until then."""
+    hello = Hello("3.11.7", "2.13.0", target.name, 2, 4242)
+    return [hello, PLAN, *windows(target, until), Verified(3, 0)]
+
+
+def whole(target: Target, **changes: Any) -> list[Any]:
+    """All that is said of a run."""
+    return [*begun(target, SECONDS), Done(result(target, **changes))]
+
+
+def table(kind: str, target: Target) -> list[Any]:
+    """A run that is a table: the devices differ, as they do."""
+    factor = mean(target) / 700
+    found: list[Any] = []
+    for event in table_events(kind):
+        if isinstance(event, Point):
+            values = {
+                name: value / factor if name == "seconds" else value * factor
+                for name, value in event.values.items()
+            }
+            found.append(dataclasses.replace(event, values=values))
+        elif isinstance(event, Done):
+            rows = tuple(each for each in found if isinstance(each, Point))
+            peak = event.result.tflops_peak
+            made = dataclasses.replace(
+                event.result,
+                device=target.name,
+                device_uuid=target.uuid,
+                points=rows,
+                tflops_peak=peak and peak * factor,
+            )
+            found.append(Done(made))
+        else:
+            found.append(event)
+    return found
+
+
+def group(count: int, until: float | None = None, kind: str = "soak") -> Group:
+    """That many GPUs: as far as that, or at their ends."""
+    targets = GPUS[:count]
+    made = Group([Request(target, "bfloat16", None, SECONDS, kind=kind) for target in targets])
+    for target in targets:
+        events = whole(target) if until is None else begun(target, until)
+        for event in table(kind, target) if made.is_table else events:
+            made.take(target, event)
+    return made
+
+
+class Scripted:
+    """What `Session` is to a fleet: says what the script has for its device.
+
+    After a script without an end it goes on until it is stopped.
+    """
+
+    requests: list[Request]
+    script: dict[str | None, list[Any]]
+    together: dict[str | None, list[Any]]
+    """Of pairs, what it says beside others, where that is something else."""
+
+    def __init__(self, request: Request, *, waits: bool = False) -> None:
+        self.requests.append(request)
+        self._target, self._waits = request.target, waits
+        self._stopped, self._begun = asyncio.Event(), asyncio.Event()
+        self._by = ""
+
+    def go(self) -> None:
+        """All are ready."""
+        self._begun.set()
+
+    async def events(self) -> AsyncGenerator[Any]:
+        """Waits after the plan, as a worker does."""
+        target = self._target
+        script = self.script.get(target.number, whole(target))
+        for event in self.together.get(target.number, script) if self._waits else script:
+            yield event
+            if isinstance(event, Done | Failed):
+                return
+            if isinstance(event, Planned) and self._waits:
+                await self._begun.wait()
+            await asyncio.sleep(0)
+        await self._stopped.wait()
+        yield Done(result(target, stopped=self._by, seconds=5.0))
+
+    async def stop(self, by: str = "user") -> None:
+        """Ends it."""
+        self._by = by
+        self._stopped.set()
+
+    def kill(self) -> None:
+        """There is no worker."""
