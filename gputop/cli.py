@@ -20,10 +20,11 @@ from gputop.commands import (
     status,
     stream,
 )
-from gputop.commands.arguments import Parser, add_source, argument, fail
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
+from gputop.commands.arguments import Parser, add_hosts, add_source, argument, fail, hosts_of
+from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
+from gputop.telemetry.ssh import REMOTE_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,8 @@ COMMANDS: dict[str, Command] = {
     "completion": completion,
 }
 """In the order of the help."""
+OF_HOSTS = ("stream",)
+"""The commands that know --host."""
 
 
 def parser() -> Parser:
@@ -53,7 +56,9 @@ def parser() -> Parser:
         "--version", action="version", version=f"gputop {__version__}", help="its version"
     )
     top.set_defaults(interval=None, demo=False, gpm=None)  # None: not said here
+    top.set_defaults(hosts=None, remote_command=REMOTE_COMMAND)
     add_source(top)
+    add_hosts(top)
     top.add_argument(
         "--python",
         type=argument(plan.parse_python),
@@ -116,9 +121,14 @@ def run(arguments: argparse.Namespace) -> int:
     """The command that was asked for."""
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+    hosts = hosts_of(arguments)
+    is_dashboard = arguments.command is None and os.isatty(0) and os.isatty(1)
+    if hosts and not is_dashboard and arguments.command not in OF_HOSTS:
+        which = f"`{arguments.command}` is" if arguments.command else "Without a terminal this is"
+        fail(f"{which} for this machine alone. Leave --host out.", USAGE)
     if arguments.command is not None:
         return COMMANDS[arguments.command].run(arguments)
-    if not (os.isatty(0) and os.isatty(1)):
+    if not is_dashboard:
         return status.bare(arguments)
     return dashboard(arguments)
 
@@ -144,4 +154,6 @@ def dashboard(arguments: argparse.Namespace) -> int:
         config=config,
         demo=arguments.demo,
         python=arguments.python,
+        hosts=hosts_of(arguments),
+        remote_command=arguments.remote_command,
     )

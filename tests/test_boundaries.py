@@ -57,6 +57,11 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
     assert loaded_by("import gputop.ui.app", unwanted) == set()
 
 
+def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
+    among = {"gputop.telemetry.remote", "gputop.telemetry.machine", "gputop.telemetry.merge"}
+    assert loaded_by("import gputop.ui.app, gputop.ui.start, gputop.cli", among) == set()
+
+
 def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
     assert loaded_by("import gputop.ui.start", HEAVY - {"asyncio"}) == set()
 

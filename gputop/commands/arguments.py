@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop.exits import USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -82,6 +83,37 @@ def add_source(command: argparse.ArgumentParser) -> None:
         help="read the devices' profiling counters: SM, tensor and DRAM activity (default: yes)",
     )
     add_demo(command)
+
+
+def add_hosts(command: argparse.ArgumentParser) -> None:
+    """Other machines in place of this one."""
+    command.add_argument(
+        "--host",
+        type=argument(parse_host),
+        action="append",
+        dest="hosts",
+        default=argparse.SUPPRESS,
+        metavar="NAME",
+        help="look at another machine over ssh, such as gpu-1 or ada@gpu-1; several with --host "
+        "again; `localhost` is this one, without ssh",
+    )
+    command.add_argument(
+        "--remote-command",
+        type=argument(parse_command),
+        default=argparse.SUPPRESS,
+        metavar="COMMAND",
+        help="how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
+    )
+
+
+def hosts_of(arguments: argparse.Namespace) -> list[str]:
+    """The hosts to look at, each once; none is this machine alone. Ends where that is misuse."""
+    hosts: list[str] = list(dict.fromkeys(arguments.hosts or ()))
+    if hosts and arguments.demo:
+        fail("--host and --demo are two sources. Leave one of them out.", USAGE)
+    if arguments.remote_command != REMOTE_COMMAND and not hosts:
+        fail("--remote-command is for other machines. Name one with --host.", USAGE)
+    return hosts
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:

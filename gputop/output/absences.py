@@ -45,6 +45,8 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
             if name in _RATES:
                 return "no data yet: a rate needs two readings"
             return "no data yet: comes with the next reading"
+        case Absence.UNREACHABLE:
+            return "its host is away: the monitor says why"
         case Absence.ERROR:
             return "the driver failed: `nvidia-smi -q` may say more"
 

@@ -188,6 +188,7 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
     "Identity": _rows(
         ("name", "name"),
         ("index", "index"),
+        Row("host", ("machine",), optional=True),
         Row(
             "MIG instance",
             ("mig_index", "mig_gpu_instance", "mig_compute_instance"),

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from gputop.telemetry.snapshot import Device, DeviceSample, DeviceState, Event
+from gputop.telemetry.snapshot import (
+    Device,
+    DeviceSample,
+    DeviceState,
+    Event,
+    Machine,
+    MachineState,
+)
 
 ALMOST_FULL = 0.98
 """Share of the memory that can be had which is in use. Allocators that take 90 % ahead are none."""
@@ -29,13 +36,15 @@ class Alert:
 
     severity: Severity
     device_uuid: str
+    """Of what is wrong with a whole machine, its name."""
     label: str
     """The device's, as on screen."""
     kind: str
     text: str
+    noun: str = "GPU"
 
     def __str__(self) -> str:
-        return f"GPU {self.label} {self.text}"
+        return f"{self.noun} {self.label} {self.text}"
 
 
 _STATES = {
@@ -59,21 +68,32 @@ _PLURALS = {"is ": "are ", "has ": "have ", "NEEDS ": "NEED ", "wants": "want", 
 
 def summed(found: Iterable[Alert]) -> list[tuple[Severity, str]]:
     """The alerts in words, in their order; what is wrong with several devices is said once."""
-    groups: dict[tuple[Severity, str], list[str]] = {}
+    groups: dict[tuple[Severity, str, str], list[str]] = {}
     for alert in found:
-        groups.setdefault((alert.severity, alert.text), []).append(alert.label)
-    return [(severity, _words(text, labels)) for (severity, text), labels in groups.items()]
+        groups.setdefault((alert.severity, alert.noun, alert.text), []).append(alert.label)
+    return [
+        (severity, _words(noun, text, labels)) for (severity, noun, text), labels in groups.items()
+    ]
 
 
-def _words(text: str, labels: list[str]) -> str:
+def _words(noun: str, text: str, labels: list[str]) -> str:
     if len(labels) == 1:
-        return f"GPU {labels[0]} {text}"
+        return f"{noun} {labels[0]} {text}"
     for one, many in _PLURALS.items():
         if text.startswith(one):
             text = many + text.removeprefix(one)
     if len(labels) > NAMED:
-        return f"{len(labels)} GPUs {text}"
-    return f"GPUs {', '.join(labels[:-1])} and {labels[-1]} {text}"
+        return f"{len(labels)} {noun}s {text}"
+    return f"{noun}s {', '.join(labels[:-1])} and {labels[-1]} {text}"
+
+
+def away(machines: Iterable[Machine]) -> list[Alert]:
+    """The machines that do not answer, of several."""
+    return [
+        Alert(Severity.FAULT, machine.name, machine.name, machine.state, "is away", "Host")
+        for machine in machines
+        if machine.state is MachineState.AWAY
+    ]
 
 
 def alerts(

@@ -18,6 +18,7 @@ from gputop.telemetry.snapshot import (
     DeviceState,
     DriverState,
     Inventory,
+    NewerSchemaError,
     Problem,
     Record,
     Sample,
@@ -26,7 +27,7 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 LONGEST_LINE_BYTES = 64 << 20
 START_SECONDS = 10.0
@@ -47,6 +48,23 @@ class Interruption:
     """The stream broke off, or a part of it could not be read; it goes on by itself."""
 
     problem: Problem
+    left_out: bool = False
+    """Whether it is a line that could not be read, and the child runs on."""
+    retry_seconds: float = 0.0
+    """Until the child is started again."""
+    status: int | None = None
+    """The exit status of a child that ended, negative for a signal."""
+    errors: str = ""
+    """The end of what it wrote to its standard error."""
+
+
+class Patience(NamedTuple):
+    """How long one waits for a child: seconds."""
+
+    start: float
+    """For its first record."""
+    first_pause: float
+    longest_pause: float
 
 
 class StreamError(Exception):
@@ -65,11 +83,17 @@ class StreamChild:
         arguments: Sequence[str],
         interval: float,
         process: subprocess.Popen[bytes] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         """Of one that has been started already with these arguments, `process` is it."""
         self._arguments = list(arguments)
         self._limit = _limit(interval)
         self._process = process
+        self._patience = patience or Patience(
+            START_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+        )
+        self._spoke = False
+        """Whether a record has come of it."""
         self._errors = _Tail()
         self._wanted: dict[str, Any] = {}
 
@@ -90,71 +114,87 @@ class StreamChild:
 
     def spawn(self) -> None:
         """Starts the child. Needs no event loop: it can start before the screen does."""
-        self._process = launch(self._arguments)
+        self._process, self._spoke = launch(self._arguments), False
         if self._wanted:
             self._send(self._wanted)
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
         """What the child sends, for ever; an `Interruption` where it has to be started again."""
-        pause = FIRST_PAUSE_SECONDS
+        pause = self._patience.first_pause
         while True:
-            began = time.monotonic()
+            spoke_at: float | None = None
+            self._errors = _Tail()
             try:
                 if self._process is None:
                     self.spawn()
                 async with contextlib.aclosing(self._read()) as received:
                     async for record in received:
+                        spoke_at = spoke_at or time.monotonic()
                         yield record
                 why = self._errors.last_line or "it ended"
             except TimeoutError:
                 why = "it said nothing for too long"
-            except OSError as error:
+            except (OSError, NewerSchemaError) as error:
                 why = str(error)
             except ValueError:
                 why = f"a line of it is longer than {LONGEST_LINE_BYTES >> 20} MiB"
+            process = self._process
             await self.close()
-            if time.monotonic() - began >= LONG_LIFE_SECONDS:
-                pause = FIRST_PAUSE_SECONDS
-            yield Interruption(Problem("The sampler stopped", why, "It is being started again"))
+            # One that never spoke may have taken long to fail: that is no life.
+            if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
+                pause = self._patience.first_pause
+            problem = Problem("The sampler stopped", why, "It is being started again")
+            status = process.returncode if process is not None else None
+            yield Interruption(
+                problem, retry_seconds=pause, status=status, errors=self._errors.text
+            )
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, self._patience.longest_pause)
 
     async def _read(self) -> AsyncGenerator[Record | Interruption]:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        self._errors = _Tail()
         reader = asyncio.StreamReader(LONGEST_LINE_BYTES)
         errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
         lines, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), process.stdout
         )
-        limit = START_SECONDS
+        limit = self._patience.start
         try:
             while line := await _line_within(reader, limit):
-                limit = self._limit
                 try:
-                    yield decode(line)
+                    record = decode(line)
+                except NewerSchemaError:
+                    raise
                 except DecodeError as error:
                     what = "A line of the stream cannot be read"
-                    yield Interruption(Problem(what, str(error), "It was left out"))
+                    yield Interruption(Problem(what, str(error), "It was left out"), left_out=True)
+                else:
+                    self._spoke = True
+                    limit = self._limit  # what a shell says before it is no record
+                    yield record
         finally:
             lines.close()
             errors.close()
 
     async def close(self) -> None:
         """Ends the child within three steps, however it feels about it."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         for pipe in (process.stdin, process.stdout, process.stderr):
             _close(pipe)
-        for step in (None, process.terminate, process.kill):
+        # One that has not begun does not look at its input yet: an `ssh` that connects.
+        first = None if self._spoke else process.terminate
+        for step in (first, process.terminate, process.kill):
             if step is not None:
                 step()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, STEP_SECONDS)
-                return
+                break
+        # Not before: who is cancelled in the middle of it closes it again, and all is done then.
+        self._process = None
 
 
 def _limit(interval: float) -> float:
@@ -167,10 +207,13 @@ async def _line_within(reader: asyncio.StreamReader, seconds: float) -> bytes:
 
     Where this process was suspended the time is up at once, and the line is there: a second look.
     """
+    # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when a line comes.
     try:
-        return await asyncio.wait_for(reader.readline(), seconds)
+        async with asyncio.timeout(seconds):
+            return await reader.readline()
     except TimeoutError:
-        return await asyncio.wait_for(reader.readline(), SECOND_LOOK_SECONDS)
+        async with asyncio.timeout(SECOND_LOOK_SECONDS):
+            return await reader.readline()
 
 
 def _close(pipe: IO[bytes] | None) -> None:
@@ -191,8 +234,12 @@ class _Tail(asyncio.Protocol):
         self._data = (self._data + data)[-self.KEPT_BYTES :]
 
     @property
+    def text(self) -> str:
+        return self._data.decode(errors="replace").strip()
+
+    @property
     def last_line(self) -> str:
-        lines = self._data.decode(errors="replace").strip().splitlines()
+        lines = self.text.splitlines()
         return lines[-1] if lines else ""
 
 
@@ -211,13 +258,19 @@ class Stream(Protocol):
     async def close(self) -> None: ...
 
 
+def _stopped(interruption: Interruption) -> Problem:
+    return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
+
+
 async def snapshots(
-    stream: Stream, timeout_seconds: float = ANSWER_SECONDS
+    stream: Stream,
+    timeout_seconds: float = ANSWER_SECONDS,
+    explain: Callable[[Interruption], Problem] = _stopped,
 ) -> AsyncGenerator[Snapshot | Interruption]:
     """Samples with their inventories, from when the driver answered or was found to be missing.
 
-    Raises `StreamError` where neither happens in time; what breaks off later is yielded. Closes
-    the stream.
+    Raises `StreamError` where neither happens in time; `explain` says why the stream broke off.
+    What breaks off later is yielded. Closes the stream.
     """
     inventory: Inventory | None = None
     begun = False
@@ -228,10 +281,10 @@ async def snapshots(
                     if isinstance(record, Inventory):
                         inventory = record
                     elif isinstance(record, Interruption):
-                        if not begun:
-                            remedy = "Try again, or see what `gputop stream` says"
-                            raise StreamError(replace(record.problem, remedy=remedy))
-                        yield record
+                        if begun:
+                            yield record
+                        elif not record.left_out:
+                            raise StreamError(explain(record))
                     elif inventory and (
                         begun or inventory.driver_state is not DriverState.STARTING
                     ):
@@ -263,12 +316,12 @@ async def one_snapshot(
     child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
     async with contextlib.aclosing(snapshots(child, timeout_seconds)) as found:
         async for each in found:
-            if isinstance(each, Snapshot) and not (complete and _waits(each.sample)):
+            if isinstance(each, Snapshot) and not (complete and waits(each.sample)):
                 return each
     raise AssertionError("the snapshots of a child have no end")
 
 
-def _waits(sample: Sample) -> bool:
+def waits(sample: Sample) -> bool:
     """Whether a device may yet answer for the first time."""
     states = ((each.state, each.age_seconds) for each in sample.devices)
     return any(state is DeviceState.OK and age is None for state, age in states)

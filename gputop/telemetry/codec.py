@@ -16,14 +16,16 @@ class DecodeError(ValueError):
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """A dataclass as plain JSON values: empty `absent` left out, floats rounded."""
+    """A dataclass as plain JSON values: what is seldom there left out, floats rounded."""
     return {
         name: value if type(value) in _PLAIN else _plain(value)
         for name in _names(record.__class__)
-        if (value := getattr(record, name)) or name != "absent"
+        if (value := getattr(record, name)) or value == "" or name not in _SELDOM
     }
 
 
+_SELDOM = {"absent", "machine", "machines"}
+"""Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""
 

@@ -28,6 +28,8 @@ class Absence(StrEnum):
     TIMED_OUT = "timed_out"
     NO_DATA_YET = "no_data_yet"
     DISABLED = "disabled"
+    UNREACHABLE = "unreachable"
+    """The machine that it is on is away."""
     ERROR = "error"
 
     @classmethod
@@ -58,6 +60,14 @@ def silence_limit(interval_seconds: float) -> float:
     return max(3 * interval_seconds, 3.0)
 
 
+class MachineState(StrEnum):
+    """Whether another machine sends what it has: `connecting` until it did for the first time."""
+
+    CONNECTING = "connecting"
+    OK = "ok"
+    AWAY = "away"
+
+
 class Source(StrEnum):
     """Where the numbers come from; simulated ones are marked wherever they are shown."""
 
@@ -77,6 +87,10 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}. {self.remedy}"
+
+
+THIS_MACHINE = "localhost"
+"""The name of the machine that gputop runs on, among others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +145,38 @@ class Device:
     """`none`, `passthrough`, `vgpu` in a guest; `host_vgpu`, `host_vsga` on its host."""
     memory_is_shared: bool | None = None
     """Whether it has no memory of its own: the host's is its memory (GB10, Jetson)."""
+    machine: str | None = None
+    """Where a stream has several machines: the one that it is in, and then also in `uuid`."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
     @property
-    def label(self) -> str:
-        """How it is called on screen: `3`, and `3:1` for the MIG instance 1 on it."""
+    def number(self) -> str:
+        """How it is called on its machine: `3`, and `3:1` for the MIG instance 1 on it."""
         return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
+
+    @property
+    def label(self) -> str:
+        """How it is called on screen: its number, after its machine where there are several."""
+        return self.number if self.machine is None else f"{self.machine}:{self.number}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is in the machine that gputop runs on."""
+        return self.machine in (None, THIS_MACHINE)
+
+    @property
+    def own(self) -> Device:
+        """The same as its machine knows it: without the machine's name, in its UUIDs either."""
+        if self.machine is None:
+            return self
+        start = qualified(self.machine, "")
+        parent = self.parent_uuid
+        return dataclasses.replace(
+            self,
+            machine=None,
+            uuid=self.uuid.removeprefix(start),
+            parent_uuid=None if parent is None else parent.removeprefix(start),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +374,14 @@ class Process:
     pod: str | None = None
     """The uid of the Kubernetes pod."""
     slurm_job: str | None = None
+    machine: str | None = None
+    """As that of its device."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on the machine that gputop runs on."""
+        return self.machine in (None, THIS_MACHINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +395,37 @@ class Event:
     """`xid`; others may come."""
     code: int | None = None
     """The Xid's number."""
+    machine: str | None = None
+    """As that of its device, also where the driver does not say which."""
+
+
+def qualified(machine: str | None, uuid: str) -> str:
+    """A device's key among those of several machines; this machine's own stay as they are."""
+    return uuid if machine in (None, THIS_MACHINE) else f"{machine}/{uuid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One of several machines in one stream, by the name that it was asked for."""
+
+    name: str
+    state: MachineState = MachineState.CONNECTING
+    age_seconds: float | None = None
+    """Since its newest sample arrived; without any, since it was first asked."""
+    retry_seconds: float | None = None
+    """Of one that is away: until it is tried again."""
+    problem: Problem | None = None
+    """Why it is away, or what is wrong with its driver."""
+    time: float | None = None
+    """Of its newest sample, by its own clock."""
+    hostname: str | None = None
+    """What it calls itself."""
+    source: Source | None = None
+    driver_state: DriverState | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    gputop_version: str | None = None
+    host: Host = field(default_factory=Host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +438,8 @@ class Sample:
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
     """What came since the sample before."""
+    machines: tuple[Machine, ...] = ()
+    """Of a stream of several; `host` is then the machine that puts them together, if known."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""
@@ -367,6 +447,10 @@ class Sample:
 
 
 Record = Inventory | Sample
+
+
+class NewerSchemaError(DecodeError):
+    """The stream is of a later gputop, and means something else by its fields."""
 
 
 _TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
@@ -392,7 +476,7 @@ def decode(line: str | bytes) -> Record:
         raise DecodeError(f"unknown type {document.get('type')!r}")
     schema = document.get("schema", SCHEMA)
     if cls is Inventory and isinstance(schema, int) and schema > SCHEMA:
-        raise DecodeError(
+        raise NewerSchemaError(
             f"the stream has schema {schema}, this gputop reads up to {SCHEMA}: upgrade this gputop"
         )
     return from_json(cls, document)

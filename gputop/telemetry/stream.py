@@ -8,11 +8,11 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gputop.telemetry.control import obey
 from gputop.telemetry.sampler import Sampler
-from gputop.telemetry.snapshot import DriverState, Inventory, encode
+from gputop.telemetry.snapshot import DriverState, Inventory, MachineState, Sample, encode
 
 
 def run(
@@ -41,6 +41,51 @@ def run(
         pass  # the reader has what it wanted: `gputop stream | head -1`
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(0)
+
+
+def run_several(
+    hosts: Sequence[str],
+    remote: Sequence[str],
+    *,
+    interval: float,
+    count: int | None = None,
+    gpm: bool = True,
+) -> int:
+    """As `run`, of several machines; `count` samples since each has answered, or is away."""
+    import asyncio
+
+    leave_with_parent()
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(_write_several(hosts, remote, interval, count, gpm=gpm))
+    return 0
+
+
+async def _write_several(
+    hosts: Sequence[str], remote: Sequence[str], interval: float, left: int | None, *, gpm: bool
+) -> None:
+    from gputop.telemetry.remote import Machines
+
+    machines = Machines(hosts, interval, remote)
+    machines.ask(gpm=gpm)
+    try:
+        async with contextlib.aclosing(machines.records()) as records:
+            async for record in records:
+                write_all(sys.stdout.fileno(), encode(record).encode() + b"\n")
+                if isinstance(record, Sample) and left is not None and not _connects(record):
+                    left -= 1
+                    if left == 0:
+                        return
+    finally:
+        await machines.close()
+
+
+def _connects(sample: Sample) -> bool:
+    """Whether one of the machines has not said yet what it has."""
+    return any(
+        machine.state is MachineState.CONNECTING
+        or (machine.state is MachineState.OK and machine.driver_state is DriverState.STARTING)
+        for machine in sample.machines
+    )
 
 
 def _obey(sampler: Sampler) -> None:

@@ -265,6 +265,13 @@ class GputopApp(ThemedApp):
             self._benchmark.start()
             return
         device = tab.selected
+        if device is not None and not device.is_here:
+            self.notify(
+                f"It is on another machine: `ssh -t {device.machine} gputop` tests it there",
+                title=f"GPU {device.label} is not put under stress",
+                severity="warning",
+            )
+            return
         self.action_tab("benchmark")
         if self.telemetry.simulated:
             device = None
@@ -316,7 +323,12 @@ class GputopApp(ThemedApp):
 
     def action_help(self) -> None:
         """Keys and legend."""
-        self.push_screen(Help(lambda a: not (a.id == "signal" and self._settings.readonly)))
+        self.push_screen(
+            Help(
+                lambda a: not (a.id == "signal" and self._settings.readonly),
+                hosts=bool(self.telemetry.machines),
+            )
+        )
 
     def action_commands(self) -> None:
         """The command palette: what keys do here, by name."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gputop.ui.widgets.panel import Density
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NARROWEST_PANEL = 52
 WIDEST_PANEL = 100
@@ -30,27 +34,37 @@ class Layout:
 
 
 def layout(
-    devices: int, processes: int, width: int, height: int, chosen: Density | None = None
+    devices: int | Sequence[int],
+    processes: int,
+    width: int,
+    height: int,
+    chosen: Density | None = None,
+    titles: int = 0,
 ) -> Layout:
-    """The fullest density that leaves room for the processes, or the one that was chosen."""
+    """The fullest density that leaves room for the processes, or the one that was chosen.
+
+    Devices of several sections begin a line each; `titles` are the rows that these have besides.
+    """
+    sections = [devices] if isinstance(devices, int) else devices
     # In steps, so that a process more does not move everything.
     spare = height - -(-processes // PROCESS_ROWS[0]) * PROCESS_ROWS[0] - 1
     for density in [chosen] if chosen else (Density.FULL, Density.COMPACT, Density.ROW):
         for wanted in PROCESS_ROWS:
             room = height - min(processes, wanted) - 1
-            found = _of(density, devices, width, room, spare)
+            found = _of(density, sections, width, room - titles, spare - titles)
+            found = replace(found, rows=found.rows + titles)
             if found.rows <= room:
                 return found
     return found
 
 
-def _of(density: Density, devices: int, width: int, room: int, spare: int) -> Layout:
+def _of(density: Density, sections: Sequence[int], width: int, room: int, spare: int) -> Layout:
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
     best = None
-    most = max(1, min(devices, (width + GAP) // (narrowest + GAP)))
+    most = max(1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP)))
     for columns in range(1, most + 1):
-        lines = -(-devices // columns)
+        lines = max(1, sum(-(-devices // columns) for devices in sections))
         panel_width = (width - (columns - 1) * GAP) // columns
         roomy = max(TALLEST_FULL, min(TALLEST, spare // lines))
         tallest = roomy if density is Density.FULL else density

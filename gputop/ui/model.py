@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.alerts import Alert, alerts
+from gputop.telemetry.alerts import Alert, alerts, away
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.history import CAPACITY, History
 from gputop.telemetry.snapshot import (
@@ -16,9 +17,11 @@ from gputop.telemetry.snapshot import (
     Event,
     Host,
     Inventory,
+    Machine,
     Problem,
     Sample,
     Source,
+    qualified,
     silence_limit,
 )
 
@@ -78,7 +81,8 @@ class Telemetry:
             self.received_at = time.monotonic()
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
-            self.alerts = alerts(self.devices, readings, self._reported, record.time)
+            self.alerts = away(record.machines)
+            self.alerts += alerts(self.devices, readings, self._reported, record.time)
         if self.paused and len(self._held) < MOST_HELD:
             self._held.append(record)
             return
@@ -98,7 +102,7 @@ class Telemetry:
             self.inventory = record
         else:
             for event in (*record.events, *self._changes_of_state(record)):
-                self._events[event.device_uuid].append(event)
+                self._events[event.device_uuid or event.machine].append(event)
             self.sample, self.host = record, record.host
             self.history.add(record)
 
@@ -111,12 +115,28 @@ class Telemetry:
 
     def events(self, uuid: str) -> list[Event]:
         """What happened to the device, and what may have; the newest first."""
-        found = [event for key in (uuid, None) for event in self._events.get(key, ())]
+        device = find_device(self.devices, uuid)
+        keys = (uuid, device.machine if device else None)
+        found = [event for key in keys for event in self._events.get(key, ())]
         return sorted(found, key=lambda event: -event.time)
 
     @property
     def devices(self) -> tuple[Device, ...]:
         return self.inventory.devices if self.inventory else ()
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """Those of a stream of several; else none."""
+        return self.sample.machines if self.sample else ()
+
+    def machine_of(self, device: Device) -> Machine | None:
+        """The one that the device is in, of several."""
+        return next((each for each in self.machines if each.name == device.machine), None)
+
+    def host_of(self, device: Device) -> Host | None:
+        """The machine around the device."""
+        machine = self.machine_of(device)
+        return self.host if machine is None else machine.host
 
     @property
     def simulated(self) -> bool:
@@ -136,8 +156,12 @@ class Telemetry:
     def silent_seconds(self) -> float | None:
         """How old the newest sample is, once that is longer than it should be."""
         age = time.monotonic() - self.received_at
-        interval = self.inventory.interval_seconds if self.inventory else 1.0
-        return age if age > silence_limit(interval) or self.restarting else None
+        return age if age > self.silence_limit or self.restarting else None
+
+    @property
+    def silence_limit(self) -> float:
+        """Seconds without a sample that are too many."""
+        return silence_limit(self.inventory.interval_seconds if self.inventory else 1.0)
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""
@@ -150,11 +174,18 @@ class Telemetry:
         return len(self.sample.processes) if self.sample else 0
 
 
+def own(inventory: Inventory | None) -> Inventory | None:
+    """Of several machines what is this one's, as it alone would say it."""
+    if inventory is None or all(device.machine is None for device in inventory.devices):
+        return inventory
+    return replace(inventory, devices=tuple(d.own for d in inventory.devices if d.is_here))
+
+
 def find_device(devices: Sequence[Device], uuid: str | None) -> Device | None:
     """The device of that UUID; one that was unknown when it was chosen is known by its index."""
     if uuid is None:
         return None
     for device in devices:
-        if device.uuid == uuid or uuid == f"unknown:{device.index}":
+        if uuid in (device.uuid, qualified(device.machine, f"unknown:{device.index}")):
             return device
     return None

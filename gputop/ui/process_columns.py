@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gputop.output.absences import unseen
-from gputop.telemetry.snapshot import Device, Process, ProcessKind
+from gputop.telemetry.snapshot import Device, Machine, Process, ProcessKind
 from gputop.text import ABSENT, quantity, size, visible
 
 MARK_WIDTH = 1
@@ -31,7 +31,7 @@ KINDS = {
 
 
 class Place(NamedTuple):
-    """A device: its position in the machine's order, and how it is called on screen."""
+    """A device: its position in the order of all, and how it is called on its machine."""
 
     position: int
     label: str
@@ -43,11 +43,14 @@ class Around:
 
     time: float = 0.0
     places: Mapping[str, Place] = field(default_factory=dict)
+    times: Mapping[str | None, float] = field(default_factory=dict)
+    """Of several machines, each by its own clock."""
 
     @classmethod
-    def of(cls, time: float, devices: Sequence[Device]) -> Around:
+    def of(cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()) -> Around:
         """Of the sample taken at that time, and the devices in their order."""
-        return cls(time, {d.uuid: Place(n, d.label) for n, d in enumerate(devices)})
+        places = {d.uuid: Place(n, d.number) for n, d in enumerate(devices)}
+        return cls(time, places, {m.name: m.time for m in machines if m.time is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ def _position(process: Process, around: Around) -> int | None:
 
 
 def _age_seconds(process: Process, around: Around) -> float | None:
-    return None if process.start_time is None else around.time - process.start_time
+    now = around.times.get(process.machine, around.time)
+    return None if process.start_time is None else now - process.start_time
 
 
 def _age(process: Process, around: Around) -> str:
@@ -150,6 +154,15 @@ def _percent(title: str, about: str, name: str) -> Column:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
+HOST = Column(
+    "HOST",
+    "the host that it runs on, where there are several",
+    12,
+    value=lambda p, _: _folded(p.machine),
+    text=lambda p, _: visible(p.machine or ABSENT, 64),
+    right=False,
+    wide=20,
+)
 GPU = Column("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
 PID = Column("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
 USER = Column(
@@ -202,9 +215,16 @@ COLUMNS = (
     *(GPU, PID, USER, TYPE, GPU_MEMORY, SM, MEMORY, ENCODER, DECODER),
     *(CPU, RESIDENT, AGE, WHERE, COMMAND),
 )
-"""All, in their order on screen."""
+"""All of one machine, in their order on screen."""
+
+
+def columns_of(several: bool) -> tuple[Column, ...]:
+    """All columns; of several machines, the host as well."""
+    return (HOST, *COLUMNS) if several else COLUMNS
+
+
 _NEEDED = (GPU, PID, GPU_MEMORY, USER, SM)
-_BY_USE = (*_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
+_BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
 """The most telling first: the last give way first."""
 
 
@@ -215,24 +235,25 @@ class Slot(NamedTuple):
     cells: int
 
 
-def fitting(width: int, sorted_by: Column) -> tuple[Slot, ...]:
+def fitting(width: int, sorted_by: Column, several: bool = False) -> tuple[Slot, ...]:
     """The columns for a table of that many cells: the one it is sorted by is always among them."""
+    among = columns_of(several)
     shown = {COMMAND, sorted_by}
     enough = max(ENOUGH_COMMAND, width // 3)
     left = width - MARK_WIDTH - GAP
     if sorted_by is not COMMAND:
         left -= GAP + sorted_by.cells(width)
     for column in _BY_USE:
-        if column in shown:
+        if column in shown or column not in among:
             continue
         rest = left - GAP - column.cells(width)
-        if rest < (LEAST_COMMAND if column in _NEEDED else enough):
+        if rest < (LEAST_COMMAND if column in (HOST, *_NEEDED) else enough):
             break
         shown.add(column)
         left = rest
     return tuple(
         Slot(column, max(0, left) if column is COMMAND else column.cells(width))
-        for column in COLUMNS
+        for column in among
         if column in shown
     )
 
@@ -245,6 +266,6 @@ def searched(process: Process, around: Around) -> str:
     """
     label, kind = _label(process, around), process.kind
     command = unseen(process) if process.command is None else process.command
-    within = (where(process), process.container, process.pod, process.slurm_job)
+    within = (where(process), process.container, process.pod, process.slurm_job, process.machine)
     texts = (f"gpu{label}", str(process.pid), process.user, kind.value, KINDS[kind], *within)
     return "\n".join([*filter(None, texts), command[:SEARCHED_CHARACTERS]]).casefold()

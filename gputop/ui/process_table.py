@@ -7,7 +7,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.ui.process_columns import COLUMNS, GPU, Around, Column, searched
+from gputop.ui.process_columns import GPU, HOST, Around, Column, columns_of, searched
 
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device, Process, Sample
@@ -36,6 +36,8 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self.around = Around()
+        self.several = False
+        """Whether processes of several machines are listed."""
         self.sorted_by: Column = GPU
         self.descending = False
         self.tree = False
@@ -59,7 +61,11 @@ class ProcessTable:
         if sample is self._sample and devices is self._devices and only == self._only:
             return
         self._sample, self._devices, self._only = sample, devices, only
-        self.around = Around.of(sample.time if sample else 0.0, devices)
+        machines = sample.machines if sample else ()
+        self.several = len(machines) > 1 and only is None
+        if self.sorted_by is HOST and sample is not None and not self.several:
+            self.sorted_by = GPU
+        self.around = Around.of(sample.time if sample else 0.0, devices, machines)
         last = len(self.around.places)
 
         def tie_break(process: Process) -> tuple[int, int]:
@@ -110,7 +116,7 @@ class ProcessTable:
 
     def arrange(self, title: str, reverse: bool, tree: bool) -> None:
         """As the settings say: sorted by the column of that title, if there is such a one."""
-        column = next((c for c in COLUMNS if c.title == title), None)
+        column = next((c for c in columns_of(several=True) if c.title == title), None)
         if column is not None:
             self.sorted_by, self.descending = column, column.largest_first
         if reverse:
@@ -133,7 +139,8 @@ class ProcessTable:
 
     def sort_by_next(self, step: int) -> None:
         """By the column `step` further on, round and round."""
-        self.sort_by(COLUMNS[(COLUMNS.index(self.sorted_by) + step) % len(COLUMNS)])
+        columns = columns_of(self.several)
+        self.sort_by(columns[(columns.index(self.sorted_by) + step) % len(columns)])
 
     def reverse(self) -> None:
         """The other way round; what is unknown stays at the end."""
@@ -210,13 +217,13 @@ def branches(processes: Sequence[Process]) -> list[Line]:
     On several devices a process has several rows: each is under its parent's row on the same
     device, or else under the first one. What leads back to itself begins at its first row.
     """
-    rows: dict[int, list[int]] = {}
+    rows: dict[tuple[str | None, int | None], list[int]] = {}
     for number, process in enumerate(processes):
-        rows.setdefault(process.pid, []).append(number)
+        rows.setdefault((process.machine, process.pid), []).append(number)
     children: dict[int | None, list[int]] = {}
     for number, process in enumerate(processes):
         parent = None if process.parent_pid == process.pid else process.parent_pid
-        above = rows.get(parent, []) if parent is not None else []
+        above = rows.get((process.machine, parent), [])
         same = (n for n in above if processes[n].device_uuid == process.device_uuid)
         children.setdefault(next(same, above[0] if above else None), []).append(number)
     lines: list[Line] = []

@@ -26,13 +26,22 @@ def run(
     config: Path,
     demo: bool,
     python: str | None,
+    hosts: Sequence[str] = (),
+    remote_command: Sequence[str] = (),
 ) -> int:
     """Runs the dashboard until it is left; returns the exit status.
 
-    `problems` are what could not be used of the settings; `config` is where they are kept.
+    `problems` are what could not be used of the settings; `config` is where they are kept. Where
+    there are `hosts`, what is shown are these, and not this machine.
     """
     interval = settings.interval
-    child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
+    child: StreamChild | Machines
+    if hosts:
+        from gputop.telemetry.remote import Machines
+
+        child = Machines(hosts, interval, remote_command)
+    else:
+        child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
     child.spawn()
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     _say_colours()

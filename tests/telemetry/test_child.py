@@ -290,6 +290,39 @@ async def test_close_leaves_no_process(
         os.kill(process.pid, 0)
 
 
+async def test_one_that_has_not_begun_is_not_waited_for(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An `ssh` that connects does not look at its standard input."""
+    monkeypatch.setattr(module, "STEP_SECONDS", BOUND)
+    child = spawn("while True: signal.pause()")
+    child.spawn()
+    process = child._process
+    assert process is not None
+    async with asyncio.timeout(BOUND / 2):
+        await child.close()
+    assert process.returncode == -signal.SIGTERM
+
+
+async def test_who_is_cancelled_while_it_is_closed_leaves_it_to_the_next(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the dashboard is left at the moment at which a sampler is given up."""
+    monkeypatch.setattr(module, "STEP_SECONDS", 0.2)
+    child = spawn(f"{IGNORING}; say(SAMPLE)\nwhile True: signal.pause()")
+    async with contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == SAMPLE
+        pid = pid_of(child)
+    closing = asyncio.create_task(child.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await closing
+    await child.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 async def test_close_twice_or_before_anything(spawn: Spawn) -> None:
     child = spawn("until_the_end()")
     await child.close()

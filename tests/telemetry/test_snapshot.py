@@ -25,6 +25,8 @@ from gputop.telemetry.snapshot import (
     DriverState,
     Host,
     Inventory,
+    Machine,
+    MachineState,
     Problem,
     Process,
     ProcessKind,
@@ -347,7 +349,7 @@ WITHOUT_A_UNIT = {
 }
 
 
-@pytest.mark.parametrize("cls", [Device, DeviceSample, Host, Inventory, Process, Sample])
+@pytest.mark.parametrize("cls", [Device, DeviceSample, Host, Inventory, Machine, Process, Sample])
 def test_a_number_is_in_the_unit_that_its_name_ends_in(cls: type[Any]) -> None:
     numbers = {
         name for name, hint in get_type_hints(cls).items() if {int, float} & {hint, *get_args(hint)}
@@ -366,9 +368,11 @@ def test_words_of_the_stream() -> None:
         "timed_out",
         "no_data_yet",
         "disabled",
+        "unreachable",
         "error",
     }
     assert {*DeviceState} == {"ok", "not_responding", "lost", "needs_reset"}
+    assert {*MachineState} == {"connecting", "ok", "away"}
     assert {*DriverState} == {"starting", "ok", "unavailable"}
     assert plain(INVENTORY)["type"] == "inventory"
     assert plain(SAMPLE)["type"] == "sample"

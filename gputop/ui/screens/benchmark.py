@@ -19,6 +19,7 @@ from gputop.bench.results import ResultsError, append, recent
 from gputop.text import visible
 from gputop.ui.before import question, usable
 from gputop.ui.group import Group
+from gputop.ui.model import own
 from gputop.ui.palette import FAULT, WARN
 from gputop.ui.screens.question import Question
 from gputop.ui.screens.several import Several
@@ -75,7 +76,9 @@ class BenchmarkTab(Vertical):
 
     def on_mount(self) -> None:
         """Offers the CPU at once; devices come with the stream."""
-        self._chart.hint = lambda *size: hint(self._form.kinds, *size)
+        self._chart.hint = lambda *size: hint(
+            self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
+        )
         self.show_targets()
         self.set_interval(REDRAW_SECONDS, self._redraw_while_running)
         self.set_interval(CHART_SECONDS, self._redraw_chart_of_several)
@@ -100,8 +103,8 @@ class BenchmarkTab(Vertical):
         return self._runs is not None
 
     def show_targets(self) -> None:
-        """Offers the devices of the stream; simulated ones can do no work."""
-        inventory = self._telemetry.inventory
+        """Offers this machine's devices of the stream; simulated ones can do no work."""
+        inventory = own(self._telemetry.inventory)
         if inventory is None or self._telemetry.simulated:
             self._form.offer((plan.cpu_target(),))
         else:

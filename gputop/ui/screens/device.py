@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from textual.containers import Container, Vertical
 
 from gputop.output.faults import fault_of
+from gputop.telemetry.snapshot import MachineState
 from gputop.text import short_name, visible
 from gputop.ui.draw import Row, Span, fit, spread, width_of
 from gputop.ui.model import find_device
@@ -72,6 +73,10 @@ class DeviceTitle(LiveView):
             return None
         if find_device(telemetry.devices, device.uuid) is None:
             return "GONE: the driver no longer lists it", "These are its last readings"
+        machine = telemetry.machine_of(device)
+        if machine is not None and machine.state is MachineState.AWAY and machine.problem:
+            problem = machine.problem
+            return f"{visible(problem.what)}: {visible(problem.why)}", visible(problem.remedy)
         return fault_of(telemetry.readings(device.uuid))
 
 

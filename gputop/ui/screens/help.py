@@ -14,7 +14,7 @@ from textual.widgets import Static
 from gputop.output.readings import LEGEND
 from gputop.ui.actions import ACTIONS, LISTS, LIVE, Action, key_names
 from gputop.ui.palette import ACCENT, STRONG
-from gputop.ui.process_columns import COLUMNS
+from gputop.ui.process_columns import COLUMNS, HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,6 +52,14 @@ SIGNS = {
     "▲": "something is wrong; in the heading of a column: sorted, smallest first (▼ largest)",
     "3:1": "the MIG instance 1 of GPU 3",
 }
+HOSTS = {
+    "a:3": "GPU 3 of the host a",
+    "AWAY": "its connection ended, or its gputop did: it is tried again, after a minute at most",
+    "no data for …": "it is connected and says nothing: soon it is given up and tried again",
+    HOST.title: HOST.about,
+    "b, F9, e": "are for this machine alone, which --host localhost shows; elsewhere, run gputop "
+    "there: ssh -t HOST gputop",
+}
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations a product, normal data, wall time",
     "peak": "the best window of 0.2 s; mean is of the whole run",
@@ -67,9 +75,12 @@ class Help(ModalScreen[None]):
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
     ]
 
-    def __init__(self, offered: Callable[[Action], bool] = lambda _: True) -> None:
-        """`offered` says which actions there are at all."""
+    def __init__(
+        self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
+    ) -> None:
+        """`offered` says which actions there are at all; `hosts`, whether several are shown."""
         super().__init__()
+        self._hosts = hosts
         self._actions = [action for action in ACTIONS if offered(action)]
 
     def compose(self) -> ComposeResult:
@@ -84,6 +95,7 @@ class Help(ModalScreen[None]):
         columns = {column.title: column.about for column in COLUMNS}
         for title, entries in (
             *((title, self._keys(tabs)) for tabs, title in PLACES.items()),
+            *([("Several hosts", HOSTS.items())] if self._hosts else []),
             ("Signs", SIGNS.items()),
             ("Panels and rows", PANELS.items()),
             ("Readings", LEGEND.items()),

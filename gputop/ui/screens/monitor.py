@@ -123,7 +123,7 @@ class MonitorTab(ListTab):
         self._arrange()
 
     def _arrange(self) -> None:
-        has_devices = bool(self.telemetry.devices)
+        has_devices = bool(self.telemetry.devices or self.telemetry.machines)
         self._host.display = not has_devices
         self._devices.display = self.processes.display = has_devices
         width, height = self.size

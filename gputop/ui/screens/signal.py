@@ -74,7 +74,11 @@ def target_of(
         why, _, remedy = unseen(process).partition(": ")
         return Problem(f"No signal to {process.pid}", why, remedy.capitalize())
     labels = {device.uuid: device.label for device in devices}
-    same = (p for p in processes if (p.pid, p.start_time) == (process.pid, process.start_time))
+    same = (
+        p
+        for p in processes
+        if (p.pid, p.start_time, p.machine) == (process.pid, process.start_time, process.machine)
+    )
     memory = {p.device_uuid: p.memory_used_bytes for p in same}
     held = tuple(Held(labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
     return Target(process.pid, process.start_time, process.user, process.command or "", held)

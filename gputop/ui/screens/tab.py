@@ -143,4 +143,11 @@ class ListTab(LiveTab):
         elif self.telemetry.simulated:
             self.notify("The processes are simulated: there is nothing behind them")
             return None
+        elif not process.is_here:
+            self.notify(
+                f"It is on another machine: `ssh -t {process.machine} gputop` does it there",
+                title=f"{process.pid} runs on {process.machine}",
+                severity="warning",
+            )
+            return None
         return process

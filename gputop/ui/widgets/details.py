@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,20 +70,21 @@ class DetailsView(LiveView):
         telemetry = self._telemetry
         sample = telemetry.readings(device.uuid)
         of = partial(telemetry.history.statistics, device.uuid)
-        host = telemetry.host
+        host = telemetry.host_of(device)
+        shown = replace(device.own, machine=device.machine)
         blocks = []
         for title, rows in GROUPS.items():
             block: list[Row] = []
             any_figures = False
             for row in rows:
-                if not row.applies(device, sample):
+                if not row.applies(shown, sample):
                     continue
-                missing = row.is_missing(device, sample)
+                missing = row.is_missing(shown, sample)
                 if missing and self.only_present:
                     continue
                 figures = since_start(row.names[0], of)
                 any_figures = any_figures or len(figures) > 1
-                text, reason = row.text(device, sample), row.reason(device, sample, host)
+                text, reason = row.text(shown, sample), row.reason(shown, sample, host)
                 style = DIM if missing else STRONG
                 block += _lines(row.label, text, style, reason, figures, width)
             block += self._beside_the_schema(title, device, width)
@@ -92,15 +94,15 @@ class DetailsView(LiveView):
 
     def _beside_the_schema(self, title: str, device: Device, width: int) -> list[Row]:
         """What the stream says elsewhere than among a device's fields."""
-        inventory = self._telemetry.inventory
+        machine = self._telemetry.machine_of(device) or self._telemetry.inventory
         if title == "Health":
             events = self._telemetry.events(device.uuid)
             codes = [e.code for e in events if e.kind == "xid" and e.device_uuid is not None]
             last = "" if not codes else f", the last one {ABSENT if codes[0] is None else codes[0]}"
             return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}", STRONG)], width)]
-        if title == "Identity" and inventory is not None:
-            driver = visible(inventory.driver_version or ABSENT, 40)
-            cuda = visible(inventory.cuda_version or ABSENT, 40)
+        if title == "Identity" and machine is not None:
+            driver = visible(machine.driver_version or ABSENT, 40)
+            cuda = visible(machine.cuda_version or ABSENT, 40)
             return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}", STRONG)], width)]
         return []
 

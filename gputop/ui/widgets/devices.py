@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.settings import AUTO
 from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
 from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
-from gputop.ui.widgets import panel, panel_row
+from gputop.ui.widgets import panel, panel_row, sections
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import Density, Panel, Past
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.events import Click
 
-    from gputop.telemetry.snapshot import Device
+    from gputop.telemetry.snapshot import Device, Machine
     from gputop.ui.draw import Row
     from gputop.ui.model import Telemetry
 
 
 FEWEST_PROCESSES = 3
 """Rows under the heading of the processes that devices leave to them, however many there are."""
+
+
+class Line(NamedTuple):
+    """Panels beside each other, or the title of the machine that those after it are in."""
+
+    rows: int
+    devices: Sequence[Device] = ()
+    machine: Machine | None = None
 
 
 class DevicesView(LiveView):
@@ -40,6 +51,7 @@ class DevicesView(LiveView):
         """The density chosen by hand."""
         self.layout_now: Layout | None = None
         self._space = (0, 0)
+        self._shown: list[Line] = []
 
     @property
     def selected(self) -> Device | None:
@@ -58,11 +70,14 @@ class DevicesView(LiveView):
     def plan(self, width: int, height: int) -> Layout:
         """The layout for the space of devices and processes together."""
         self._space = width, height
-        self.layout_now = layout(*self._counts(), width, height, self.chosen)
+        self.layout_now = self._layout(self.chosen)
         return self.layout_now
 
-    def _counts(self) -> tuple[int, int]:
-        return len(self._telemetry.devices), self._telemetry.process_count
+    def _layout(self, chosen: Density | None) -> Layout:
+        telemetry = self._telemetry
+        counted = Counter(device.machine for device in telemetry.devices)
+        titles = sum(sections.rows(each, self._space[0]) for each in telemetry.machines)
+        return layout([*counted.values()], telemetry.process_count, *self._space, chosen, titles)
 
     def most_rows(self, height: int) -> int:
         """What the devices may take of the height: a few processes are always shown."""
@@ -83,7 +98,7 @@ class DevicesView(LiveView):
         if now is None:
             return
         following = now.density.following
-        automatic = layout(*self._counts(), *self._space, None).density
+        automatic = self._layout(None).density
         self.chosen = None if following is automatic else following
 
     def move(self, step: int) -> None:
@@ -108,11 +123,13 @@ class DevicesView(LiveView):
         now = self.layout_now
         if now is None:
             return
-        line = (event.y - _heading_rows(now)) // now.panel_height + self._first_line
-        column = min(now.columns - 1, event.x // (now.panel_width + GAP))
-        number = line * now.columns + column
-        if 0 <= number < len(self._telemetry.devices):
-            self._select(number)
+        top = _heading_rows(now)
+        for line in self._shown:
+            if top <= event.y < top + line.rows:
+                column = min(now.columns - 1, event.x // (now.panel_width + GAP))
+                if column < len(line.devices):
+                    self._select(self._telemetry.devices.index(line.devices[column]))
+            top += line.rows
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The panels in the layout that was planned, scrolled so that the selected one shows."""
@@ -120,47 +137,69 @@ class DevicesView(LiveView):
         if now is None or now.panel_width > width:
             return []
         devices, selected = self._telemetry.devices, self.selected
-        lines = -(-len(devices) // now.columns)
+        lines = self._lines(now)
         space = height - _heading_rows(now)
-        all_fit = lines * now.panel_height <= space
-        room = max(1, (space - (not all_fit)) // now.panel_height)
-        line = devices.index(selected) // now.columns if selected else 0
-        self._first_line = max(0, min(self._first_line, line, lines - room), line - room + 1)
-        first = self._first_line * now.columns
+        all_fit = sum(line.rows for line in lines) <= space
+        at = next((n for n, line in enumerate(lines) if selected in line.devices), 0)
+        self._first_line = first_shown(
+            [line.rows for line in lines], at, self._first_line, space - (not all_fit)
+        )
+        self._shown = fitting(lines[self._first_line :], space - (not all_fit))
         machine = self._machine() if now.density is Density.ROW else None
-        drawn = [
-            [panel_row.draw_row(made, machine, now.panel_width)]
-            if machine
-            else panel.draw(made, now.density, now.panel_width, now.panel_height)
-            for made in (
-                self._panel(device, device is selected)
-                for device in devices[first : first + room * now.columns]
-            )
-        ]
         rows: list[Row] = []
         if machine:
             heading = [panel_row.heading(now.panel_width, machine)]
             rows += beside([heading] * now.columns, now.panel_width, GAP)
-        for start in range(0, len(drawn), now.columns):
-            rows += beside(drawn[start : start + now.columns], now.panel_width, GAP)
+        for line in self._shown:
+            if line.machine is not None:
+                rows += sections.title(line.machine, width, self._telemetry.silence_limit)
+                continue
+            drawn = [self._drawn(device, device is selected, machine) for device in line.devices]
+            rows += beside(drawn, now.panel_width, GAP)
         if not all_fit:
-            shown = f"{first + 1} to {first + len(drawn)} of {len(devices)} devices"
+            before = sum(len(line.devices) for line in lines[: self._first_line])
+            many = sum(len(line.devices) for line in self._shown)
+            shown = f"{before + 1} to {before + many} of {len(devices)} devices"
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
         return [fit(row, width) for row in rows]
 
+    def _lines(self, now: Layout) -> list[Line]:
+        """All that there is to show, from top to bottom."""
+        devices, machines = self._telemetry.devices, self._telemetry.machines
+        if not machines:
+            return in_lines(devices, now)
+        lines = []
+        for machine in machines:
+            lines.append(Line(sections.rows(machine, self._space[0]), machine=machine))
+            lines += in_lines([d for d in devices if d.machine == machine.name], now)
+        return lines
+
+    def _drawn(
+        self, device: Device, selected: bool, machine: panel_row.Machine | None
+    ) -> list[Row]:
+        now = self.layout_now
+        assert now is not None
+        made = self._panel(device, selected)
+        if machine is not None:
+            return [panel_row.draw_row(made, machine, now.panel_width)]
+        return panel.draw(made, now.density, now.panel_width, now.panel_height)
+
     def _machine(self) -> panel_row.Machine:
         devices = self._telemetry.devices
-        return panel_row.machine_of(devices, [self._telemetry.readings(d.uuid) for d in devices])
+        return panel_row.machine_of(
+            [device.own for device in devices],  # as they are called under their machine's title
+            [self._telemetry.readings(d.uuid) for d in devices],
+        )
 
     def _panel(self, device: Device, selected: bool) -> Panel:
         telemetry = self._telemetry
         return Panel(
-            device,
+            device.own,
             telemetry.readings(device.uuid),
             self._past(device),
             telemetry.history.count,
             selected,
-            telemetry.host,
+            telemetry.host_of(device),
         )
 
     def _past(self, device: Device) -> list[Past]:
@@ -182,3 +221,36 @@ class DevicesView(LiveView):
 
 def _heading_rows(layout: Layout) -> int:
     return 1 if layout.density is Density.ROW else 0
+
+
+def in_lines(devices: Sequence[Device], layout: Layout) -> list[Line]:
+    """As many beside each other as the layout has columns."""
+    each = layout.columns
+    return [
+        Line(layout.panel_height, devices[start : start + each])
+        for start in range(0, len(devices), each)
+    ]
+
+
+def first_shown(heights: Sequence[int], at: int, first: int, room: int) -> int:
+    """The first line to show so that the line `at` shows, and nothing that fits is left out."""
+    last = len(heights)
+    below = 0
+    while last > 0 and below + heights[last - 1] <= room:
+        last -= 1
+        below += heights[last]
+    first = max(0, min(first, at, last))
+    while first < at and sum(heights[first : at + 1]) > room:
+        first += 1
+    return first
+
+
+def fitting(lines: Sequence[Line], room: int) -> list[Line]:
+    """The first ones that fit, one at least."""
+    shown: list[Line] = []
+    for line in lines:
+        room -= line.rows
+        if room < 0 and shown:
+            break
+        shown.append(line)
+    return shown

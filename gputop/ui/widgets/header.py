@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity, summed
-from gputop.telemetry.snapshot import DeviceState
+from gputop.telemetry.snapshot import DeviceState, MachineState
 from gputop.text import duration, number, quantity, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from gputop.telemetry.alerts import Alert
-    from gputop.telemetry.snapshot import DeviceSample
+    from gputop.telemetry.snapshot import DeviceSample, Machine
     from gputop.ui.model import Telemetry
 
 TABS = (
@@ -65,7 +65,9 @@ class Header(LiveView):
                 version = f"driver {visible(inventory.driver_version)}"
                 cuda = f" · CUDA {inventory.cuda_version}" if inventory.cuda_version else ""
                 parts.insert(0, version + cuda)
-            parts.insert(0, clip(visible(inventory.hostname), 24))
+            many = len(telemetry.machines)
+            where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
+            parts.insert(0, clip(where, 24))
             if inventory.interval_seconds != 1:
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused:
@@ -89,6 +91,8 @@ class Header(LiveView):
             elif telemetry.restarting:
                 text += ": the driver is starting again"
             return [Span(clip(text, width), FAULT)]
+        if telemetry.machines and not telemetry.devices:
+            return [Span(f" {_without_devices(telemetry.machines)}", WARN)]
         if telemetry.starting:
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
@@ -108,7 +112,7 @@ class Header(LiveView):
     def _host(self) -> list[Row]:
         """The host in parts, the most telling first."""
         host = self._telemetry.host
-        if host is None:
+        if host is None or self._telemetry.machines:  # their titles say it of each
             return []
         memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
         load = host.load_average[0] if host.load_average else None
@@ -163,6 +167,15 @@ class Header(LiveView):
 
 SUMS = 4
 """Parts of the summary that are not about one device."""
+
+
+def _without_devices(machines: Sequence[Machine]) -> str:
+    hosts = "the host" if len(machines) == 1 else f"{len(machines)} hosts"
+    if any(machine.state is MachineState.CONNECTING for machine in machines):
+        return f"Connecting to {hosts}"
+    if all(machine.state is MachineState.AWAY for machine in machines):
+        return "The host is away" if len(machines) == 1 else f"All {hosts} are away"
+    return f"No devices on {hosts}"
 
 
 def _width(parts: Sequence[Row]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gputop.bench import several
 from gputop.text import visible
 from gputop.ui.draw import Row, Span, cell
-from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT
+from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem
 
 
-def hint(kinds: Sequence[str], width: int, height: int) -> list[Row]:
-    """How to start a run, and what there is to be run; spaced where there is room."""
+OTHERS = "The GPUs of other hosts are not offered: for those, ssh -t HOST gputop."
+
+
+def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
+    """How to start a run, and what there is to be run; spaced where there is room.
+
+    Of `others`, which are on other hosts, it is said why they are not offered.
+    """
     text = (
         "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
         "a second of x."
@@ -29,6 +35,8 @@ def hint(kinds: Sequence[str], width: int, height: int) -> list[Row]:
         [cell(f" {kind}", 9, STRONG), Span(several.KINDS[kind], DIM)] for kind in kinds
     ]
     said: list[Row] = [[Span(f" {line}", DIM)] for line in wrap(text, width - 2)]
+    if others:
+        said = [[Span(f" {OTHERS}", WARN)], *said]
     room = height - 1 - len(known) - len(said)
     space: list[Row] = [[]]
     return [press, *space * (room > 1), *known, *space * (room > 0), *said]

@@ -142,7 +142,7 @@ class ProcessesView(LiveView):
         if not table.total:
             rows: list[Row] = [[Span(f"  {self._none()}", DIM)]]
         else:
-            slots = fitting(width, table.sorted_by)
+            slots = fitting(width, table.sorted_by, table.several)
             at, lines = table.at, table.window(self._room)
             rows = [self._heading(slots)]
             rows += [
@@ -238,7 +238,8 @@ class ProcessesView(LiveView):
 
     def _column_at(self, x: int) -> Column | None:
         end = MARK_WIDTH
-        for column, cells in fitting(self.size.width, self._table.sorted_by):
+        table = self._table
+        for column, cells in fitting(self.size.width, table.sorted_by, table.several):
             end += GAP + cells
             if x < end:
                 return column

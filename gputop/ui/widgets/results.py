@@ -68,7 +68,7 @@ class ResultsView(LiveView):
         """The device with its index, where it is one of this machine: eight may have one name."""
         name = short_name(visible(result.device))
         device = find_device(self._telemetry.devices, result.device_uuid)
-        return name if device is None else f"{device.label} {name}"
+        return name if device is None else f"{device.number} {name}"
 
     def _heading(self, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
         """The titles; where not all results are shown, which ones are."""

@@ -1,0 +1,83 @@
+"""The titles of several machines, each over its devices: who it is, how it is, what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.snapshot import DriverState, MachineState, Source
+from gputop.text import duration, number, quantity, used_of, visible
+from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
+from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Machine
+
+LONGEST_NAME = 40
+
+
+def rows(machine: Machine, width: int) -> int:
+    """How many its title takes: those after the first say what is wrong."""
+    return 1 + len(_problem(machine, width))
+
+
+def title(machine: Machine, width: int, limit: float) -> list[Row]:
+    """A rule with its name and state; under it why it is away, or why it has no devices.
+
+    After `limit` seconds without a sample one that is not away yet is said to be silent.
+    """
+    right = _state(machine, limit)
+    left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_NAME), ACCENT), Span(" ")]
+    if machine.source is Source.SIMULATED:
+        left += [Span(" SIMULATED ", BADGE), Span(" ")]
+    room = width - width_of(right) - 4
+    for part in _facts(machine):
+        if width_of(left) + width_of(part) > room:
+            break
+        left += part
+    drawn = [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
+    return drawn + _problem(machine, width)
+
+
+def _problem(machine: Machine, width: int) -> list[Row]:
+    """What is wrong and what to do, in one row where that fits."""
+    problem = machine.problem
+    if problem is None:
+        return []
+    why = f"{visible(problem.why)}. "
+    if machine.state is not MachineState.AWAY:
+        why = f"{visible(problem.what)}: {why}"
+    row = [Span("  "), Span(why, FAULT), Span(visible(problem.remedy), TEXT)]
+    return [row] if width_of(row) <= width else [row[:2], [row[0], row[2]]]
+
+
+def _facts(machine: Machine) -> list[Row]:
+    """What belongs to no device, the most telling first."""
+    host = machine.host
+    parts: list[tuple[str, str]] = []
+    if host.cpu_percent is not None:
+        parts.append(("CPU ", quantity(host.cpu_percent, " %").rjust(5)))
+    if host.load_average:
+        parts.append(("load ", number(host.load_average[0])))
+    if host.memory_used_bytes is not None:
+        parts.append(("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes)))
+    if machine.driver_version:
+        parts.append(("driver ", visible(machine.driver_version, 24)))
+    if machine.hostname not in (None, machine.name):
+        parts.append(("is ", visible(machine.hostname or "", 32)))
+    return [[Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts]
+
+
+def _state(machine: Machine, limit: float) -> Row:
+    """At the right end; nothing where all is well."""
+    age = machine.age_seconds or 0.0
+    if machine.state is MachineState.CONNECTING:
+        return [Span(" connecting ", WARN)]
+    if machine.state is MachineState.AWAY:
+        again = machine.retry_seconds
+        next_try = f", tried again in {duration(max(1.0, again))}" if again else ", tried again now"
+        return [Span(f" AWAY for {duration(age)}", FAULT), Span(f"{next_try} ", DIM)]
+    if age > limit:
+        return [Span(f" no data for {duration(age)} ", FAULT)]
+    if machine.driver_state is DriverState.STARTING:
+        return [Span(" waiting for its driver ", WARN)]
+    return [Span(" ", TRACK)]

@@ -1,0 +1,235 @@
+"""Several hosts in the shipped command: over a real `sshd`, and an `ssh` that goes nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import subprocess
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.telemetry.snapshot import MachineState, Sample, decode
+from tests import fake_ssh, streams
+from tests.e2e import sshd
+from tests.e2e.shipped import DOWN, ENTER, F9, GPUTOP, NO_DRIVER, SOON, TAB, dashboard, device, see
+from tests.e2e.sshd import Sshd
+from tests.fake_ssh import FakeSsh
+from tests.terminal import MARKER, processes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.driver import FakeDriver
+    from tests.terminal import Terminal
+
+ROOT = Path(__file__).parents[2]
+LONG = 45.0
+"""Seconds for an `ssh` with its pauses."""
+
+
+def wait_for(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> None:
+    terminal.wait_for(
+        lambda t: all(x in t.text for x in texts) and not any(x in t.text for x in without),
+        LONG,
+        what=f"{texts} without {without}",
+    )
+
+
+def under(terminal: Terminal, host: str) -> str:
+    """What is on screen from that host's title on."""
+    return terminal.text.partition(f"─ {host} ")[2]
+
+
+# Over a real sshd.
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[tuple[Sshd, Sshd, Path]]:
+    """Two hosts that run, and the folder of the `ssh` that knows them."""
+    if not sshd.INSTALLED:
+        pytest.skip("there is no sshd here (in Debian it is in openssh-server)")
+    user_key = sshd.make_key(tmp_path / "user-key")
+    one, two = (Sshd(tmp_path, name, user_key) for name in ("one", "two"))
+    try:
+        try:
+            one.start()
+            two.start()
+        except RuntimeError as error:
+            pytest.skip(str(error))
+        yield one, two, sshd.ssh_for(tmp_path, (one, two), user_key)
+    finally:
+        one.stop()
+        two.stop()
+
+
+def over_there(driver: FakeDriver, run_id: str) -> str:
+    """How gputop is started on the other side: with the driver that is there."""
+    environment = {**driver.environment(), "PYTHONPATH": str(ROOT), MARKER: run_id}
+    words = ["env", *(f"{key}={value}" for key, value in environment.items()), *GPUTOP]
+    return shlex.join(words)
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("end", ["stop", "freeze"])
+def test_one_of_two_real_hosts_ends_and_returns(
+    hosts: tuple[Sshd, Sshd, Path], driver: FakeDriver, end: str
+) -> None:
+    _, two, programs = hosts
+    run_id = str(uuid.uuid4())
+    driver.write(device(7, temperature_celsius=41))
+    env = {**NO_DRIVER, "PATH": f"{programs}:{os.environ['PATH']}"}
+    arguments = ["--host", "one", "--host", "two", "--remote-command", over_there(driver, run_id)]
+    with dashboard(*arguments, env=env) as terminal:
+        wait_for(terminal, "─ one ", "─ two ", "2 GPUs", "2 hosts", without=("connecting",))
+        assert terminal.text.count("Test 7") == 2
+        assert len(processes_of(run_id)) == 2
+        getattr(two, end)()
+        wait_for(terminal, "Host two is away", "AWAY for")
+        # The other one goes on: what changes there is seen.
+        driver.write(device(7, temperature_celsius=83))
+        wait_for(terminal, "83°C")
+        assert "83°C" not in under(terminal, "two")
+        two.stop()
+        two.start()
+        wait_for(terminal, "─ two ", without=("AWAY", "is away", "connecting"))
+        terminal.wait_for(lambda t: "83°C" in under(t, "two"), LONG)
+        terminal.send("q")
+        assert terminal.wait() == 0
+        terminal.wait_until_gone(SOON)
+    until_gone(run_id)
+
+
+def until_gone(run_id: str) -> None:
+    """What runs on the other side ends by itself."""
+    for pid in processes_of(run_id):
+        try:
+            watched = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        with os.fdopen(watched):
+            assert select.select([watched], [], [], SOON)[0], f"still there: {pid}"
+
+
+# Over an ssh that goes nowhere.
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> FakeSsh:
+    return FakeSsh(tmp_path)
+
+
+def watching(ssh: FakeSsh, *names: str, **changes: str) -> Terminal:
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    arguments = [part for name in names for part in ("--host", name)]
+    env = {**NO_DRIVER, "PATH": ssh.path, **changes}
+    return dashboard(*arguments, "--remote-command", words, env=env)
+
+
+def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
+    ssh.does("slow", fake_ssh.HANGING)
+    ssh.does("secret", fake_ssh.NO_KEY)
+    ssh.does("noisy", fake_ssh.NOISY)
+    names = ("a", "slow", "secret", "noisy")
+    with watching(ssh, *names) as terminal:
+        see(terminal, "─ a ", "Host secret is away", "─ noisy ", "4 GPUs")
+        see(terminal, "it wants a password or another key. `ssh-copy-id secret`")
+        assert "connecting" in under(terminal, "slow").splitlines()[0]
+        terminal.send("q")
+        assert terminal.wait() == 0
+        terminal.wait_until_gone(SOON)
+
+
+def test_a_dashboard_that_is_killed_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
+    with watching(ssh, "a", "b") as terminal:
+        see(terminal, "4 GPUs")
+        terminal.kill(9)
+        terminal.wait_until_gone(SOON)
+
+
+def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
+    with watching(ssh, "a", "b") as terminal:
+        see(terminal, "4 GPUs", "HOST")
+        terminal.send("b")
+        see(terminal, "GPU a:0 is not put under stress", "It is on another machine")
+        terminal.send(TAB + DOWN + DOWN + F9)
+        see(terminal, "4000 runs on b", "It is on another machine", without=("Send a signal",))
+        terminal.send(DOWN + "e")
+        see(terminal, "4001 runs on b", without=("Environment of",))
+        terminal.send(ENTER)
+        see(terminal, "b:1 H100")
+
+
+def run(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUTOP, *arguments],
+        env={**os.environ, **NO_DRIVER, "PATH": ssh.path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+
+
+def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
+    ssh.does("b", fake_ssh.REFUSED)
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    done = run(
+        ssh,
+        *("stream", "--host", "a", "--host", "b", "--remote-command", words),
+        *("--interval", "0.25", "--count", "2"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    records = [decode(line) for line in done.stdout.splitlines()]
+    last = records[-1]
+    assert isinstance(last, Sample)
+    assert [(m.name, m.state) for m in last.machines] == [
+        ("a", MachineState.OK),
+        ("b", MachineState.AWAY),
+    ]
+    assert [r.uuid for r in last.devices] == [
+        f"a/{device.uuid}" for device in streams.inventory(2).devices
+    ]
+    assert "machines" in json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
+    run_id = str(uuid.uuid4())
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    with subprocess.Popen(
+        [*GPUTOP, "stream", "--host", "a", "--remote-command", words],
+        env={**os.environ, **NO_DRIVER, "PATH": ssh.path, MARKER: run_id},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert b'"inventory"' in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(LONG) == 0
+    until_gone(run_id)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host=-oProxyCommand=sh"], "'-oProxyCommand=sh' is not a host: it begins with `-`"),
+        (["--host="], "'' is not a host: it is empty"),
+        (["stream", "--host", "a b"], "'a b' is not a host: it has spaces"),
+        (["--host", "a", "--demo"], "--host and --demo are two sources"),
+        (["--remote-command", "x"], "--remote-command is for other machines"),
+        (["--host", "a", "--remote-command", "'x"], "is not a command: No closing quotation"),
+        (["--host", "a", "bench"], "`bench` is for this machine alone"),
+        (["--host", "a"], "Without a terminal this is for this machine alone"),
+    ],
+)
+def test_misuse(ssh: FakeSsh, arguments: list[str], said: str) -> None:
+    done = run(ssh, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert done.stderr.startswith("gputop: error: ")
+    assert done.stderr.count("\n") == 1

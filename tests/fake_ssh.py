@@ -1,0 +1,82 @@
+"""A program called `ssh` that goes nowhere: what each host does is said by the test.
+
+with a host's behaviour unsaid, the command runs here, as the login shell over there would run it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.snapshot import encode
+from tests import streams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputop.telemetry.snapshot import Inventory, Sample
+
+SCRIPT = """\
+#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+host=$2 command=$3
+[ ! -e {folder}/"$host".sh ] || . {folder}/"$host".sh
+exec /bin/sh -c "exec $command"
+"""
+
+REFUSED = 'echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255'
+NO_KEY = 'echo "ada@$host: Permission denied (publickey,password)." >&2; exit 255'
+CHANGED = """\
+echo "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @" >&2
+echo "Host key verification failed." >&2
+exit 255"""
+HANGING = "exec sleep 600"
+MISSING = "command=no-such-gputop"
+NOISY = r"""printf 'Welcome to \033[31mhost\033[0m\n\n{"motd": 1}\n'"""
+
+
+class FakeSsh:
+    """The folder of the program, for the PATH, and what its hosts do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "ssh"
+        program.write_text(SCRIPT.format(folder=folder))
+        program.chmod(0o755)
+
+    def does(self, host: str, shell: str = "") -> None:
+        """What that host does from now on, before it runs the command."""
+        (self.folder / f"{host}.sh").write_text(shell)
+
+    @property
+    def path(self) -> str:
+        """A PATH with this `ssh`."""
+        return f"{self.folder}:/usr/bin:/bin"
+
+
+STREAM = """\
+import os, select, sys
+inventory, sample, seconds = sys.argv[1:4]
+os.write(1, inventory.encode() + b"\\n")
+while True:
+    os.write(1, sample.encode() + b"\\n")
+    if select.select([0], [], [], float(seconds))[0]:
+        asked = os.read(0, 4096)
+        if not asked:
+            break
+        with open(os.environ.get("ASKED", os.devnull), "ab") as file:
+            file.write(asked)
+"""
+"""A stream as a sampler's, from prepared records: it ends with its standard input."""
+
+
+def stream(
+    inventory: Inventory | None = None, sample: Sample | None = None, seconds: float = 0.05
+) -> list[str]:
+    """What to run as a remote gputop; the words that follow do not matter to it."""
+    return [
+        *(sys.executable, "-S", "-c", STREAM),
+        encode(inventory or streams.inventory(2)),
+        encode(sample or streams.sample(2)),
+        f"{seconds}",
+    ]

@@ -1,0 +1,427 @@
+"""Several hosts on the screen: a section each, and what is said of those that are away."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.settings import Settings
+from gputop.telemetry.snapshot import Event, Inventory, Sample, Source
+from gputop.ui import model
+from gputop.ui.app import GputopApp
+from gputop.ui.screens.device import DevicePage, DeviceTitle
+from gputop.ui.screens.environment import Environment
+from gputop.ui.screens.help import Help
+from gputop.ui.screens.signal import SendSignal
+from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.details import DetailsView
+from gputop.ui.widgets.devices import DevicesView, first_shown
+from gputop.ui.widgets.events import EventsView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.processes import ProcessesView
+from tests import streams
+from tests.streams import NOW, PreparedStream
+from tests.ui import fleets, scenes
+from tests.ui.pilots import settle, shown
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from gputop.telemetry.snapshot import Record
+    from tests.sessions import PreparedSession
+
+NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)
+
+
+@pytest.fixture(autouse=True)
+def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine is no reason for another picture."""
+    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
+
+
+def app_with(records: list[Record], **looks: Any) -> GputopApp:
+    return GputopApp(PreparedStream(*records), **looks)
+
+
+async def ready(pilot: Pilot[None]) -> None:
+    await settle(pilot)
+
+
+def named(size: object) -> str:
+    return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
+
+
+# Pictures.
+
+
+@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+def test_two_hosts_one_of_them_away(snap_compare: Any, size: tuple[int, int]) -> None:
+    assert snap_compare(app_with(fleets.two()), terminal_size=size, run_before=ready)
+
+
+def test_eight_hosts_of_eight_devices(snap_compare: Any) -> None:
+    hosts = {f"gpu-{n}": fleets.named(scenes.job(8, 30), f"gpu-{n}") for n in range(1, 9)}
+    app = app_with(fleets.merged(hosts))
+    assert snap_compare(app, terminal_size=LARGE, run_before=ready)
+
+
+def test_hosts_that_have_not_answered(snap_compare: Any) -> None:
+    hosts: dict[str, Any] = {
+        "gpu-1": [],
+        "gpu-2": [fleets.died(fleets.NO_KEY)],
+        "gpu-3": [fleets.died("bash: line 1: gputop: command not found", status=127)],
+        "gpu-4": [streams.no_driver(), streams.sample(0)],
+    }
+    app = app_with(fleets.merged(hosts))
+    assert snap_compare(app, terminal_size=NARROW, run_before=ready)
+
+
+# Sections.
+
+
+async def test_each_host_has_a_title_with_what_is_its_own() -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        text = shown(pilot, DevicesView)
+        for name in ("gpu-1", "gpu-2"):
+            (title,) = [row for row in text.splitlines() if row.startswith(f"─ {name} ")]
+            assert "CPU" in title
+            assert "load 3.20" in title
+            assert "mem 120/512 GiB" in title
+            assert "driver 580.65.06" in title
+        assert text.count("0 H100 80GB HBM3") == text.count("1 H100 80GB HBM3") == 2
+        header = shown(pilot, Header)
+        assert "4 GPUs" in header
+        assert "2 hosts" in header
+
+
+@pytest.mark.parametrize("size", [NARROW, USUAL, LARGE], ids=named)
+async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -> None:
+    app = app_with(fleets.two(fleets.NO_KEY))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        text = shown(pilot, DevicesView)
+        assert "AWAY for 12 s, tried again in 5 s" in text
+        assert "it wants a password or another key. `ssh-copy-id gpu-2`, or `ssh-add` the" in text
+        assert "▲ Host gpu-2 is away" in shown(pilot, Header)
+
+
+async def test_what_is_away_is_in_no_sum() -> None:
+    for records, total in ((fleets.two(away=None), "320 GiB"), (fleets.two(), "160 GiB")):
+        async with app_with(records).run_test(size=USUAL) as pilot:
+            await settle(pilot)
+            header = shown(pilot, Header)
+            assert "4 GPUs" in header
+            assert f"/{total}" in header
+
+
+async def test_a_new_host_that_is_away_rings() -> None:
+    stream = PreparedStream(*fleets.two(away=None))
+    app = GputopApp(stream, settings=Settings(bell=True))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        rung: list[bool] = []
+        app.bell = lambda: rung.append(True)  # type: ignore[method-assign]
+        stream.send(fleets.two()[-1])
+        stream.send(fleets.two()[-1])
+        await settle(pilot)
+        assert rung == [True]
+
+
+async def test_a_host_that_is_silent_says_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "silence_limit", lambda _: 3.0)
+    *before, last = fleets.two(away=None)
+    assert isinstance(last, Sample)
+    late = dataclasses.replace(last.machines[1], age_seconds=4.0)
+    records = [*before, dataclasses.replace(last, machines=(last.machines[0], late))]
+    async with app_with(records).run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        assert shown(pilot, DevicesView).count("no data for 4 s") == 1
+
+
+async def test_simulated_hosts_are_marked_each() -> None:
+    machine, *others = scenes.job(2, 5)
+    assert isinstance(machine, Inventory)
+    simulated = [dataclasses.replace(machine, source=Source.SIMULATED), *others]
+    records = fleets.merged({"a": simulated, "b": scenes.job(2, 5)})
+    async with app_with(records).run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        a, _, b = shown(pilot, DevicesView).partition("─ b ")
+        assert "SIMULATED" in a
+        assert "SIMULATED" not in b
+        assert "SIMULATED" not in shown(pilot, Header)
+
+
+async def test_a_host_without_devices_has_its_title_alone() -> None:
+    records = fleets.merged({"a": [streams.no_driver(), streams.sample(0)]})
+    async with app_with(records).run_test(size=NARROW) as pilot:
+        await settle(pilot)
+        assert "No NVIDIA driver: libnvidia-ml.so.1 is not found" in shown(pilot, DevicesView)
+        assert "No devices on the host" in shown(pilot, Header)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        ({"a": []}, "Connecting to the host"),
+        ({"a": [], "b": []}, "Connecting to 2 hosts"),
+        ({"a": [fleets.died("no")]}, "The host is away"),
+        ({"a": [fleets.died("no")], "b": [fleets.died("no")]}, "All 2 hosts are away"),
+    ],
+)
+async def test_the_header_without_any_device(hosts: Any, said: str) -> None:
+    async with app_with(fleets.merged(hosts)).run_test(size=NARROW) as pilot:
+        await settle(pilot)
+        assert said in shown(pilot, Header)
+
+
+# Moving among them.
+
+
+async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> None:
+    hosts = {name: scenes.job(8, 3) for name in ("a", "b", "c", "d")}
+    app = app_with(fleets.merged(hosts))
+    async with app.run_test(size=NARROW) as pilot:
+        await settle(pilot)
+        devices = app.query_one(DevicesView)
+        assert "of 32 devices: ↓ ↑ for the others" in shown(pilot, DevicesView)
+        for number in range(32):
+            assert devices.selected is not None
+            assert devices.selected.label == f"{'abcd'[number // 8]}:{number % 8}"
+            rows = [row for row in shown(pilot, DevicesView).splitlines() if row[:1] == "▌"]
+            assert len(rows) == 1
+            await pilot.press("down")
+            await settle(pilot)
+
+
+async def test_a_click_selects_the_device_under_a_title() -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        devices = app.query_one(DevicesView)
+        rows = shown(pilot, DevicesView).splitlines()
+        title = next(n for n, row in enumerate(rows) if row.startswith("─ gpu-2 "))
+        await pilot.click(DevicesView, offset=(5, title + 1))
+        assert devices.selected is not None
+        assert devices.selected.label == "gpu-2:0"
+        await pilot.click(DevicesView, offset=(5, title))  # a title is no device
+        assert devices.selected.label == "gpu-2:0"
+
+
+@pytest.mark.parametrize(
+    ("heights", "at", "first", "room", "expected"),
+    [
+        ([1, 3, 3, 1, 3], 1, 0, 11, 0),
+        ([1, 3, 3, 1, 3], 4, 0, 7, 2),
+        ([1, 3, 3, 1, 3], 1, 4, 7, 1),
+        ([1, 3, 3, 1, 3], 4, 0, 2, 4),
+        ([1, 1], 0, 0, 1, 0),
+        ([], 0, 0, 5, 0),
+        ([3, 3, 3, 1], 2, 2, 9, 1),
+    ],
+)
+def test_the_first_line_that_shows(
+    heights: list[int], at: int, first: int, room: int, expected: int
+) -> None:
+    assert first_shown(heights, at, first, room) == expected
+
+
+# Processes.
+
+
+async def test_processes_say_which_host_they_run_on() -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        heading, *rows = shown(pilot, ProcessesView).splitlines()
+        assert heading.split()[:2] == ["HOST", "GPU▲"]
+        assert sum("gpu-1" in row for row in rows) == sum("gpu-2" in row for row in rows) == 3
+        await pilot.press("slash", *"gpu-2")
+        await settle(pilot)
+        assert "gpu-1" not in shown(pilot, ProcessesView)
+
+
+async def test_one_host_needs_no_column() -> None:
+    app = app_with(fleets.merged({"a": scenes.job(2, 3)}))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        assert "HOST" not in shown(pilot, ProcessesView)
+
+
+async def test_all_columns_can_be_sorted_by_round_and_round() -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        seen = set()
+        for _ in range(16):
+            await pilot.press("full_stop")
+            await settle(pilot)
+            heading = shown(pilot, ProcessesView).splitlines()[0]
+            seen |= {word[:-1] for word in heading.split() if word[-1] in "▲▼"}
+        assert "HOST" in seen
+        assert "COMMAND" in seen
+
+
+async def test_children_are_under_the_parent_of_their_own_host() -> None:
+    parent = streams.process(100, 0, command="parent")
+    child = streams.process(101, 0, command="child", parent_pid=100)
+    lone = streams.process(101, 0, command="lone", parent_pid=100)
+    hosts: dict[str, list[Record]] = {
+        "a": [streams.inventory(1), streams.sample(1, [parent, child])],
+        "b": [streams.inventory(1), streams.sample(1, [lone])],
+    }
+    async with app_with(fleets.merged(hosts)).run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("t")
+        await settle(pilot)
+        text = shown(pilot, ProcessesView)
+        assert "└─ child" in text
+        assert "└─ lone" not in text
+
+
+async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
+    ahead = streams.process(100, 0, start_time=NOW + 86_400 - 60)
+    behind = streams.process(200, 0, start_time=NOW - 86_400 - 60)
+    hosts: dict[str, list[Record]] = {
+        "a": [streams.inventory(1), streams.sample(1, [ahead], time=NOW + 86_400)],
+        "b": [streams.inventory(1), streams.sample(1, [behind], time=NOW - 86_400)],
+    }
+    async with app_with(fleets.merged(hosts)).run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        assert shown(pilot, ProcessesView).count("1m00s") == 2
+
+
+# What is for this machine alone.
+
+
+@pytest.mark.parametrize("key", ["f9", "e"])
+async def test_no_process_of_another_machine_is_touched(key: str) -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
+        assert not isinstance(app.screen, SendSignal | Environment)
+        (note,) = app._notifications
+        assert "`ssh -t gpu-1 gputop`" in note.message
+
+
+async def test_a_process_of_this_machine_is_offered_signals_among_others() -> None:
+    records = fleets.merged({"localhost": scenes.job(2, 3), "b": scenes.job(2, 3)})
+    app = app_with(records)
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("f9")
+        await settle(pilot)
+        assert isinstance(app.screen, SendSignal)
+        assert [held.label for held in app.screen._list._target.held] == ["localhost:0"]
+
+
+async def test_no_device_of_another_machine_is_put_under_stress(
+    session: type[PreparedSession],
+) -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests == []
+        (note,) = app._notifications
+        assert note.title == "GPU gpu-1:0 is not put under stress"
+        await pilot.press("2")
+        await settle(pilot)
+        offered = app._benchmark._form.choice.offered
+        assert [target.kind for target in offered] == ["cpu"]
+        assert "The GPUs of other hosts are not offered" in shown(pilot, ThroughputChart)
+
+
+async def test_a_device_of_this_machine_is_put_under_stress_among_others(
+    session: type[PreparedSession],
+) -> None:
+    quiet = dataclasses.replace(streams.sample(2), processes=())
+    hosts: dict[str, list[Record]] = {
+        "b": [streams.inventory(2), streams.sample(2)],
+        "localhost": [streams.inventory(2), quiet],
+    }
+    app = app_with(fleets.merged(hosts))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("end", "b")
+        await settle(pilot)
+        (request,) = session.requests
+        assert request.target.uuid == streams.device(1).uuid
+
+
+# Pages, events, help, and what all are asked.
+
+
+async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
+    app = app_with(fleets.two(away=None))
+    async with app.run_test(size=(200, 100)) as pilot:
+        await settle(pilot)
+        await pilot.press("end", "enter")
+        await settle(pilot)
+        assert app.query_one(DevicePage).device is not None
+        assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
+        text = shown(pilot, DetailsView)
+        assert "host" in text
+        assert "gpu-2/" not in text
+        assert streams.device(1).uuid in text
+
+
+async def test_the_page_of_a_device_that_is_away_says_why() -> None:
+    app = app_with(fleets.two())
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("end", "enter")
+        await settle(pilot)
+        assert "gpu-2 is away: connect to host gpu-2 port 22: Connection refused" in shown(
+            pilot, DeviceTitle
+        )
+        assert "its host is away" in shown(pilot, DetailsView)
+
+
+async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
+    event = Event(NOW, None, "xid", 79)
+    hosts: dict[str, list[Record]] = {
+        "a": [streams.inventory(1), streams.sample(1, events=(event,))],
+        "b": [streams.inventory(1), streams.sample(1)],
+    }
+    app = app_with(fleets.merged(hosts))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "Xid 79" in shown(pilot, EventsView)
+        await pilot.press("n")
+        await settle(pilot)
+        assert "Xid 79" not in shown(pilot, EventsView)
+
+
+async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
+    stream = PreparedStream(*fleets.two(away=None))
+    app = GputopApp(stream)
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("space")
+        stream.send(fleets.two()[-1])
+        await settle(pilot)
+        assert "AWAY" not in shown(pilot, DevicesView)
+        assert "Host gpu-2 is away" in shown(pilot, Header)
+        await pilot.press("space")
+        await settle(pilot)
+        assert "AWAY" in shown(pilot, DevicesView)
+
+
+@pytest.mark.parametrize("several", [False, True])
+async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
+    app = app_with(fleets.two() if several else scenes.job(2, 3))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("question_mark")
+        await settle(pilot)
+        assert isinstance(app.screen, Help)
+        assert ("Several hosts" in app.screen._text(84).plain) is several
