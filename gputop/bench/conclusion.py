@@ -13,6 +13,7 @@ from gputop.bench.page import in_short, page, table_of
 from gputop.bench.results import ResultsError, append, regression
 from gputop.bench.said import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.telemetry.codec import to_json
 
 if TYPE_CHECKING:
     import argparse
@@ -100,7 +101,7 @@ def _document(end: Ended) -> dict[str, Any]:
     return {
         "device": target.name,
         "device_uuid": target.uuid,
-        "problem": asdict(end.last.problem),
+        "problem": to_json(end.last.problem),
         "status": end.last.status,
     }
 

@@ -24,7 +24,7 @@ def to_json(record: Any) -> dict[str, Any]:
     }
 
 
-_SELDOM = {"absent", "machine", "machines"}
+_SELDOM = {"absent", "check", "machine", "machines"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""

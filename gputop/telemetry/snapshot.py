@@ -82,7 +82,7 @@ class Problem:
     what: str
     why: str
     remedy: str
-    check: str = ""
+    check: str | None = None
     """Which of doctor's checks finds it, if one does."""
 
     def __str__(self) -> str:

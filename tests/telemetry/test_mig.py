@@ -640,8 +640,8 @@ def run(driver: FakeDriver, *command: str) -> str:
 
 def test_the_page_has_instances_under_their_gpu(driver: FakeDriver) -> None:
     driver.write(gpu(SMALL, None, LARGE), FakeDevice())
-    lines = run(driver, "status").splitlines()[1:]
-    assert [line.split()[0] for line in lines] == ["[0]", "[0:0]", "11", "[0:2]", "12", "13", "[1]"]
+    lines = run(driver, "status", "--processes").splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["0", "0:0", "11", "0:2", "12", "13", "1"]
     assert "H100 80GB HBM3 MIG 3g.40gb" in lines[3]
     assert " 8.0/39.5 GiB " in lines[3]
 
