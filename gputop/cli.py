@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import __version__
@@ -20,8 +21,8 @@ from gputop.commands import (
     status,
     stream,
 )
-from gputop.commands.arguments import Parser, add_source, argument, fail
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
+from gputop.commands.arguments import Parser, add_replay, add_source, argument, fail, open_recording
+from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 
@@ -52,8 +53,15 @@ def parser() -> Parser:
     top.add_argument(
         "--version", action="version", version=f"gputop {__version__}", help="its version"
     )
-    top.set_defaults(interval=None, demo=False, gpm=None)  # None: not said here
+    top.set_defaults(interval=None, demo=False, gpm=None, replay=None)  # None: not said here
     add_source(top)
+    add_replay(top)
+    top.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="the dashboard records what it receives to a new file, as r does while it runs",
+    )
     top.add_argument(
         "--python",
         type=argument(plan.parse_python),
@@ -116,11 +124,20 @@ def run(arguments: argparse.Namespace) -> int:
     """The command that was asked for."""
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+    if arguments.replay is not None:
+        _check_replay(arguments)
     if arguments.command is not None:
         return COMMANDS[arguments.command].run(arguments)
     if not (os.isatty(0) and os.isatty(1)):
         return status.bare(arguments)
     return dashboard(arguments)
+
+
+def _check_replay(arguments: argparse.Namespace) -> None:
+    """Refuses what a recording does not have: it was sampled already."""
+    for name in ("demo", "interval", "gpm", "record"):
+        if getattr(arguments, name) not in (None, False):
+            fail(f"--{name} is not for a recording. Leave it out, or --replay.", USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -144,4 +161,6 @@ def dashboard(arguments: argparse.Namespace) -> int:
         config=config,
         demo=arguments.demo,
         python=arguments.python,
+        recording=open_recording(arguments.replay) if arguments.replay else None,
+        record=arguments.record,
     )

@@ -19,6 +19,10 @@ SCHEMA = 1
 """Raised when a field changes its meaning or goes; a new field alone does not raise it."""
 
 
+class NewerSchemaError(DecodeError):
+    """The stream is of a later gputop, and may mean something else by the same words."""
+
+
 class Absence(StrEnum):
     """Why a reading is missing."""
 
@@ -392,7 +396,7 @@ def decode(line: str | bytes) -> Record:
         raise DecodeError(f"unknown type {document.get('type')!r}")
     schema = document.get("schema", SCHEMA)
     if cls is Inventory and isinstance(schema, int) and schema > SCHEMA:
-        raise DecodeError(
+        raise NewerSchemaError(
             f"the stream has schema {schema}, this gputop reads up to {SCHEMA}: upgrade this gputop"
         )
     return from_json(cls, document)
