@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import StreamChild
 from gputop.telemetry.launch import command
+from gputop.telemetry.replay import Replay
 from gputop.terminal import terminfo_colours
 
 if TYPE_CHECKING:
     from gputop.settings import Settings
+    from gputop.telemetry.recorded import Recording
     from gputop.telemetry.snapshot import Problem
+    from gputop.ui.app import Stream
 
 
 def run(
@@ -26,14 +29,21 @@ def run(
     config: Path,
     demo: bool,
     python: str | None,
+    recording: Recording | None = None,
+    record: Path | None = None,
 ) -> int:
     """Runs the dashboard until it is left; returns the exit status.
 
     `problems` are what could not be used of the settings; `config` is where they are kept.
+    `recording` is played in place of the machine; `record` is a file to record to.
     """
-    interval = settings.interval
-    child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
-    child.spawn()
+    source: Stream
+    if recording is None:
+        interval, replay = settings.interval, None
+        source = child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
+        child.spawn()
+    else:
+        source = replay = Replay(recording)
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     _say_colours()
 
@@ -48,12 +58,14 @@ def run(
             # rely on that, everything is drawn in ASCII.
             stream.reconfigure(encoding="utf-8", errors="replace")
     app = GputopApp(
-        child,
+        source,
         python,
         settings=settings,
         problems=problems,
         config=config,
         terminal=Terminal.of(os.environ),
+        replay=replay,
+        record=record,
     )
     app.run(mouse=settings.mouse)
     if app.fault is not None:

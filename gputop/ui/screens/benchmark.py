@@ -100,9 +100,9 @@ class BenchmarkTab(Vertical):
         return self._runs is not None
 
     def show_targets(self) -> None:
-        """Offers the devices of the stream; simulated ones can do no work."""
-        inventory = self._telemetry.inventory
-        if inventory is None or self._telemetry.simulated:
+        """Offers the devices of the stream; simulated and recorded ones can do no work."""
+        inventory, telemetry = self._telemetry.inventory, self._telemetry
+        if inventory is None or telemetry.simulated or telemetry.replayed:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = devices.targets(inventory, self._telemetry.latest)

@@ -13,7 +13,7 @@ from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.events import Click
 
@@ -38,6 +38,8 @@ class Header(LiveView):
         super().__init__(id="header")
         self._telemetry = telemetry
         self.tab = TABS[0][0]
+        self.recording: Callable[[], str] | None = None
+        """How long a recording is, while there is one."""
 
     def redraw(self) -> None:
         """As high as it has something to say."""
@@ -70,6 +72,8 @@ class Header(LiveView):
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused:
             left += [Span(gap), Span(" PAUSED ", BADGE)]
+        if self.recording is not None:
+            left += [Span(gap), Span(f" REC {self.recording()} " if gap else " REC ", BADGE)]
         room = width - sum(len(span.text) for span in left) - 2
         while parts and len(" · ".join(parts)) > room:  # the time is the last to go
             parts.pop(-2 if len(parts) > 1 else 0)
