@@ -72,6 +72,11 @@ class Replay:
         return min(self._reached, self._next) if self._wanted is None else self._wanted
 
     @property
+    def playing(self) -> bool:
+        """Whether it goes on by itself."""
+        return not (self.paused or self.ended)
+
+    @property
     def end(self) -> float:
         """The position of the last sample, as far as it is known."""
         return self.recording.index.end

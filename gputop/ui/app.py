@@ -10,8 +10,6 @@ import sys
 import termios
 import time
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
@@ -21,7 +19,6 @@ from textual.worker import Worker, WorkerState
 
 from gputop.exits import INTERRUPTED
 from gputop.settings import AUTO, DEFAULT, Settings
-from gputop.telemetry.recording import default_name
 from gputop.telemetry.replay import Played
 from gputop.telemetry.snapshot import Event, Inventory, Sample
 from gputop.text import visible
@@ -29,7 +26,7 @@ from gputop.ui.actions import ACTIONS, BY_ID, LISTS, Action, action_for, binding
 from gputop.ui.model import Telemetry
 from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
-from gputop.ui.recording import Recording
+from gputop.ui.recording import Recordings
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
 from gputop.ui.screens.help import Help
@@ -43,7 +40,8 @@ from gputop.ui.widgets.keys import KeysView
 from gputop.ui.widgets.replay import ReplayBar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -103,10 +101,8 @@ class GputopApp(ThemedApp):
         super().__init__(settings, problems, config, terminal)
         self._stream = stream
         self._replay = replay
-        self._record = record
-        self._recording: Recording | None = None
-        self._inventory: Inventory | None = None
-        """The newest one, shown or not."""
+        self._bar: ReplayBar | None = None
+        self._recordings = Recordings(self.notify, self._recording_changed, record)
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(clock, replayed=replay is not None)
         self._python = python
@@ -177,13 +173,9 @@ class GputopApp(ThemedApp):
 
     def _take(self, record: Record | Interruption) -> None:
         self.telemetry.take(record)
-        if self._recording is not None and isinstance(record, Inventory | Sample):
-            self._recording.write(record)
+        if isinstance(record, Inventory | Sample):
+            self._recordings.take(record)
         if isinstance(record, Inventory):
-            self._inventory = record
-            if self._record is not None:
-                self._begin_recording(self._record)
-                self._record = None
             self._benchmark.show_targets()
             return
         self._ring()
@@ -220,16 +212,16 @@ class GputopApp(ThemedApp):
         """Does it, if it is on offer here; whether it was done."""
         if not self.offers(action):
             return False
-        tab = self._tab or self._benchmark
-        does = hasattr(tab, f"action_{action.name}")
-        done = await self.run_action(action.action, tab if does else None)
+        parts = (self._tab or self._benchmark, self._bar)
+        does = (part for part in parts if hasattr(part, f"action_{action.name}"))
+        done = await self.run_action(action.action, next(does, None))
         self._show_keys()
         return done
 
     def _show_keys(self) -> None:
         tab = self._tab
         self._keys.paused = self.telemetry.paused or (
-            self._replay is not None and (self._replay.paused or self._replay.ended)
+            self._replay is not None and not self._replay.playing
         )
         self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
         self._keys.redraw()
@@ -264,13 +256,14 @@ class GputopApp(ThemedApp):
             self._benchmark.show_telemetry()
         else:
             tab.show_telemetry()
-        if self._replay is not None:
+        if self._bar is not None:
             self._bar.redraw()
         self._ask_gpm()
 
     def _ask_gpm(self) -> None:
         """Has GPM sampled where it is shown or recorded."""
-        wanted = self._recording is not None or (self._tab is not None and self._tab.wants_gpm)
+        shown = self._tab is not None and self._tab.wants_gpm
+        wanted = shown or self._recordings.current is not None
         self._stream.ask(gpm=self._settings.gpm and wanted)
 
     @property
@@ -283,9 +276,9 @@ class GputopApp(ThemedApp):
             self.exit(return_code=INTERRUPTED)
         if self.telemetry.silent_seconds is not None:
             self._show()
-        elif self._replay is not None:
+        elif self._bar is not None:
             self._bar.redraw()
-            self._show_keys()
+            self._show_keys()  # the end comes without a record
 
     def action_tab(self, name: str) -> None:
         """Shows a tab."""
@@ -340,68 +333,15 @@ class GputopApp(ThemedApp):
         self.telemetry.pause()
         self._show()
 
-    def action_play(self) -> None:
-        """Stops a replay, or plays on."""
-        assert self._replay is not None
-        self._replay.pause()
-        self._show()
-
-    def action_seek(self, seconds: float) -> None:
-        """Goes that far on in a replay, or back."""
-        assert self._replay is not None
-        self._replay.seek(seconds)
-        self._bar.redraw()
-
-    def action_speed(self, step: int) -> None:
-        """Plays faster, or slower."""
-        assert self._replay is not None
-        self._replay.change_speed(step)
-        self._bar.redraw()
-
     def action_record(self) -> None:
         """Records what comes from now on, or ends that."""
-        if self._recording is not None:
-            recording = self._end_recording()
-            where = visible(str(recording.path))
-            self.notify(
-                f"{recording.length}: play it with gputop --replay {where}", title="Recorded"
-            )
-        elif self._inventory is None:
-            self.notify("There is nothing to record yet")
-        else:
-            self._begin_recording(Path(default_name(self._inventory.hostname, time.time())))
+        self._recordings.toggle()
 
-    def _begin_recording(self, path: Path) -> None:
-        loop = asyncio.get_running_loop()
-
-        def tell(what: Callable[..., None], *arguments: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
-                loop.call_soon_threadsafe(what, *arguments)
-
-        def begun() -> None:
-            self.notify(f"To {visible(str(recording.path))}. r ends it", title="Recording")
-
-        def failed(problem: Problem) -> None:
-            if self._recording is recording:
-                self._end_recording()
-            self.notify(f"{problem}.", title="Not recorded any more", severity="error")
-
-        recording = Recording(path, partial(tell, begun), partial(tell, failed))
-        if self._inventory is not None:
-            recording.write(self._inventory)
-        self._recording = recording
-        self._header.recording = lambda: recording.length
+    def _recording_changed(self) -> None:
+        recording = self._recordings.current
+        self._header.recording = None if recording is None else recording.length
         self._header.redraw()
         self._ask_gpm()
-
-    def _end_recording(self) -> Recording:
-        recording, self._recording = self._recording, None
-        assert recording is not None
-        recording.stop()
-        self._header.recording = None
-        self._header.redraw()
-        self._ask_gpm()
-        return recording
 
     def action_interval(self, step: int) -> None:
         """Samples less often, or more often."""
@@ -500,9 +440,7 @@ class GputopApp(ThemedApp):
 
     async def on_unmount(self) -> None:
         """Leaves nothing running; a stress test has ended with its task."""
-        if self._recording is not None:
-            self._recording.stop()
-            await asyncio.to_thread(self._recording.wait)
+        await self._recordings.close()
         await self._stream.close()
 
 

@@ -90,6 +90,8 @@ class Header(LiveView):
             text = f" No data for {duration(silent)}"
             if telemetry.interruption is not None:
                 text += f": {visible(telemetry.interruption.why)}. The sampler is started again"
+            elif telemetry.replayed:
+                text += ": a gap in the recording"
             elif telemetry.restarting:
                 text += ": the driver is starting again"
             return [Span(clip(text, width), FAULT)]

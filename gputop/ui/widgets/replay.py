@@ -61,6 +61,21 @@ class ReplayBar(LiveView):
         moment = time.localtime(telemetry.latest.time + since)
         return time.strftime("%Y-%m-%d %H:%M:%S", moment)
 
+    def action_play(self) -> None:
+        """Stops, or plays on."""
+        self._replay.pause()
+        self.redraw()
+
+    def action_seek(self, seconds: float) -> None:
+        """Goes that far on, or back."""
+        self._replay.seek(seconds)
+        self.redraw()
+
+    def action_speed(self, step: int) -> None:
+        """Plays faster, or slower."""
+        self._replay.change_speed(step)
+        self.redraw()
+
     def on_click(self, event: Click) -> None:
         """Goes to where the mouse is."""
         if event.x in self._bar and self._replay.end:
