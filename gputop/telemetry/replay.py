@@ -130,15 +130,16 @@ class Replay:
                     continue
                 if self._ahead is None:
                     self._ahead = await self._read(indexing)
-                index = self.recording.index
                 self.ended = self._ahead is None
-                self._next = index.end if self._ahead is None else self._due_at(self._ahead)
+                self._next = self._next_due()
                 left = (self._next - self._reached) / self.speed
                 left = max(left, shown + FRAME_SECONDS - self._clock())
                 if self.ended or self.paused or left > 0:
                     await self._wait(None if self.ended or self.paused else left)
                     continue
-                yield Played(self._taken(await self._due(indexing)))
+                due = await self._due(indexing)
+                self._next = self._next_due()
+                yield Played(self._taken(due))
                 shown = self._clock()
         finally:
             indexing.cancel()
@@ -149,6 +150,9 @@ class Replay:
     def _due_at(self, numbered: Numbered) -> float:
         return self.recording.index.position(numbered.number)
 
+    def _next_due(self) -> float:
+        return self.end if self._ahead is None else self._due_at(self._ahead)
+
     async def _wait(self, seconds: float | None) -> None:
         """Until something is asked for, and that long at most."""
         with contextlib.suppress(TimeoutError):
@@ -156,10 +160,16 @@ class Replay:
         self._changed.clear()
 
     async def _index(self) -> None:
-        while not self.recording.index.complete:
-            await asyncio.to_thread(self.recording.index.extend)
-            self._grown.set()
-            self._grown = asyncio.Event()
+        try:
+            while not self.recording.index.complete:
+                await asyncio.to_thread(self.recording.index.extend)
+                self._has_grown()
+        finally:
+            asyncio.get_running_loop().call_soon(self._has_grown)  # once the task is done
+
+    def _has_grown(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
 
     async def _read(self, indexing: asyncio.Task[None]) -> Numbered | None:
         """The next record; None at the end of the recording."""
