@@ -114,7 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
         sink.close()
     if recording is not None:
         if recording.damaged:
-            _say(f"{recording.damaged} damaged lines of {recording.path} were left out")
+            many = recording.damaged
+            what = "1 damaged line" if many == 1 else f"{many} damaged lines"
+            were = "was" if many == 1 else "were"
+            _say(f"{what} of {recording.path} {were} left out")
         return status
     if status == FINE and csv is not None and not csv.rows:
         _say("error: there is no device to write of. Try `gputop status`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,8 +136,6 @@ async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
 
 async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MOST_WAITING", 3)
-    import threading
-
     answers = threading.Event()
 
     class Hanging:
