@@ -135,6 +135,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_replay(arguments: argparse.Namespace) -> None:
     """Refuses what a recording does not have: it was sampled already."""
+    if arguments.command not in (None, "status", "stream"):
+        fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
     for name in ("demo", "interval", "gpm", "record"):
         if getattr(arguments, name) not in (None, False):
             fail(f"--{name} is not for a recording. Leave it out, or --replay.", USAGE)

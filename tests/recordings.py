@@ -6,13 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.recording import Recorder
+from gputop.telemetry.snapshot import Sample
 from tests import streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from gputop.telemetry.snapshot import Record, Sample
+    from gputop.telemetry.snapshot import Record
 
 
 def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Sample]:
@@ -29,10 +30,10 @@ def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) 
     return made
 
 
-def write(path: Path, records: Iterable[Record]) -> Path:
+def write(path: Path, made: Iterable[Record]) -> Path:
     """The file, as gputop writes it."""
     recorder = Recorder(path)
-    for record in records:
+    for record in made:
         recorder.write(record)
     recorder.close()
     return path
@@ -40,9 +41,14 @@ def write(path: Path, records: Iterable[Record]) -> Path:
 
 def make(path: Path, count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> Path:
     """A recording of that many samples."""
-    return write(path, [streams.inventory(devices), *samples(count, devices, gaps)])
+    return write(path, records(count, devices, gaps))
 
 
-def numbers(records: Sequence[Record]) -> list[int | None]:
+def records(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Record]:
+    """An inventory, and the samples after it."""
+    return [streams.inventory(devices), *samples(count, devices, gaps)]
+
+
+def numbers(played: Sequence[Record]) -> list[int | None]:
     """What `samples` numbered them with."""
-    return [r.devices[0].gpu_utilization_percent for r in records if hasattr(r, "processes")]
+    return [r.devices[0].gpu_utilization_percent for r in played if isinstance(r, Sample)]

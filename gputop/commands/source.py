@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncGenerator
-
     from pathlib import Path
 
     from gputop.telemetry.child import Interruption, Snapshot

@@ -88,7 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
     every = arguments.watch
     if every is not None and arguments.replay is not None:
-        fail("--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE)
+        fail(
+            "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
+        )
     gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
     found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio

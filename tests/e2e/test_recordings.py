@@ -62,7 +62,7 @@ def names(cls: type) -> set[str]:
 def test_one_schema_in_status_stream_recording_and_replay(
     driver: FakeDriver, tmp_path: Path
 ) -> None:
-    """What each of them says are the fields of the schema, and the same ones with the same values."""
+    """What each of them says are the fields of the schema, with the same values."""
     with children("train") as processes:
         driver.write(device(0, processes=held_by(processes)), device(1))
         env = driver.environment()

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop import growing
 from gputop.growing import GrowingFile, OutputError
 from gputop.telemetry import lines as line_reader
 from gputop.telemetry import record_index
@@ -29,13 +28,15 @@ from tests import recordings, streams
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gputop.telemetry.snapshot import Record
+
 NAMES = ["a.jsonl", "a.jsonl.gz"]
 LONG = 3 * SAMPLES_A_PART + 10
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
-    records = [streams.inventory(2), *recordings.samples(LONG, 2)]
+    records = recordings.records(LONG, 2)
     recording = Recording(recordings.write(tmp_path / name, records))
     assert list(recording.records()) == records
     assert recording.damaged == 0
@@ -49,7 +50,12 @@ def test_others_can_read_it_too(tmp_path: Path) -> None:
 
 def test_a_new_inventory_is_in_its_place(tmp_path: Path) -> None:
     first, second = recordings.samples(2)
-    records = [streams.inventory(1), first, streams.inventory(1, driver_version="600.1"), second]
+    records: list[Record] = [
+        streams.inventory(1),
+        first,
+        streams.inventory(1, driver_version="600.1"),
+        second,
+    ]
     path = recordings.write(tmp_path / "a.jsonl", records)
     assert list(Recording(path).records()) == records
 
@@ -68,7 +74,7 @@ def test_it_can_be_read_from_every_sample_on(tmp_path: Path, name: str) -> None:
 
 def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    records = [streams.inventory(1), *recordings.samples(LONG)]
+    records = recordings.records(LONG)
     path.write_text("".join(f"{encode(record)}\n" for record in records))
     recording = Recording(path)
     recording.index.finish()
@@ -78,7 +84,7 @@ def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
 
 def test_json_in_another_order(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    records = [streams.inventory(1), *recordings.samples(3)]
+    records = recordings.records(3)
     documents = [json.dumps(json.loads(encode(record)), sort_keys=True) for record in records]
     path.write_text("\n".join(documents))
     recording = Recording(path)
@@ -109,7 +115,7 @@ def test_a_time_that_leaps_is_no_gap(tmp_path: Path, which: int, time: float) ->
 def test_cut_off_at_any_byte_all_before_is_read(tmp_path: Path, name: str) -> None:
     """What was written before a flush is there, whatever comes after it."""
     path, cut = tmp_path / name, tmp_path / f"cut-{name}"
-    recorder, records, ends = Recorder(path), [streams.inventory(1), *recordings.samples(5)], []
+    recorder, records, ends = Recorder(path), recordings.records(5), []
     for record in records:
         recorder.write(record)
         ends.append(recorder.file.size)
@@ -309,7 +315,7 @@ def test_a_full_disk_leaves_what_was_written(
     tmp_path: Path, name: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(tmp_path / name)
-    records = [streams.inventory(1), *recordings.samples(3)]
+    records = recordings.records(3)
     for record in records:
         recorder.write(record)
     left = room
@@ -323,7 +329,7 @@ def test_a_full_disk_leaves_what_was_written(
         return took
 
     write = os.write
-    monkeypatch.setattr(growing.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     other = dataclasses.replace(recordings.samples(1)[0], processes=tuple(streams.crowd(60, 1)))
     with pytest.raises(OutputError, match=r"No space left on device\. Free some space"):
         recorder.write(other)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop import growing
+from gputop.growing import OutputError
 from gputop.settings import Settings
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.recorded import Recording
@@ -75,11 +75,11 @@ async def test_gpm_is_sampled_while_it_is_recorded() -> None:
     async with GputopApp(stream).run_test(size=(60, 20)) as pilot:
         await settle(pilot)
         await pilot.press("3")
-        assert stream.asked["gpm"] is False
-        await begun(pilot)
-        assert stream.asked["gpm"] is True
-        await pilot.press("r")
-        assert stream.asked["gpm"] is False
+        asked = [stream.asked["gpm"]]
+        for press in (begun(pilot), pilot.press("r")):
+            await press
+            asked.append(stream.asked["gpm"])
+        assert asked == [False, True, False]
 
 
 async def test_gpm_stays_off_where_it_is_not_wanted() -> None:
@@ -124,7 +124,7 @@ async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         with monkeypatch.context() as patch:
-            patch.setattr(growing.os, "write", full)
+            patch.setattr(os, "write", full)
             stream.send(made[2])
             await until(pilot, lambda: "No space left on device" in said(pilot))
         assert " REC " not in shown(pilot, Header)
@@ -141,7 +141,7 @@ async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatc
     class Hanging:
         def __init__(self, path: Path) -> None:
             answers.wait(30)
-            raise recorder.OutputError(Problem("x", "y", "z"))
+            raise OutputError(Problem("x", "y", "z"))
 
     monkeypatch.setattr(recorder, "Recorder", Hanging)
     stream = PreparedStream(streams.inventory(1), streams.sample(1))
