@@ -26,7 +26,7 @@ from tests import recordings, streams
 from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from textual.pilot import Pilot
@@ -263,3 +263,22 @@ def test_every_key_of_a_replay_does_one_thing_on_a_tab() -> None:
     found = action_for("left", "page", replay=True)
     assert found is not None
     assert found.id == "cursor.back"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_the_screen(
+    tmp_path: Path, size: tuple[int, int], snap_compare: Callable[..., bool]
+) -> None:
+    path = recordings.make(tmp_path / "a.jsonl.gz", 100, 2)
+    path.write_bytes(path.read_bytes()[:-700])
+    replay = Watched(path)
+
+    async def before(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, GputopApp)
+        await until(pilot, lambda: app.telemetry.sample is not None)
+        await to(pilot, replay, 42)
+        await press(pilot, "plus")
+
+    app = GputopApp(replay, replay=replay)
+    assert snap_compare(app, terminal_size=size, run_before=before)
