@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import zlib
@@ -11,6 +12,7 @@ from pathlib import Path
 from gputop.telemetry.snapshot import Problem
 
 COMPRESSED = ".gz"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GZIP = 31
 """What zlib calls a gzip header and trailer around the largest window."""
 
@@ -84,8 +86,12 @@ class GrowingFile:
         what = f"{self.path} cannot be written"
         if isinstance(error, FileExistsError):
             return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
-        why = error.strerror or str(error)
-        return OutputError(Problem(what, why, "Free some space, or name another file"))
+        remedy = (
+            "Free some space, or name a file elsewhere"
+            if error.errno in FULL
+            else "Name a file where you may write"
+        )
+        return OutputError(Problem(what, error.strerror or str(error), remedy))
 
 
 def _create(path: Path) -> int:

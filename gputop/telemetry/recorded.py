@@ -24,6 +24,7 @@ LOOKED_AT = 1000
 """Lines of which one has to be an inventory."""
 MOST_DAMAGES = 10_000
 """Damaged places that are told apart, and counted."""
+NO_SAMPLE = "it has no sample that can be read"
 MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 
 
@@ -63,23 +64,28 @@ class Recording:
         self._check()
 
     def _check(self) -> None:
-        """Looks for the first inventory."""
-        readable = False
+        """Looks for the first inventory, and a sample behind it."""
+        readable = known = False
         for line in islice(self._lines(), LOOKED_AT):
             kind = look(line).kind
             readable |= kind is not Kind.DAMAGED
-            if kind is not Kind.INVENTORY or line.data is None:
-                continue
-            try:
-                decode(line.data)
-            except NewerSchemaError as error:
-                why, _, remedy = str(error).partition(": ")
-                raise RecordingError(self.path, why, remedy.capitalize()) from None
-            except DecodeError:
-                continue
-            return
+            if kind is Kind.SAMPLE and known:
+                return
+            if kind is Kind.INVENTORY and line.data is not None and not known:
+                known = self._is_known(line.data)
         why = "it does not say what devices it is of" if readable else "it is no recording"
-        raise RecordingError(self.path, why)
+        raise RecordingError(self.path, NO_SAMPLE if known else why)
+
+    def _is_known(self, inventory: bytes) -> bool:
+        """Whether it can be read; raises `RecordingError` where it is of a later gputop."""
+        try:
+            decode(inventory)
+        except NewerSchemaError as error:
+            why, _, remedy = str(error).partition(": ")
+            raise RecordingError(self.path, why, remedy.capitalize()) from None
+        except DecodeError:
+            return False
+        return True
 
     @property
     def damaged(self) -> int:
@@ -162,4 +168,4 @@ class Recording:
             if found is not None:
                 return found
             end = block.first
-        raise RecordingError(self.path, "it has no sample that can be read")
+        raise RecordingError(self.path, NO_SAMPLE)

@@ -121,8 +121,8 @@ def test_cut_off_at_any_byte_all_before_is_read(tmp_path: Path, name: str) -> No
         ends.append(recorder.file.size)
     whole = path.read_bytes()
     recorder.close()
-    sizes = {size + by for size in ends for by in (-1, 0, 1)} | {*range(ends[0], ends[-1], 37)}
-    for size in sorted(size for size in sizes if ends[0] <= size <= len(whole)):
+    sizes = {size + by for size in ends for by in (-1, 0, 1)} | {*range(ends[1], ends[-1], 37)}
+    for size in sorted(size for size in sizes if ends[1] <= size <= len(whole)):
         cut.write_bytes(whole[:size])
         complete = sum(end <= size for end in ends)
         recording = Recording(cut)
@@ -272,6 +272,7 @@ def test_a_newer_recording_says_so(tmp_path: Path) -> None:
         (b"\0" * 100_000, "it is no recording"),
         (b"[1]\n{}\n3\n", "it is no recording"),
         (b'{"type":"sample","time":1.0,"host":{}}\n', "it does not say what devices it is of"),
+        (encode(streams.inventory(1)).encode(), "it has no sample that can be read"),
     ],
 )
 def test_what_is_no_recording(tmp_path: Path, data: bytes, why: str) -> None:
