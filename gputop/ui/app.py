@@ -240,7 +240,8 @@ class GputopApp(ThemedApp):
             return False
         if self.screen.is_modal and action.id != "quit":
             return False
-        if action.tabs in (LISTS, ("monitor",)) and not self.telemetry.devices:
+        of_devices = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        if of_devices and not self.telemetry.devices:
             return False
         return action.works_on(self._header.tab, replay=self._replay is not None)
 
@@ -279,6 +280,8 @@ class GputopApp(ThemedApp):
         elif self._bar is not None:
             self._bar.redraw()
             self._show_keys()  # the end comes without a record
+        elif self._recordings.current is not None:
+            self._header.redraw()  # also while the rest is paused
 
     def action_tab(self, name: str) -> None:
         """Shows a tab."""

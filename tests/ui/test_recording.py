@@ -13,7 +13,7 @@ import pytest
 from gputop.growing import OutputError
 from gputop.settings import Settings
 from gputop.telemetry.child import Interruption
-from gputop.telemetry.recorded import Recording
+from gputop.telemetry.recorded import Recording, RecordingError
 from gputop.telemetry.snapshot import Problem
 from gputop.ui import recording as recorder
 from gputop.ui.app import GputopApp
@@ -38,6 +38,14 @@ def said(pilot: Pilot[None]) -> str:
 def the_file() -> Path:
     (path,) = Path.cwd().glob("gputop-node07-*.jsonl.gz")
     return path
+
+
+def recorded() -> int:
+    """Records in the file, once there is a sample in it."""
+    try:
+        return len(list(Recording(the_file()).records()))
+    except RecordingError:
+        return 0
 
 
 async def begun(pilot: Pilot[None]) -> None:
@@ -118,7 +126,7 @@ async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
         await settle(pilot)
         await begun(pilot)
         stream.send(made[1])
-        await until(pilot, lambda: len([*Recording(the_file()).records()]) == 2)
+        await until(pilot, lambda: recorded() == 2)
 
         def full(descriptor: int, data: bytes) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

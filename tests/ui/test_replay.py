@@ -175,6 +175,14 @@ async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
         await until(pilot, lambda: "Xid 79" in shown(pilot, Header))
 
 
+async def test_a_machine_without_devices_can_be_sought_in(tmp_path: Path) -> None:
+    made = recordings.samples(100, 0)
+    path = recordings.write(tmp_path / "a.jsonl", [streams.no_driver(), *made])
+    async with dashboard(path) as (pilot, replay):
+        await press(pilot, "right")
+        assert replay.position == 10
+
+
 async def test_what_is_damaged_is_counted_on_screen(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     path.write_bytes(path.read_bytes()[:-100])
