@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop import __version__
@@ -20,7 +21,16 @@ from gputop.commands import (
     status,
     stream,
 )
-from gputop.commands.arguments import Parser, add_hosts, add_source, argument, fail, hosts_of
+from gputop.commands.arguments import (
+    Parser,
+    add_hosts,
+    add_replay,
+    add_source,
+    argument,
+    fail,
+    hosts_of,
+    open_recording,
+)
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
@@ -55,10 +65,18 @@ def parser() -> Parser:
     top.add_argument(
         "--version", action="version", version=f"gputop {__version__}", help="its version"
     )
-    top.set_defaults(interval=None, demo=False, gpm=None)  # None: not said here
-    top.set_defaults(hosts=None, remote_command=REMOTE_COMMAND)
+    # None: not said here
+    top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
+    top.set_defaults(remote_command=REMOTE_COMMAND)
     add_source(top)
     add_hosts(top)
+    add_replay(top)
+    top.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="the dashboard records what it receives to a new file, as r does while it runs",
+    )
     top.add_argument(
         "--python",
         type=argument(plan.parse_python),
@@ -121,16 +139,36 @@ def run(arguments: argparse.Namespace) -> int:
     """The command that was asked for."""
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+    if arguments.replay is not None:
+        _check_replay(arguments)
     hosts = hosts_of(arguments)
     is_dashboard = arguments.command is None and os.isatty(0) and os.isatty(1)
     if hosts and not is_dashboard and arguments.command not in OF_HOSTS:
         which = f"`{arguments.command}` is" if arguments.command else "Without a terminal this is"
         fail(f"{which} for this machine alone. Leave --host out.", USAGE)
+    if arguments.record is not None and not is_dashboard:
+        fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.command is not None:
         return COMMANDS[arguments.command].run(arguments)
     if not is_dashboard:
         return status.bare(arguments)
     return dashboard(arguments)
+
+
+def _check_replay(arguments: argparse.Namespace) -> None:
+    """Refuses what a recording does not have: it was sampled already."""
+    if arguments.command not in (None, "status", "stream"):
+        fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
+    given = {
+        "demo": arguments.demo,
+        "interval": arguments.interval,
+        "gpm": arguments.gpm,
+        "host": arguments.hosts,
+        "record": arguments.record,
+    }
+    for name, value in given.items():
+        if value not in (None, False):
+            fail(f"--{name} is not for a recording. Leave it out, or --replay.", USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -156,4 +194,6 @@ def dashboard(arguments: argparse.Namespace) -> int:
         python=arguments.python,
         hosts=hosts_of(arguments),
         remote_command=arguments.remote_command,
+        recording=open_recording(arguments.replay) if arguments.replay else None,
+        record=arguments.record,
     )

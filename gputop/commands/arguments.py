@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gputop.exits import USAGE
+from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gputop.telemetry.recorded import Recording
 
 
 class Parser(argparse.ArgumentParser):
@@ -124,6 +127,27 @@ def add_demo(command: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="simulated devices, marked as such",
     )
+
+
+def add_replay(command: argparse.ArgumentParser) -> None:
+    """A recording in place of the machine."""
+    command.add_argument(
+        "--replay",
+        type=Path,
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help="what was recorded, by `stream --output` or with r in the dashboard",
+    )
+
+
+def open_recording(path: Path) -> Recording:
+    """The recording; ends the program where it cannot be played."""
+    from gputop.telemetry.recorded import Recording, RecordingError
+
+    try:
+        return Recording(path)
+    except RecordingError as error:
+        fail(f"{error}.", COULD_NOT_RUN)
 
 
 def output_width() -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
     add_demo,
+    add_replay,
     argument,
     fail,
     interval,
@@ -71,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
     add_demo(parser)
+    add_replay(parser)
 
 
 def bare(arguments: argparse.Namespace) -> int:
@@ -85,6 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
     every = arguments.watch
+    if every is not None and arguments.replay is not None:
+        fail(
+            "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
+        )
     gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
     found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio

@@ -3,38 +3,187 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.commands.arguments import add_hosts, add_source, count, hosts_of
+from gputop.commands.arguments import (
+    add_hosts,
+    add_replay,
+    add_source,
+    argument,
+    count,
+    fail,
+    hosts_of,
+    open_recording,
+)
+from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
+from gputop.text import visible
 
-HELP = "snapshots as JSON lines, until stopped"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputop.output.smi import Column, CsvLines
+    from gputop.telemetry.snapshot import Problem, Record
+
+HELP = "snapshots as JSON lines or CSV, until stopped"
+CSV_WORDS = ("noheader", "nounits")
+
+
+class Format(NamedTuple):
+    """How the stream is written."""
+
+    csv: bool = False
+    header: bool = True
+    units: bool = True
+
+
+def parse_format(text: str) -> Format:
+    """`jsonl`, or `csv` with what nvidia-smi lets one add; raises `ValueError`."""
+    first, *words = (word.strip() for word in text.split(","))
+    if first == "csv" and set(words) <= {*CSV_WORDS}:
+        return Format(True, "noheader" not in words, "nounits" not in words)
+    if text == "jsonl":
+        return Format()
+    raise ValueError(f"{text!r} is no format: give jsonl, or csv with ,noheader or ,nounits.")
+
+
+def parse_query(text: str) -> tuple[Column, ...]:
+    """The columns of that list."""
+    from gputop.output.smi import parse_query as parse
+
+    return parse(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How often, and how many."""
+    """How often, how many, in what form and where to."""
     add_source(parser)
     add_hosts(parser)
+    add_replay(parser)
     parser.add_argument("--count", type=count, metavar="N", help="stop after N samples")
+    parser.add_argument(
+        "--format",
+        type=argument(parse_format),
+        metavar="FORMAT",
+        help="jsonl (default), or csv as nvidia-smi prints it: csv[,noheader][,nounits]",
+    )
+    parser.add_argument(
+        "--query",
+        "--query-gpu",
+        type=argument(parse_query),
+        metavar="LIST",
+        help="the columns of CSV, with commas, by the names that nvidia-smi has for them, such as "
+        "timestamp,index,utilization.gpu,memory.used",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write to a new file, compressed where its name ends in .gz; `--replay` plays it",
+    )
     parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Streams as the arguments say; never returns where it could start."""
+    """Streams as the arguments say; returns the exit status, or ends the process with it."""
+    from gputop.growing import OutputError
+    from gputop.output.sinks import ended_whole, open_sink
+    from gputop.telemetry.stream import counted
+
+    csv, output = _csv(arguments), arguments.output
+    recording = open_recording(arguments.replay) if arguments.replay else None
+    try:
+        sink = open_sink(output, csv)
+    except OutputError as error:
+        fail(f"{error}.", COULD_NOT_RUN)
+    if output is not None:
+        _say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
+    status = FINE
+    try:
+        with ended_whole(sink.write) if output else nullcontext(sink.write) as write:
+            if recording is not None:
+                for record in counted(recording.records(), arguments.count):
+                    write(record)
+            else:
+                _live(arguments, _aloud(write) if csv else write, gpm=csv is None)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except OutputError as error:
+        _say(f"error: {error}. What is in it can be read")
+        status = COULD_NOT_RUN
+    finally:
+        sink.close()
+    if recording is not None:
+        if recording.damaged:
+            many = recording.damaged
+            what = "1 damaged line" if many == 1 else f"{many} damaged lines"
+            were = "was" if many == 1 else "were"
+            _say(f"{what} of {recording.path} {were} left out")
+        return status
+    if status == FINE and csv is not None and not csv.rows:
+        _say("error: there is no device to write of. Try `gputop status`")
+        status = COULD_NOT_RUN
+    # A reader thread may hang inside the driver; a normal exit would wait for it.
+    os._exit(status)
+
+
+def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
     from gputop.telemetry.stream import run as stream
     from gputop.telemetry.stream import run_several
 
     interval = 1.0 if arguments.interval is None else arguments.interval
+    gpm = gpm and arguments.gpm is not False
     if hosts := hosts_of(arguments):
-        return run_several(
+        run_several(
             hosts,
             arguments.remote_command,
             interval=interval,
             count=arguments.count,
-            gpm=arguments.gpm is not False,
+            gpm=gpm,
+            write=write,
         )
-    return stream(
+        return
+    stream(
         interval=interval,
         count=arguments.count,
         demo=arguments.demo,
-        gpm=arguments.gpm is not False,
+        gpm=gpm,
         control=arguments.control,
+        write=write,
     )
+
+
+def _aloud(write: Callable[[Record], None]) -> Callable[[Record], None]:
+    """CSV has no place for what is wrong with the driver: it is said."""
+    said: Problem | None = None
+
+    def saying(record: Record) -> None:
+        nonlocal said
+        problem = getattr(record, "problem", None)
+        if problem is not None and problem != said:
+            said = problem
+            _say(f"{problem}.")
+        write(record)
+
+    return saying
+
+
+def _say(line: str) -> None:
+    """One line on standard error."""
+    with suppress(OSError):
+        print(f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True)
+
+
+def _csv(arguments: argparse.Namespace) -> CsvLines | None:
+    """What makes CSV of it, where that is asked for."""
+    form = arguments.format or Format(csv=arguments.query is not None)
+    if not form.csv:
+        if arguments.query is not None:
+            fail("--query chooses the columns of CSV. Leave out --format jsonl.", USAGE)
+        return None
+    from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
+
+    columns = arguments.query or parse_query(DEFAULT_QUERY)
+    return CsvLines(columns, header=form.header, units=form.units)

@@ -20,11 +20,11 @@ def to_json(record: Any) -> dict[str, Any]:
     return {
         name: value if type(value) in _PLAIN else _plain(value)
         for name in _names(record.__class__)
-        if (value := getattr(record, name)) or value == "" or name not in _SELDOM
+        if (value := getattr(record, name)) or value == "" or name not in SELDOM
     }
 
 
-_SELDOM = {"absent", "check", "machine", "machines"}
+SELDOM = {"absent", "check", "machine", "machines"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""

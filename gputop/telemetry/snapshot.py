@@ -19,6 +19,10 @@ SCHEMA = 1
 """Raised when a field changes its meaning or goes; a new field alone does not raise it."""
 
 
+class NewerSchemaError(DecodeError):
+    """The stream is of a later gputop, and may mean something else by the same words."""
+
+
 class Absence(StrEnum):
     """Why a reading is missing."""
 
@@ -447,10 +451,6 @@ class Sample:
 
 
 Record = Inventory | Sample
-
-
-class NewerSchemaError(DecodeError):
-    """The stream is of a later gputop, and means something else by its fields."""
 
 
 _TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}

@@ -8,11 +8,27 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from gputop.telemetry.control import obey
 from gputop.telemetry.sampler import Sampler
-from gputop.telemetry.snapshot import DriverState, Inventory, MachineState, Sample, encode
+from gputop.telemetry.snapshot import (
+    DriverState,
+    Inventory,
+    MachineState,
+    Record,
+    Sample,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from gputop.telemetry.remote import Machines
+
+
+def to_stdout(record: Record) -> None:
+    """Writes a record as a line of JSON; unbuffered, so that it arrives when it is written."""
+    write_all(sys.stdout.fileno(), encode(record).encode() + b"\n")
 
 
 def run(
@@ -22,10 +38,11 @@ def run(
     demo: bool = False,
     gpm: bool = True,
     control: bool = False,
-) -> int:
+    write: Callable[[Record], None] = to_stdout,
+) -> None:
     """Writes the stream until nobody reads it, or `count` samples of a settled driver are out.
 
-    With `control` its reader asks for changes on standard input.
+    With `control` its reader asks for changes on standard input. Raises what `write` does.
     """
     threading.excepthook = _fall
     sampler = make_sampler(interval, demo=demo, gpm=gpm)
@@ -33,14 +50,10 @@ def run(
         threading.Thread(target=_obey, args=(sampler,), name="control", daemon=True).start()
     else:
         leave_with_parent()
-    try:
-        for line in lines(sampler, count):
-            # Unbuffered, so that a record arrives when it is written.
-            write_all(sys.stdout.fileno(), line.encode() + b"\n")
-    except BrokenPipeError:
-        pass  # the reader has what it wanted: `gputop stream | head -1`
-    # A reader thread may hang inside the driver; a normal exit would wait for it.
-    os._exit(0)
+    # The reader has what it wanted: `gputop stream | head -1`.
+    with contextlib.suppress(BrokenPipeError):
+        for record in counted(sampler.records(), count):
+            write(record)
 
 
 def run_several(
@@ -50,27 +63,26 @@ def run_several(
     interval: float,
     count: int | None = None,
     gpm: bool = True,
-) -> int:
+    write: Callable[[Record], None] = to_stdout,
+) -> None:
     """As `run`, of several machines; `count` samples since each has answered, or is away."""
     import asyncio
 
+    from gputop.telemetry.remote import Machines
+
     leave_with_parent()
     with contextlib.suppress(BrokenPipeError):
-        asyncio.run(_write_several(hosts, remote, interval, count, gpm=gpm))
-    return 0
+        asyncio.run(_write_several(Machines(hosts, interval, remote), count, write, gpm=gpm))
 
 
 async def _write_several(
-    hosts: Sequence[str], remote: Sequence[str], interval: float, left: int | None, *, gpm: bool
+    machines: Machines, left: int | None, write: Callable[[Record], None], *, gpm: bool
 ) -> None:
-    from gputop.telemetry.remote import Machines
-
-    machines = Machines(hosts, interval, remote)
     machines.ask(gpm=gpm)
     try:
         async with contextlib.aclosing(machines.records()) as records:
             async for record in records:
-                write_all(sys.stdout.fileno(), encode(record).encode() + b"\n")
+                write(record)
                 if isinstance(record, Sample) and left is not None and not _connects(record):
                     left -= 1
                     if left == 0:
@@ -116,11 +128,11 @@ def make_sampler(interval: float, *, demo: bool, gpm: bool = True) -> Sampler:
     return Sampler(nvml.start, interval, gpm=gpm)
 
 
-def lines(sampler: Sampler, count: int | None) -> Iterator[str]:
-    """The encoded records, ending after `count` samples since the driver answered or failed."""
+def counted(records: Iterable[Record], count: int | None) -> Iterator[Record]:
+    """The records, ending after `count` samples since the driver answered or failed."""
     settled, left = False, count
-    for record in sampler.records():
-        yield encode(record)
+    for record in records:
+        yield record
         if isinstance(record, Inventory):
             settled = record.driver_state is not DriverState.STARTING
         elif settled and left is not None:

@@ -12,6 +12,8 @@ Tab = Literal["monitor", "benchmark", "processes", "page"]
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Where there are processes to act on."""
 LIVE: tuple[Tab, ...] = ("monitor", "processes", "page")
+When = Literal["always", "live", "replay"]
+"""Whether it does something with the machine as it is, or with a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,17 @@ class Action:
     """The tabs on which it does something; none is everywhere."""
     everywhere: tuple[str, ...] = ()
     """Those of its keys that no field and no other screen can take."""
+    when: When = "always"
 
     @property
     def name(self) -> str:
         """Of the method behind it."""
         return self.action.partition("(")[0]
 
-    def works_on(self, tab: str) -> bool:
-        """Whether it does something on that tab."""
-        return not self.tabs or tab in self.tabs
+    def works_on(self, tab: str, *, replay: bool = False) -> bool:
+        """Whether it does something on that tab, of a live stream or of a recording."""
+        when = self.when == "always" or (self.when == "replay") == replay
+        return when and (not self.tabs or tab in self.tabs)
 
 
 ACTIONS = (
@@ -55,14 +59,16 @@ ACTIONS = (
         ("monitor",),
         ("tab",),
     ),
-    Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
+    Action(
+        "bench.start", "b", "start", "Stress-test the selected device", "Stress test", when="live"
+    ),
     Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
     Action("next", "down,j", "move(1)", "Next device, process, line or result"),
     Action("previous", "up,k", "move(-1)", "Previous device, process, line or result"),
     Action("page.next", "pagedown", "page(1)", "A page down"),
     Action("page.previous", "pageup", "page(-1)", "A page up"),
-    Action("right", "right", "side(1)", "The next device", "", ("monitor",)),
-    Action("left", "left", "side(-1)", "The previous device", "", ("monitor",)),
+    Action("right", "right", "side(1)", "The next device", "", ("monitor",), when="live"),
+    Action("left", "left", "side(-1)", "The previous device", "", ("monitor",), when="live"),
     Action("cursor.back", "left", "side(-1)", "What it was: back in time", "Cursor", ("page",)),
     Action("cursor.on", "right", "side(1)", "... and on again", "", ("page",)),
     Action("zoom.out", "z", "zoom(1)", "The charts show more time", "Zoom", ("page",)),
@@ -80,12 +86,56 @@ ACTIONS = (
     Action("sort.previous", "comma", "sort(-1)", "... by the previous column", "", LISTS),
     Action("sort.reverse", "I", "reverse", "Reverse the order of processes", "", LISTS),
     Action("tree", "t,f5", "tree", "Processes as a tree", "Tree", LISTS),
-    Action("signal", "f9", "signal", "Send a signal to the selected process", "Signal", LISTS),
-    Action("environment", "e", "environment", "Environment of the selected process", "", LISTS),
+    Action(
+        "signal",
+        "f9",
+        "signal",
+        "Send a signal to the selected process",
+        "Signal",
+        LISTS,
+        when="live",
+    ),
+    Action(
+        "environment",
+        "e",
+        "environment",
+        "Environment of the selected process",
+        "",
+        LISTS,
+        when="live",
+    ),
     Action("density", "c", "density", "Density: one row, three, full", "Density", ("monitor",)),
-    Action("pause", "space", "pause", "Freeze the picture; what comes is kept", "Pause", LIVE),
-    Action("interval.longer", "plus,equals_sign", "interval(1)", "Sample less often", "", LIVE),
-    Action("interval.shorter", "minus", "interval(-1)", "Sample more often", "", LIVE),
+    Action(
+        "pause",
+        "space",
+        "pause",
+        "Freeze the picture; what comes is kept",
+        "Pause",
+        LIVE,
+        when="live",
+    ),
+    Action(
+        "interval.longer",
+        "plus,equals_sign",
+        "interval(1)",
+        "Sample less often",
+        "",
+        LIVE,
+        when="live",
+    ),
+    Action("interval.shorter", "minus", "interval(-1)", "Sample more often", "", LIVE, when="live"),
+    Action("record", "r", "record", "Record to a file, or stop recording", "", when="live"),
+    Action(
+        "play", "space", "play", "Pause or play; at the end, again", "Pause", LIVE, when="replay"
+    ),
+    Action("seek.back", "left", "seek(-10)", "10 seconds back", "10 s", LISTS, when="replay"),
+    Action("seek.on", "right", "seek(10)", "10 seconds on", "10 s", LISTS, when="replay"),
+    Action(
+        "seek.far_back", "shift+left", "seek(-60)", "A minute back", "1 min", LIVE, when="replay"
+    ),
+    Action("seek.far_on", "shift+right", "seek(60)", "A minute on", "1 min", LIVE, when="replay"),
+    Action("faster", "plus,equals_sign", "speed(1)", "Faster", "Faster", LIVE, when="replay"),
+    Action("slower", "minus", "speed(-1)", "Slower", "", LIVE, when="replay"),
     Action("form", "tab", "field(1)", "Go through the form", "Form", ("benchmark",), ("tab",)),
     Action(
         "form.back",
@@ -122,9 +172,26 @@ ACTIONS = (
 BY_ID = {action.id: action for action in ACTIONS}
 
 
-def action_for(key: str, tab: str) -> Action | None:
-    """What a key does on that tab."""
-    return next((a for a in ACTIONS if key in a.keys.split(",") and a.works_on(tab)), None)
+def action_for(key: str, tab: str, *, replay: bool = False) -> Action | None:
+    """What a key does on that tab, of a live stream or of a recording."""
+    return next(
+        (a for a in ACTIONS if key in a.keys.split(",") and a.works_on(tab, replay=replay)), None
+    )
+
+
+def refusal(key: str) -> str:
+    """Why a key does nothing in a replay, where one may wonder."""
+    return next(
+        (REFUSALS[a.id] for a in ACTIONS if key in a.keys.split(",") and a.id in REFUSALS), ""
+    )
+
+
+REFUSALS = {
+    "signal": "No signals in a replay: the recording's pids may be others' by now",
+    "environment": "A recording does not have the environment of processes",
+    "bench.start": "A recording does no work: leave the replay to stress-test a device",
+    "record": "This is a recording already: `gputop stream --replay` writes it to another file",
+}
 
 
 SHOWN = {
@@ -138,6 +205,7 @@ SHOWN = {
     "shift+tab": "Shift+Tab",
 }
 SHOWN |= {"down": "↓", "up": "↑", "left": "←", "right": "→", "tab": "Tab"}
+SHOWN |= {"shift+left": "Shift+←", "shift+right": "Shift+→"}
 SHOWN |= {"home": "Home", "end": "End", "pagedown": "PgDn", "pageup": "PgUp"}
 SHOWN |= {"enter": "Enter", "space": "Space", "slash": "/", "comma": ",", "full_stop": "."}
 SHOWN |= {"plus": "+", "equals_sign": "=", "minus": "-", "f5": "F5", "f6": "F6", "f9": "F9"}

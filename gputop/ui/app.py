@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 import termios
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -18,12 +19,14 @@ from textual.worker import Worker, WorkerState
 
 from gputop.exits import INTERRUPTED
 from gputop.settings import AUTO, DEFAULT, Settings
-from gputop.telemetry.snapshot import Inventory
+from gputop.telemetry.replay import Played
+from gputop.telemetry.snapshot import Event, Inventory, Sample
 from gputop.text import visible
-from gputop.ui.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings
+from gputop.ui.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
 from gputop.ui.model import Telemetry
 from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
+from gputop.ui.recording import Recordings
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
 from gputop.ui.screens.help import Help
@@ -34,6 +37,7 @@ from gputop.ui.themed import ANY_TERMINAL, ThemedApp
 from gputop.ui.watchdog import Watchdog
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
+from gputop.ui.widgets.replay import ReplayBar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -41,11 +45,12 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.events import Event
+    from textual.events import Event as UiEvent
     from textual.notifications import SeverityLevel
     from textual.widget import Widget
 
     from gputop.telemetry.child import Interruption
+    from gputop.telemetry.replay import Replay
     from gputop.telemetry.snapshot import Problem, Record
     from gputop.ui.look import Terminal
 
@@ -56,7 +61,7 @@ INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 class Stream(Protocol):
     """Where the records come from: a `StreamChild`, or what stands for it."""
 
-    def records(self) -> AsyncGenerator[Record | Interruption]:
+    def records(self) -> AsyncGenerator[Record | Interruption | Played]:
         """The records, for ever."""
         ...
 
@@ -89,10 +94,17 @@ class GputopApp(ThemedApp):
         problems: Sequence[Problem] = (),
         config: Path | None = None,
         terminal: Terminal = ANY_TERMINAL,
+        replay: Replay | None = None,
+        record: Path | None = None,
     ) -> None:
+        """`replay` is the stream where it is that of a recording; `record` is what to record to."""
         super().__init__(settings, problems, config, terminal)
         self._stream = stream
-        self.telemetry = Telemetry()
+        self._replay = replay
+        self._bar: ReplayBar | None = None
+        self._recordings = Recordings(self.notify, self._recording_changed, record)
+        clock = time.monotonic if replay is None else replay.now
+        self.telemetry = Telemetry(clock, replayed=replay is not None)
         self._python = python
         self._watchdog = Watchdog()
         self._rung: set[tuple[str, str]] = set()
@@ -114,6 +126,9 @@ class GputopApp(ThemedApp):
         self._monitor.density = self._settings.density
         self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
+        if self._replay is not None:
+            self._bar = ReplayBar(self.telemetry, self._replay)
+            yield self._bar
         with ContentSwitcher(initial="monitor"):
             yield from self._live.values()
             yield self._benchmark
@@ -137,12 +152,29 @@ class GputopApp(ThemedApp):
         async with contextlib.aclosing(self._stream.records()) as records:
             async for record in records:
                 try:
-                    self._take(record)
+                    if isinstance(record, Played):
+                        await self._play(record)
+                    else:
+                        self._take(record)
                 except Exception as error:  # noqa: BLE001 - the next record may well be fine
                     self._say(error)
 
+    async def _play(self, played: Played) -> None:
+        """Takes in what a replay has played; where it went elsewhere, in another thread."""
+        if played.anew:
+            await asyncio.to_thread(self.telemetry.begin_anew, played.records)
+        else:
+            for record in played.records:
+                if not isinstance(record, Event):
+                    self.telemetry.take(record)
+        self._benchmark.show_targets()
+        self._ring()
+        self._show()
+
     def _take(self, record: Record | Interruption) -> None:
         self.telemetry.take(record)
+        if isinstance(record, Inventory | Sample):
+            self._recordings.take(record)
         if isinstance(record, Inventory):
             self._benchmark.show_targets()
             return
@@ -159,7 +191,7 @@ class GputopApp(ThemedApp):
                 self.bell()
         self._rung = alerts
 
-    async def on_event(self, event: Event) -> None:
+    async def on_event(self, event: UiEvent) -> None:
         """Does at once what a key does where nothing has the focus.
 
         By Textual's way, past the screen and back, it would come after keys that came behind it.
@@ -167,8 +199,12 @@ class GputopApp(ThemedApp):
         if isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
             if self._tab is not None and self._tab.take_key(event):
                 return
-            action = action_for(event.key, self._header.tab)
+            replay = self._replay is not None
+            action = action_for(event.key, self._header.tab, replay=replay)
             if action is not None and await self.act(action):
+                return
+            if replay and action is None and (why := refusal(event.key)):
+                self.notify(why)
                 return
         await super().on_event(event)
 
@@ -176,15 +212,17 @@ class GputopApp(ThemedApp):
         """Does it, if it is on offer here; whether it was done."""
         if not self.offers(action):
             return False
-        tab = self._tab or self._benchmark
-        does = hasattr(tab, f"action_{action.name}")
-        done = await self.run_action(action.action, tab if does else None)
+        parts = (self._tab or self._benchmark, self._bar)
+        does = (part for part in parts if hasattr(part, f"action_{action.name}"))
+        done = await self.run_action(action.action, next(does, None))
         self._show_keys()
         return done
 
     def _show_keys(self) -> None:
         tab = self._tab
-        self._keys.paused = self.telemetry.paused
+        self._keys.paused = self.telemetry.paused or (
+            self._replay is not None and not self._replay.playing
+        )
         self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
         self._keys.redraw()
 
@@ -202,9 +240,10 @@ class GputopApp(ThemedApp):
             return False
         if self.screen.is_modal and action.id != "quit":
             return False
-        if action.tabs in (LISTS, ("monitor",)) and not self.telemetry.devices:
+        of_devices = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        if of_devices and not self.telemetry.devices:
             return False
-        return action.works_on(self._header.tab)
+        return action.works_on(self._header.tab, replay=self._replay is not None)
 
     def _focus_changed(self, focused: Widget | None) -> None:
         self._keys.in_field = focused is not None
@@ -218,7 +257,15 @@ class GputopApp(ThemedApp):
             self._benchmark.show_telemetry()
         else:
             tab.show_telemetry()
-        self._stream.ask(gpm=self._settings.gpm and tab is not None and tab.wants_gpm)
+        if self._bar is not None:
+            self._bar.redraw()
+        self._ask_gpm()
+
+    def _ask_gpm(self) -> None:
+        """Has GPM sampled where it is shown or recorded."""
+        shown = self._tab is not None and self._tab.wants_gpm
+        wanted = shown or self._recordings.current is not None
+        self._stream.ask(gpm=self._settings.gpm and wanted)
 
     @property
     def _tab(self) -> LiveTab | None:
@@ -230,6 +277,11 @@ class GputopApp(ThemedApp):
             self.exit(return_code=INTERRUPTED)
         if self.telemetry.silent_seconds is not None:
             self._show()
+        elif self._bar is not None:
+            self._bar.redraw()
+            self._show_keys()  # the end comes without a record
+        elif self._recordings.current is not None:
+            self._header.redraw()  # also while the rest is paused
 
     def action_tab(self, name: str) -> None:
         """Shows a tab."""
@@ -291,6 +343,16 @@ class GputopApp(ThemedApp):
         self.telemetry.pause()
         self._show()
 
+    def action_record(self) -> None:
+        """Records what comes from now on, or ends that."""
+        self._recordings.toggle()
+
+    def _recording_changed(self) -> None:
+        recording = self._recordings.current
+        self._header.recording = None if recording is None else recording.length
+        self._header.redraw()
+        self._ask_gpm()
+
     def action_interval(self, step: int) -> None:
         """Samples less often, or more often."""
         now = self._settings.interval
@@ -323,9 +385,11 @@ class GputopApp(ThemedApp):
 
     def action_help(self) -> None:
         """Keys and legend."""
+        other = "live" if self._replay is not None else "replay"
+        readonly = self._settings.readonly
         self.push_screen(
             Help(
-                lambda a: not (a.id == "signal" and self._settings.readonly),
+                lambda a: a.when != other and not (a.id == "signal" and readonly),
                 hosts=bool(self.telemetry.machines),
             )
         )
@@ -391,6 +455,7 @@ class GputopApp(ThemedApp):
 
     async def on_unmount(self) -> None:
         """Leaves nothing running; a stress test has ended with its task."""
+        await self._recordings.close()
         await self._stream.close()
 
 

@@ -26,7 +26,7 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gputop.telemetry.snapshot import Record
 
@@ -42,7 +42,13 @@ EVENTS_KEPT = 100
 class Telemetry:
     """The stream as far as it has come."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, replayed: bool = False
+    ) -> None:
+        self._clock = clock
+        """By which what came is new or old; a replay has its own."""
+        self.replayed = replayed
+        """Whether it was recorded: what it names may be something else by now."""
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.latest: Sample | None = None
@@ -61,7 +67,7 @@ class Telemetry:
         self.interruption: Problem | None = None
         self.restarting = False
         """Whether devices are known from before, and the driver has not answered again."""
-        self.began_at = self.received_at = time.monotonic()
+        self.began_at = self.received_at = clock()
 
     def take(self, record: Record | Interruption) -> None:
         """Takes in what came; while it is paused, what is shown stays as it is."""
@@ -78,7 +84,7 @@ class Telemetry:
         if isinstance(record, Sample):
             self.latest = record
             self.interruption = None
-            self.received_at = time.monotonic()
+            self.received_at = self._clock()
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
             self.alerts = away(record.machines)
@@ -90,6 +96,17 @@ class Telemetry:
             self._held.append(record)
             record = self._held.popleft()
         self._show(record)
+
+    def begin_anew(self, records: Iterable[Record | Event]) -> None:
+        """Forgets everything, and takes these in; events among them are from before."""
+        fresh = Telemetry(self._clock, replayed=self.replayed)
+        for record in records:
+            if isinstance(record, Event):
+                fresh._reported.append(record)
+                fresh._events[record.device_uuid].append(record)
+            else:
+                fresh.take(record)
+        self.__dict__.update(fresh.__dict__)  # at once: it may be looked at meanwhile
 
     def pause(self) -> None:
         """Stops the picture, or lets it catch up."""
@@ -150,12 +167,12 @@ class Telemetry:
     @property
     def waiting_seconds(self) -> float:
         """How long the driver has not answered, while it is starting."""
-        return time.monotonic() - self.began_at
+        return self._clock() - self.began_at
 
     @property
     def silent_seconds(self) -> float | None:
         """How old the newest sample is, once that is longer than it should be."""
-        age = time.monotonic() - self.received_at
+        age = self._clock() - self.received_at
         return age if age > self.silence_limit or self.restarting else None
 
     @property

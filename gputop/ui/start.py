@@ -16,7 +16,9 @@ from gputop.terminal import terminfo_colours
 
 if TYPE_CHECKING:
     from gputop.settings import Settings
+    from gputop.telemetry.recorded import Recording
     from gputop.telemetry.snapshot import Problem
+    from gputop.ui.app import Stream
 
 
 def run(
@@ -28,21 +30,29 @@ def run(
     python: str | None,
     hosts: Sequence[str] = (),
     remote_command: Sequence[str] = (),
+    recording: Recording | None = None,
+    record: Path | None = None,
 ) -> int:
     """Runs the dashboard until it is left; returns the exit status.
 
     `problems` are what could not be used of the settings; `config` is where they are kept. Where
-    there are `hosts`, what is shown are these, and not this machine.
+    there are `hosts`, what is shown are these, and not this machine; a `recording` is played in
+    its place. `record` is a file to record to.
     """
-    interval = settings.interval
-    child: StreamChild | Machines
-    if hosts:
+    interval, replay = settings.interval, None
+    source: Stream
+    if recording is not None:
+        from gputop.telemetry.replay import Replay
+
+        source = replay = Replay(recording)
+    elif hosts:
         from gputop.telemetry.remote import Machines
 
-        child = Machines(hosts, interval, remote_command)
+        source = machines = Machines(hosts, interval, remote_command)
+        machines.spawn()
     else:
-        child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
-    child.spawn()
+        source = child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
+        child.spawn()
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     _say_colours()
 
@@ -57,12 +67,14 @@ def run(
             # rely on that, everything is drawn in ASCII.
             stream.reconfigure(encoding="utf-8", errors="replace")
     app = GputopApp(
-        child,
+        source,
         python,
         settings=settings,
         problems=problems,
         config=config,
         terminal=Terminal.of(os.environ),
+        replay=replay,
+        record=record,
     )
     app.run(mouse=settings.mouse)
     if app.fault is not None:

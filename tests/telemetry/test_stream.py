@@ -26,7 +26,6 @@ from gputop.telemetry.snapshot import (
     Sample,
     Source,
     decode,
-    encode,
 )
 from tests.terminal import Terminal
 
@@ -101,13 +100,12 @@ def test_samples_of_a_driver_that_still_starts_do_not_count(state: DriverState) 
     starting = inventory(DriverState.STARTING)
     sample = Sample(2.0, Host())
     prepared = (starting, sample, sample, inventory(state), sample, inventory(state), sample)
-    lines = list(stream.lines(Prepared(*prepared), 2))
-    assert lines == [encode(record) for record in prepared]
+    assert tuple(stream.counted(Prepared(*prepared).records(), 2)) == prepared
 
 
 def test_without_a_count_there_is_no_end() -> None:
     sample = Sample(2.0, Host())
-    received = stream.lines(Prepared(inventory(DriverState.OK), *[sample] * 50), None)
+    received = stream.counted(Prepared(inventory(DriverState.OK), *[sample] * 50).records(), None)
     assert len([next(received) for _ in range(51)]) == 51
     with pytest.raises(AssertionError):
         next(received)

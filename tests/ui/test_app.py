@@ -181,8 +181,8 @@ async def test_help_names_every_key() -> None:
         assert isinstance(app.screen, Help)
         text = str(app.screen.query_one("Static").visual)  # type: ignore[attr-defined]
         for action in ACTIONS:
-            assert action.help in text
-            assert " ".join(key_names(action)) in text
+            assert (action.help in text) == (action.when != "replay")
+            assert " ".join(key_names(action)) in text or action.when == "replay"
         await pilot.press("escape")
         assert not isinstance(app.screen, Help)
 

@@ -103,9 +103,9 @@ class BenchmarkTab(Vertical):
         return self._runs is not None
 
     def show_targets(self) -> None:
-        """Offers this machine's devices of the stream; simulated ones can do no work."""
-        inventory = own(self._telemetry.inventory)
-        if inventory is None or self._telemetry.simulated:
+        """Offers this machine's devices of the stream; simulated and recorded ones do no work."""
+        inventory, telemetry = own(self._telemetry.inventory), self._telemetry
+        if inventory is None or telemetry.simulated or telemetry.replayed:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = devices.targets(inventory, self._telemetry.latest)

@@ -140,6 +140,9 @@ class ListTab(LiveTab):
         process = self.processes.selected
         if process is None:
             self.notify("There is no process to choose")
+        elif self.telemetry.replayed:
+            self.notify("The processes are of a recording: their pids may be others' by now")
+            return None
         elif self.telemetry.simulated:
             self.notify("The processes are simulated: there is nothing behind them")
             return None

@@ -30,11 +30,15 @@ class EventsView(LiveView):
         many = len(self._telemetry.events(self.device.uuid)) if self.device else 0
         return many + 1 if many else 0
 
+    @property
+    def _none(self) -> str:
+        return "none so far" if self._telemetry.replayed else "none since gputop started"
+
     def draw(self, width: int, height: int) -> list[Row]:
         """A heading, then one event a row."""
         events = self._telemetry.events(self.device.uuid) if self.device else []
         if not events:
-            return [[Span("Events", ACCENT)], [Span("none since gputop started", DIM)]]
+            return [[Span("Events", ACCENT)], [Span(self._none, DIM)]]
         shown = events[: max(1, height - 1)]
         some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
         heading = [Span("Events", ACCENT), Span(some, DIM)]

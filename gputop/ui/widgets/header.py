@@ -13,7 +13,7 @@ from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.events import Click
 
@@ -38,6 +38,8 @@ class Header(LiveView):
         super().__init__(id="header")
         self._telemetry = telemetry
         self.tab = TABS[0][0]
+        self.recording: Callable[[], str] | None = None
+        """How long a recording is, while there is one."""
 
     def redraw(self) -> None:
         """As high as it has something to say."""
@@ -72,6 +74,8 @@ class Header(LiveView):
                 parts[-1] += f" · every {inventory.interval_seconds:g} s"
         if telemetry.paused:
             left += [Span(gap), Span(" PAUSED ", BADGE)]
+        if self.recording is not None:
+            left += [Span(gap), Span(f" REC {self.recording()} " if gap else " REC ", BADGE)]
         room = width - sum(len(span.text) for span in left) - 2
         while parts and len(" · ".join(parts)) > room:  # the time is the last to go
             parts.pop(-2 if len(parts) > 1 else 0)
@@ -83,14 +87,8 @@ class Header(LiveView):
 
     def _summary(self, width: int) -> Row:
         telemetry = self._telemetry
-        silent = telemetry.silent_seconds
-        if silent is not None:
-            text = f" No data for {duration(silent)}"
-            if telemetry.interruption is not None:
-                text += f": {visible(telemetry.interruption.why)}. The sampler is started again"
-            elif telemetry.restarting:
-                text += ": the driver is starting again"
-            return [Span(clip(text, width), FAULT)]
+        if telemetry.silent_seconds is not None:
+            return [Span(clip(self._silence(telemetry.silent_seconds), width), FAULT)]
         if telemetry.machines and not telemetry.devices:
             return [Span(f" {_without_devices(telemetry.machines)}", WARN)]
         if telemetry.starting:
@@ -108,6 +106,15 @@ class Header(LiveView):
             devices.pop()
         left, right = ([span for part in parts for span in part] for parts in (devices, host))
         return spread(left, right, width)
+
+    def _silence(self, seconds: float) -> str:
+        telemetry = self._telemetry
+        text = f" No data for {duration(seconds)}"
+        if telemetry.interruption is not None:
+            return f"{text}: {visible(telemetry.interruption.why)}. The sampler is started again"
+        if telemetry.replayed:
+            return f"{text}: a gap in the recording"
+        return f"{text}: the driver is starting again" if telemetry.restarting else text
 
     def _host(self) -> list[Row]:
         """The host in parts, the most telling first."""

@@ -63,12 +63,18 @@ class KeysView(LiveView):
                 return "Devices"
             case "pause" if self.paused:
                 return "Go on"
+            case "play" if self.paused:
+                return "Play"
         return action.label
 
     def _order(self, entry: Entry) -> int:
-        """The way back first; then what is for the processes, where keys are for those."""
+        """The way back first, then a replay's; then the processes', where keys are for those."""
         action = entry.action
-        return 0 if action.id == "back" else 1 if self.on_list and action.tabs == LISTS else 2
+        if action.id == "back":
+            return 0
+        if action.when == "replay":
+            return 1
+        return 2 if self.on_list and action.tabs == LISTS else 3
 
     def _shown(self, width: int) -> list[Entry]:
         """What fits, and in any case the last ones, help and the way out."""

@@ -135,6 +135,8 @@ class TimelineView(LiveView):
             return []
         if self._cursor is not None:  # what it is on is kept for a time only
             self._cursor = max(self._cursor, self._oldest)
+            if self._cursor >= self._dots:  # a replay went back behind it
+                self._cursor = None
         charts = self._charts(self.device.uuid, height - 1)
         first = self._first(room)
         rows: list[Row] = []

@@ -1,0 +1,111 @@
+"""Files that grow while they are written, readable up to their end wherever they are cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import zlib
+from pathlib import Path
+
+from gputop.telemetry.snapshot import Problem
+
+COMPRESSED = ".gz"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+GZIP = 31
+"""What zlib calls a gzip header and trailer around the largest window."""
+
+
+class OutputError(Exception):
+    """The file cannot be written; `problem` says it to the user."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class GrowingFile:
+    """A new file, compressed where its name ends in `.gz`, for its user alone: mode 0600.
+
+    Raises `OutputError`. What could not be written whole is taken back: the file ends where the
+    last write before it did.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.compressed = path.suffix == COMPRESSED
+        self.size = 0
+        """Bytes in the file."""
+        self._deflate: zlib._Compress | None = None
+        try:
+            self._descriptor = _create(path)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def write(self, data: bytes) -> None:
+        """Appends it; from then on it can be read, and is not lost with this process."""
+        if not self.compressed:
+            self._put(data)
+            return
+        if self._deflate is None:
+            self._deflate = zlib.compressobj(wbits=GZIP)
+        before = self._deflate.copy()
+        try:
+            self._put(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        except OutputError:
+            self._deflate = before
+            raise
+
+    def part(self) -> None:
+        """Begins a new part: what is damaged before it does not harm it."""
+        deflate, self._deflate = self._deflate, None
+        if deflate is not None:
+            self._put(deflate.flush())
+
+    def close(self) -> None:
+        """Ends the file. Where there is no room for gzip's trailer, all before it can be read."""
+        with contextlib.suppress(OutputError):
+            self.part()
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def _put(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a pipe has no length
+                os.ftruncate(self._descriptor, self.size)
+                os.lseek(self._descriptor, self.size, os.SEEK_SET)
+            raise self._failed(error) from None
+        self.size += len(data)
+
+    def _failed(self, error: OSError) -> OutputError:
+        what = f"{self.path} cannot be written"
+        if isinstance(error, FileExistsError):
+            return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
+        remedy = (
+            "Free some space, or name a file elsewhere"
+            if error.errno in FULL
+            else "Name a file where you may write"
+        )
+        return OutputError(Problem(what, error.strerror or str(error), remedy))
+
+
+def _create(path: Path) -> int:
+    """A descriptor of a new or an empty file, or of what is no file, such as a pipe."""
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        descriptor = os.open(path, flags)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        if status.st_size:
+            os.close(descriptor)
+            raise FileExistsError
+        with contextlib.suppress(OSError):  # another user's
+            os.fchmod(descriptor, 0o600)
+    return descriptor

@@ -1,0 +1,284 @@
+"""Samples as `nvidia-smi --query-gpu=LIST --format=csv` prints them, for scripts made for it.
+
+Names and aliases are those of `nvidia-smi --help-query-gpu`; headers, units and the forms of values
+are as drivers of the branches 535 to 590 print them: https://github.com/utkuozdemir/nvidia_gpu_exporter
+keeps a table of both, taken from real ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from gputop.telemetry.snapshot import (
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    Inventory,
+    Record,
+    Sample,
+)
+from gputop.text import visible
+
+MISSING = {
+    Absence.NO_PERMISSION: "[Insufficient Permissions]",
+    Absence.LOST: "[GPU is lost]",
+    Absence.TIMED_OUT: "[Unknown Error]",
+    Absence.ERROR: "[Unknown Error]",
+}
+"""What stands for a value by the reason for which there is none."""
+NONE = "[N/A]"
+"""For all other reasons: it is not supported, or disabled."""
+NEEDS_RESET = "[GPU requires reset]"
+DEFAULT_QUERY = (
+    "timestamp,index,name,uuid,utilization.gpu,utilization.memory,memory.used,memory.total,"
+    "temperature.gpu,power.draw,power.limit,clocks.sm,clocks.mem,pstate,fan.speed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A device at one moment."""
+
+    inventory: Inventory
+    sample: Sample
+    device: Device
+    readings: DeviceSample
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One query, and how it is answered."""
+
+    name: str
+    value: Callable[[Row], Any]
+    """None where there is none."""
+    field: str = ""
+    """Of the schema: under this name stands why there is none."""
+    unit: str = ""
+
+    @property
+    def title(self) -> str:
+        """As the header has it: `utilization.gpu [%]`."""
+        return f"{self.name} [{self.unit}]" if self.unit else self.name
+
+    def text(self, row: Row, *, units: bool) -> str:
+        """The value as it is printed, or what stands for it."""
+        value = self.value(row)
+        if value is None:
+            return _missing(self.field, row)
+        text = visible(str(value), 256)
+        return f"{text} {self.unit}" if units and self.unit else text
+
+
+def _missing(field: str, row: Row) -> str:
+    if row.readings.state is DeviceState.NEEDS_RESET:
+        return NEEDS_RESET
+    reason = row.readings.absent.get(field) or row.device.absent.get(field)
+    return MISSING.get(reason, NONE) if reason is not None else NONE
+
+
+def _read(
+    name: str, field: str, unit: str = "", form: Callable[[Any], Any] = lambda value: value
+) -> Column:
+    """A column of a field of the device's readings, or else of the device."""
+
+    def value(row: Row) -> Any:
+        has = row.readings if hasattr(row.readings, field) else row.device
+        found = getattr(has, field)
+        return None if found is None else form(found)
+
+    return Column(name, value, field, unit)
+
+
+def _mib(value: int) -> int:
+    return value >> 20
+
+
+def _hundredths(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _yes(value: bool) -> str:
+    return "Yes" if value else "No"
+
+
+def _stamp(row: Row) -> str:
+    """`2025/11/20 12:00:00.000`, as the time is here."""
+    milliseconds = round(row.sample.time * 1000)
+    whole = time.localtime(milliseconds // 1000)
+    return f"{time.strftime('%Y/%m/%d %H:%M:%S', whole)}.{milliseconds % 1000:03d}"
+
+
+def _gpus(row: Row) -> int:
+    return sum(device.parent_uuid is None for device in row.inventory.devices)
+
+
+_BITS = {
+    "idle": 0x1,
+    "application_clocks": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "display_clocks": 0x100,
+}
+"""Of NVML's clock event reasons: nvmlClocksEventReason...."""
+_REASONS = {
+    "gpu_idle": "idle",
+    "applications_clocks_setting": "application_clocks",
+    "sw_power_cap": "sw_power_cap",
+    "hw_slowdown": "hw_slowdown",
+    "hw_thermal_slowdown": "hw_thermal",
+    "hw_power_brake_slowdown": "hw_power_brake",
+    "sw_thermal_slowdown": "sw_thermal",
+    "sync_boost": "sync_boost",
+}
+"""Theirs, and ours."""
+
+
+def _active(reasons: tuple[str, ...]) -> str:
+    """All of them as a mask: `0x0000000000000004`."""
+    mask = 0
+    for name in reasons:
+        digits = name.removeprefix("bit_0x")
+        mask |= _BITS.get(name) or (int(digits, 16) if digits != name else 0)
+    return f"0x{mask:016X}"
+
+
+def _clock_reasons(family: str) -> Iterator[Column]:
+    yield _read(f"{family}.active", "clock_event_reasons", "", _active)
+    for theirs, ours in _REASONS.items():
+
+        def held(reasons: tuple[str, ...], ours: str = ours) -> str:
+            return "Active" if ours in reasons else "Not Active"
+
+        yield _read(f"{family}.{theirs}", "clock_event_reasons", "", held)
+
+
+_ALL = (
+    Column("timestamp", _stamp),
+    Column("driver_version", lambda row: row.inventory.driver_version),
+    Column("hostname", lambda row: row.inventory.hostname),
+    Column("count", _gpus),
+    _read("name", "name"),
+    _read("index", "index"),
+    _read("uuid", "uuid"),
+    _read("pci.bus_id", "pci_bus_id"),
+    _read("pci.device_id", "pci_device_id", "", lambda digits: f"0x{digits.upper()}10DE"),
+    _read("compute_cap", "compute_capability"),
+    _read("compute_mode", "compute_mode", "", str.title),
+    _read("persistence_mode", "persistence_mode", "", str.capitalize),
+    _read("mig.mode.current", "mig_mode", "", str.capitalize),
+    _read("ecc.mode.current", "ecc_enabled", "", lambda yes: "Enabled" if yes else "Disabled"),
+    _read("pcie.link.gen.current", "pcie_generation"),
+    _read("pcie.link.gen.gpucurrent", "pcie_generation"),
+    _read("pcie.link.gen.max", "pcie_generation_max"),
+    _read("pcie.link.width.current", "pcie_width"),
+    _read("pcie.link.width.max", "pcie_width_max"),
+    _read("fan.speed", "fan_percent", "%"),
+    _read("pstate", "performance_state", "", lambda state: f"P{state}"),
+    _read("utilization.gpu", "gpu_utilization_percent", "%"),
+    _read("utilization.memory", "memory_utilization_percent", "%"),
+    _read("utilization.encoder", "encoder_utilization_percent", "%"),
+    _read("utilization.decoder", "decoder_utilization_percent", "%"),
+    _read("utilization.jpeg", "jpeg_utilization_percent", "%"),
+    _read("utilization.ofa", "ofa_utilization_percent", "%"),
+    _read("memory.total", "memory_total_bytes", "MiB", _mib),
+    _read("memory.reserved", "memory_reserved_bytes", "MiB", _mib),
+    _read("memory.used", "memory_used_bytes", "MiB", _mib),
+    _read("memory.free", "memory_free_bytes", "MiB", _mib),
+    _read("temperature.gpu", "temperature_celsius"),
+    _read("temperature.gpu.tlimit", "temperature_margin_celsius"),
+    _read("temperature.memory", "memory_temperature_celsius"),
+    _read("power.draw", "power_watts", "W", _hundredths),
+    _read("power.draw.average", "power_average_watts", "W", _hundredths),
+    _read("power.draw.instant", "power_instant_watts", "W", _hundredths),
+    _read("power.limit", "power_limit_watts", "W", _hundredths),
+    _read("enforced.power.limit", "power_limit_watts", "W", _hundredths),
+    _read("power.default_limit", "power_limit_default_watts", "W", _hundredths),
+    _read("power.min_limit", "power_limit_min_watts", "W", _hundredths),
+    _read("power.max_limit", "power_limit_max_watts", "W", _hundredths),
+    # One domain since Kepler.
+    _read("clocks.current.graphics", "sm_clock_mhz", "MHz"),
+    _read("clocks.current.sm", "sm_clock_mhz", "MHz"),
+    _read("clocks.current.memory", "memory_clock_mhz", "MHz"),
+    _read("clocks.current.video", "video_clock_mhz", "MHz"),
+    _read("clocks.max.graphics", "sm_clock_max_mhz", "MHz"),
+    _read("clocks.max.sm", "sm_clock_max_mhz", "MHz"),
+    _read("clocks.max.memory", "memory_clock_max_mhz", "MHz"),
+    _read("ecc.errors.corrected.volatile.total", "ecc_corrected"),
+    _read("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
+    _read("ecc.errors.corrected.aggregate.total", "ecc_corrected_lifetime"),
+    _read("ecc.errors.uncorrected.aggregate.total", "ecc_uncorrected_lifetime"),
+    _read("remapped_rows.pending", "remap_pending", "", _yes),
+    _read("remapped_rows.failure", "remap_failed", "", _yes),
+    *_clock_reasons("clocks_event_reasons"),
+    *_clock_reasons("clocks_throttle_reasons"),  # as drivers before 535 have it
+)
+COLUMNS = {column.name: column for column in _ALL}
+"""What can be asked for."""
+ALIASES = {
+    "gpu_name": "name",
+    "gpu_uuid": "uuid",
+    "gpu_bus_id": "pci.bus_id",
+    "clocks.gr": "clocks.current.graphics",
+    "clocks.sm": "clocks.current.sm",
+    "clocks.mem": "clocks.current.memory",
+    "clocks.video": "clocks.current.video",
+    "clocks.max.gr": "clocks.max.graphics",
+    "clocks.max.mem": "clocks.max.memory",
+}
+"""Their other names; the header has the one behind."""
+
+
+def parse_query(text: str) -> tuple[Column, ...]:
+    """The columns of a list of names; raises `ValueError` with the closest names there are."""
+    known = {**COLUMNS, **{alias: COLUMNS[name] for alias, name in ALIASES.items()}}
+    columns = []
+    for name in (word.strip() for word in text.split(",")):
+        if name not in known:
+            near = get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"Closest: {', '.join(near)}." if near else "Try `gputop stream --help`."
+            raise ValueError(f"{name!r} cannot be queried. {hint}")
+        columns.append(known[name])
+    return tuple(columns)
+
+
+class CsvLines:
+    """The lines of a stream as CSV: the titles, then one for each GPU and sample.
+
+    MIG instances have none, as with nvidia-smi.
+    """
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, header: bool = True, units: bool = True
+    ) -> None:
+        self._columns = columns
+        self._units = units
+        self._header = header
+        self._inventory: Inventory | None = None
+        self.rows = 0
+        """How many there were."""
+
+    def of(self, record: Record) -> Iterator[str]:
+        """What the record says."""
+        if isinstance(record, Inventory):
+            self._inventory = record
+            return
+        if self._header:
+            self._header = False
+            yield ", ".join(column.title for column in self._columns)
+        for device in self._inventory.devices if self._inventory else ():
+            readings = record.device(device.uuid)
+            if device.parent_uuid is None and readings is not None:
+                assert self._inventory is not None
+                row = Row(self._inventory, record, device, readings)
+                self.rows += 1
+                yield ", ".join(column.text(row, units=self._units) for column in self._columns)

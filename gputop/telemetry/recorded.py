@@ -1,0 +1,171 @@
+"""Reads a recording: its records in order, or from any of its samples on."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from gputop.telemetry.codec import DecodeError
+from gputop.telemetry.lines import START, Line, Place, is_gzip, lines
+from gputop.telemetry.record_index import Index, Kind, look
+from gputop.telemetry.snapshot import (
+    Inventory,
+    NewerSchemaError,
+    Problem,
+    Record,
+    Sample,
+    decode,
+)
+
+LOOKED_AT = 1000
+"""Lines of which one has to be an inventory."""
+MOST_DAMAGES = 10_000
+"""Damaged places that are told apart, and counted."""
+NO_SAMPLE = "it has no sample that can be read"
+MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
+
+
+class RecordingError(Exception):
+    """The file cannot be played; `problem` says it to the user."""
+
+    def __init__(self, path: Path, why: str, remedy: str = MAKE_ONE) -> None:
+        self.problem = Problem(f"{path} cannot be played", why, remedy)
+        super().__init__(str(self.problem))
+
+
+class Numbered(NamedTuple):
+    """A record, and the number of the sample that it is, or that it comes before."""
+
+    number: int
+    record: Record
+
+
+class Recording:
+    """A recording on disk. Raises `RecordingError` where it is none, or one of a later gputop.
+
+    It keeps nothing of it in memory but the index: eight bytes a sample, and a little for every 64.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise RecordingError(path, "it is not a file")
+            with path.open("rb") as file:
+                self._compressed = is_gzip(file)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise RecordingError(path, why, "Name a recording that you may read") from None
+        self._damages: set[Place] = set()
+        self.index = Index(self._lines(), self._damaged)
+        self._check()
+
+    def _check(self) -> None:
+        """Looks for the first inventory, and a sample behind it."""
+        readable = known = False
+        for line in islice(self._lines(), LOOKED_AT):
+            kind = look(line).kind
+            readable |= kind is not Kind.DAMAGED
+            if kind is Kind.SAMPLE and known:
+                return
+            if kind is Kind.INVENTORY and line.data is not None and not known:
+                known = self._is_known(line.data)
+        why = "it does not say what devices it is of" if readable else "it is no recording"
+        raise RecordingError(self.path, NO_SAMPLE if known else why)
+
+    def _is_known(self, inventory: bytes) -> bool:
+        """Whether it can be read; raises `RecordingError` where it is of a later gputop."""
+        try:
+            decode(inventory)
+        except NewerSchemaError as error:
+            why, _, remedy = str(error).partition(": ")
+            raise RecordingError(self.path, why, remedy.capitalize()) from None
+        except DecodeError:
+            return False
+        return True
+
+    @property
+    def damaged(self) -> int:
+        """Lines, or places between them, that could not be read so far."""
+        return len(self._damages)
+
+    def _damaged(self, place: Place) -> None:
+        if len(self._damages) < MOST_DAMAGES:
+            self._damages.add(place)
+
+    def _lines(self, start: Place = START) -> Iterator[Line]:
+        with self.path.open("rb") as file:
+            yield from lines(file, compressed=self._compressed, start=start)
+
+    def _decoded(self, line: Line) -> Record | None:
+        """What the line says; None where it is damaged."""
+        try:
+            if line.data is not None:
+                return decode(line.data)
+        except DecodeError:
+            pass
+        self._damaged(line.place)
+        return None
+
+    def records(self) -> Iterator[Record]:
+        """All of them, in order; an inventory only where it says something new."""
+        known: Inventory | None = None
+        for line in self._lines():
+            record = self._decoded(line)
+            if record is None or record == known:
+                continue
+            if isinstance(record, Inventory):
+                known = record
+            elif known is None:  # the line before it was damaged, and said what it means
+                self._damaged(line.place)
+                continue
+            yield record
+
+    def play(self, first: int) -> Iterator[Numbered]:
+        """The records from that sample on, after the inventory that holds there.
+
+        Only what is indexed is played: it ends there.
+        """
+        block = self.index.block(first)
+        number, known, pending = block.first, None, None
+        if block.inventory is not None:
+            pending = self._decoded(next(self._lines(block.inventory)))
+        for line in self._lines(block.place):
+            kind = look(line).kind
+            if kind is Kind.DAMAGED:
+                continue  # it is counted by the index
+            if kind is Kind.INVENTORY:
+                pending = self._decoded(line) or pending
+                continue
+            if number >= self.index.count:
+                return
+            if number >= first:
+                if pending is not None and pending != known:
+                    known = pending
+                    yield Numbered(number, known)
+                sample = self._decoded(line)
+                if sample is not None and known is not None:
+                    yield Numbered(number, sample)
+            number += 1
+
+    def last(self) -> tuple[Inventory, Sample]:
+        """The last sample that can be read, with its inventory."""
+        self.index.finish()
+        end = self.index.count
+        for block in reversed(self.index.blocks):
+            inventory: Inventory | None = None
+            found: tuple[Inventory, Sample] | None = None
+            for number, record in self.play(block.first):
+                if number >= end:
+                    break
+                if isinstance(record, Inventory):
+                    inventory = record
+                elif inventory is not None:
+                    found = inventory, record
+            if found is not None:
+                return found
+            end = block.first
+        raise RecordingError(self.path, NO_SAMPLE)

@@ -1,0 +1,299 @@
+"""Recordings and CSV by the shipped command: one schema all the way, and an end that is whole."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.telemetry.codec import SELDOM
+from gputop.telemetry.recorded import Recording
+from gputop.telemetry.snapshot import (
+    SCHEMA,
+    Device,
+    DeviceSample,
+    Host,
+    Inventory,
+    Process,
+    Sample,
+    decode,
+    encode,
+)
+from gputop.ui.model import Telemetry
+from tests import recordings
+from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, see
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+    from tests.terminal import Terminal
+
+BOUND = 60.0
+FAST = ("--interval", "0.25")
+RIGHT, SHIFT_LEFT = "\x1b[C", "\x1b[1;2D"
+
+
+def gputop(
+    *arguments: str | Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUTOP, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+        env={**os.environ, "LD_LIBRARY_PATH": "", **(env or {})},
+    )
+
+
+def names(cls: type) -> set[str]:
+    return {field.name for field in fields(cls)}
+
+
+@pytest.mark.driver
+def test_one_schema_in_status_stream_recording_and_replay(
+    driver: FakeDriver, tmp_path: Path
+) -> None:
+    """What each of them says are the fields of the schema, with the same values."""
+    with children("train") as processes:
+        driver.write(device(0, processes=held_by(processes)), device(1))
+        env = driver.environment()
+        path = tmp_path / "a.jsonl.gz"
+        done = gputop("stream", *FAST, "--count", "3", "--output", path, env=env)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr == f"gputop: writing JSON lines to {path}\n"
+        live = gputop("status", "--json", env=env)
+        streamed = gputop("stream", *FAST, "--count", "1", env=env).stdout.splitlines()
+    recorded = gzip.decompress(path.read_bytes()).decode().splitlines()
+    assert gputop("stream", "--replay", path).stdout.splitlines() == recorded
+    records = [decode(line) for line in recorded]
+    assert [encode(record) for record in records] == recorded
+    assert list(Recording(path).records()) == records
+
+    status = gputop("status", "--replay", path, "--json")
+    assert (status.returncode, status.stderr) == (0, "")
+    inventory, sample = (json.loads(line) for line in (_last(recorded, k) for k in KINDS))
+    assert json.loads(status.stdout) == {
+        "inventory": _without(inventory, "type"),
+        "sample": _without(sample, "type"),
+    }
+    played = Telemetry()
+    played.begin_anew(record for _, record in _played(path))
+    assert played.inventory is not None
+    assert played.sample is not None
+    assert [json.loads(encode(each)) for each in (played.inventory, played.sample)] == [
+        inventory,
+        sample,
+    ]
+    for document in (
+        json.loads(status.stdout),
+        json.loads(live.stdout),
+        {kind: json.loads(_last(streamed, kind)) for kind in KINDS},
+    ):
+        _is_the_schema(document)
+
+
+KINDS = ("inventory", "sample")
+
+
+def _last(lines: list[str], kind: str) -> str:
+    return [line for line in lines if line.startswith(f'{{"type":"{kind}"')][-1]
+
+
+def _without(document: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != key}
+
+
+def _played(path: Path) -> Any:
+    recording = Recording(path)
+    recording.index.finish()
+    return recording.play(0)
+
+
+def _is_the_schema(document: dict[str, Any]) -> None:
+    inventory, sample = document["inventory"], document["sample"]
+    assert inventory["schema"] == SCHEMA
+    for found, cls in (
+        (inventory, Inventory),
+        (inventory["devices"][0], Device),
+        (sample, Sample),
+        (sample["host"], Host),
+        (sample["devices"][0], DeviceSample),
+        (sample["processes"][0], Process),
+    ):
+        assert {*found} - {*SELDOM, "type"} == names(cls) - SELDOM
+
+
+@pytest.mark.driver
+def test_csv_of_the_driver(driver: FakeDriver, tmp_path: Path) -> None:
+    driver.write(device(0, temperature_celsius=41), device(1, temperature_celsius=42))
+    query = "index,name,temperature.gpu,memory.total,driver_version"
+    arguments = ("stream", "--format", "csv", "--query", query, *FAST, "--count", "2")
+    done = gputop(*arguments, env=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    header, *rows = done.stdout.splitlines()
+    assert header == "index, name, temperature.gpu, memory.total [MiB], driver_version"
+    assert [row.split(", ")[:3] for row in rows] == [
+        ["0", "NVIDIA Test 0", "41"],
+        ["1", "NVIDIA Test 1", "42"],
+    ] * 2
+    path = tmp_path / "a.csv.gz"
+    done = gputop(*arguments, "--output", path, env=driver.environment())
+    assert done.stderr == f"gputop: writing CSV to {path}\n"
+    assert gzip.decompress(path.read_bytes()).decode().splitlines() == [header, *rows]
+
+
+def test_csv_without_a_driver_says_so() -> None:
+    done = gputop("stream", "--format=csv,noheader", "--count", "1", *FAST)
+    assert (done.returncode, done.stdout) == (3, "")
+    problem, end = done.stderr.splitlines()
+    assert problem.startswith("gputop: No NVIDIA driver: ")
+    assert end == "gputop: error: there is no device to write of. Try `gputop status`"
+
+
+def test_a_recording_becomes_csv(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
+    done = gputop("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
+    assert done.stdout.splitlines() == [
+        "index, utilization.gpu [%]",
+        *("0, 0 %", "1, 0 %", "0, 1 %", "1, 1 %"),
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    arguments = [*GPUTOP, "stream", "--demo", *FAST, "--output", str(path)]
+    with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stderr is not None
+            process.stderr.readline()
+            _grown(path, 2000)
+            process.send_signal(number)
+            assert process.wait(BOUND) == 130
+        finally:
+            process.kill()
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()  # it has its trailer
+    assert len(lines) >= 2
+    assert all(decode(line) for line in lines)
+
+
+def test_killed_it_is_readable(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    arguments = [*GPUTOP, "stream", "--demo", *FAST, "--output", str(path)]
+    with subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        _grown(path, 3000)
+        process.kill()
+    done = gputop("status", "--replay", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SIMULATED" in done.stdout
+
+
+def _grown(path: Path, size: int) -> None:
+    """Waits until the file has grown to that size."""
+    program = (
+        "import os, sys, threading\n"
+        "size = lambda: os.path.exists(sys.argv[1]) and os.path.getsize(sys.argv[1])\n"
+        "while size() < int(sys.argv[2]): threading.Event().wait(0.02)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path, str(size)], check=True, timeout=BOUND)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 1)
+    before = path.read_bytes()
+    done = gputop("stream", "--demo", "--count", "1", "--output", path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        f"gputop: error: {path} cannot be written: it is there already. Remove it, or name "
+        "another.\n"
+    )
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_one_line() -> None:
+    done = gputop("stream", "--demo", *FAST, "--output", "/dev/full")
+    assert done.returncode == 3
+    _, error = done.stderr.splitlines()
+    assert error.startswith("gputop: error: /dev/full cannot be written: No space left on device.")
+
+
+def test_what_is_damaged_is_counted(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 5)
+    path.write_bytes(path.read_bytes()[:-9])
+    done = gputop("stream", "--replay", path)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 5)
+    assert done.stderr == f"gputop: 1 damaged line of {path} was left out\n"
+
+
+@pytest.mark.parametrize("command", [["status"], ["stream"], []])
+def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) -> None:
+    path = tmp_path / "a\x1b[31m"
+    path.write_text("no\n")
+    done = gputop(*command, "--replay", path)
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert "cannot be played: it is no recording. Make one with" in line
+    assert line.isprintable()
+
+
+def test_a_recording_in_place_of_a_terminal(tmp_path: Path) -> None:
+    """As without a recording: the same as status."""
+    path = recordings.make(tmp_path / "a.jsonl", 5)
+    assert gputop("--replay", path).stdout == gputop("status", "--replay", path).stdout
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
+    path = recordings.make(tmp_path / "a.jsonl.gz", 600, 2)
+    with dashboard("--replay", str(path), columns=columns, rows=24) as terminal:
+        see(terminal, " REPLAY  2025-11-20 ", "×1", "node07", "H100 80GB HBM3")
+        terminal.send(" ")
+        see(terminal, "paused", "Play")
+        terminal.send(RIGHT * 12)
+        see(terminal, "2:0", "of 9:59", without=("No data",))
+        terminal.send(SHIFT_LEFT)
+        see(terminal, "1:0")
+        terminal.send("q")
+        assert terminal.wait(SOON) == 0
+
+
+def test_a_replay_needs_no_other_process(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl.gz", 5)
+    with dashboard("--replay", str(path)) as terminal:
+        see(terminal, " REPLAY ")
+        assert len(_gputops(terminal)) == 1
+        terminal.send("q")
+        assert terminal.wait(SOON) == 0
+
+
+def _gputops(terminal: Terminal) -> list[str]:
+    return [command for command in terminal.processes().values() if "gputop" in command]
+
+
+def test_the_dashboard_records_and_what_it_recorded_plays(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    with dashboard("--demo", *FAST, "--record", str(path)) as terminal:
+        see(terminal, " REC ")
+        see(terminal, "KiB")
+        terminal.send("q")
+        assert terminal.wait(SOON) == 0
+    records = list(Recording(path).records())
+    assert isinstance(records[0], Inventory)
+    assert isinstance(records[-1], Sample)
+    with dashboard("--replay", str(path)) as terminal:
+        see(terminal, " REPLAY ", "SIMULATED")
+        terminal.send("q")
+        assert terminal.wait(SOON) == 0

@@ -1,0 +1,54 @@
+"""Recordings for tests: short ones, with whatever gaps and events they are to have."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from gputop.telemetry.recording import Recorder
+from gputop.telemetry.snapshot import Sample
+from tests import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from gputop.telemetry.snapshot import Record
+
+
+def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Sample]:
+    """One a second; before those in `gaps` so many seconds more. Each says its number as busy."""
+    made, time = [], streams.NOW
+    for number in range(count):
+        time += (gaps or {}).get(number, 0.0) + (number > 0)
+        readings = (
+            streams.readings(index, gpu_utilization_percent=number % 101)
+            for index in range(devices)
+        )
+        sample = streams.sample(devices, time=time)
+        made.append(dataclasses.replace(sample, devices=tuple(readings)))
+    return made
+
+
+def write(path: Path, made: Iterable[Record]) -> Path:
+    """The file, as gputop writes it."""
+    recorder = Recorder(path)
+    for record in made:
+        recorder.write(record)
+    recorder.close()
+    return path
+
+
+def make(path: Path, count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> Path:
+    """A recording of that many samples."""
+    return write(path, records(count, devices, gaps))
+
+
+def records(count: int, devices: int = 1, gaps: dict[int, float] | None = None) -> list[Record]:
+    """An inventory, and the samples after it."""
+    return [streams.inventory(devices), *samples(count, devices, gaps)]
+
+
+def numbers(played: Sequence[Record]) -> list[int | None]:
+    """What `samples` numbered them with."""
+    return [r.devices[0].gpu_utilization_percent for r in played if isinstance(r, Sample)]

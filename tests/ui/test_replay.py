@@ -1,0 +1,292 @@
+"""A recording in the dashboard: its line, its keys, its time; and what there is none of in it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from gputop.telemetry.recorded import Recording
+from gputop.telemetry.replay import Replay
+from gputop.telemetry.snapshot import Event, encode
+from gputop.ui.actions import ACTIONS, REFUSALS, action_for
+from gputop.ui.app import GputopApp
+from gputop.ui.screens.device import DevicePage
+from gputop.ui.screens.processes import ProcessesTab
+from gputop.ui.screens.signal import SendSignal
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.keys import KeysView
+from gputop.ui.widgets.replay import ReplayBar
+from tests import recordings, streams
+from tests.ui.pilots import settle, shown, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from gputop.telemetry.snapshot import Record
+
+
+class Watched(Replay):
+    """One whose clock the test turns."""
+
+    def __init__(self, path: Path) -> None:
+        self.time = 0.0
+        super().__init__(Recording(path), lambda: self.time)
+        self.recording.index.finish()
+
+    def turn(self, seconds: float) -> None:
+        """Lets so much time pass."""
+        self.time += seconds
+        self._changed.set()
+
+    async def _wait(self, seconds: float | None) -> None:
+        await self._changed.wait()
+        self._changed.clear()
+
+
+@contextlib.asynccontextmanager
+async def dashboard(
+    path: Path, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Pilot[None], Watched]]:
+    replay = Watched(path)
+    app = GputopApp(replay, replay=replay)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.telemetry.sample is not None)
+        yield pilot, replay
+
+
+async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
+    """Lets time pass until then."""
+    replay.turn((position - replay.position) / replay.speed + 1e-6)
+    app = pilot.app
+    assert isinstance(app, GputopApp)
+    at = replay.recording.index.position(replay.recording.index.at(position))
+    await until(pilot, lambda: app.telemetry.received_at >= at)
+    await settle(pilot)
+
+
+async def press(pilot: Pilot[None], key: str) -> None:
+    await pilot.press(key)
+    await settle(pilot)
+
+
+async def test_a_replay_is_marked_and_shows_its_own_time(tmp_path: Path) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl.gz", 100, 2)) as (pilot, replay):
+        await to(pilot, replay, 42)
+        bar, header = shown(pilot, ReplayBar), shown(pilot, Header)
+        assert bar.startswith(" REPLAY  2025-11-20 12:00:42  ×1     0:42 of 1:39 ━━━")
+        assert "12:00:42" in header
+        assert "No data" not in header
+        assert "2 GPUs" in header
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+async def test_its_line_fits(tmp_path: Path, width: int) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 3)
+    async with dashboard(path, (width, 24)) as (pilot, _):
+        assert " REPLAY " in shown(pilot, ReplayBar)
+        assert len(shown(pilot, ReplayBar)) <= width
+
+
+async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
+        await press(pilot, "space")
+        assert "paused" in shown(pilot, ReplayBar)
+        assert "Play" in shown(pilot, KeysView)
+        for key, position in (
+            ("right", 10),
+            ("shift+right", 70),
+            ("left", 60),
+            ("shift+left", 0),
+            ("left", 0),
+        ):
+            await press(pilot, key)
+            assert replay.position == position
+        await press(pilot, "space")
+        await press(pilot, "plus")
+        assert "×2" in shown(pilot, ReplayBar)
+        await press(pilot, "minus")
+        await press(pilot, "minus")
+        assert "×0.5" in shown(pilot, ReplayBar)
+        await to(pilot, replay, 5)
+        assert "0:05" in shown(pilot, ReplayBar)
+
+
+async def test_a_click_on_its_bar_goes_there(tmp_path: Path) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl", 200)) as (pilot, replay):
+        await pilot.click(ReplayBar, offset=(118, 0))
+        assert replay.position > 190
+        await pilot.click(ReplayBar, offset=(53, 0))
+        assert replay.position < 20
+
+
+async def test_on_a_devices_page_arrows_read_the_charts(tmp_path: Path) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
+        await press(pilot, "enter")
+        assert pilot.app.query_one(DevicePage).display
+        await press(pilot, "right")
+        await press(pilot, "left")
+        assert replay.position == 0
+        await press(pilot, "shift+right")
+        await until(pilot, lambda: shown(pilot, Header).find("12:01:00") > 0)
+        for _ in range(9):
+            await press(pilot, "left")
+        await press(pilot, "shift+left")  # the cursor is on what is not there any more
+        await settle(pilot)
+        assert replay.position == 0
+
+
+async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0})
+    async with dashboard(path) as (pilot, replay):
+        await to(pilot, replay, 1)
+        await press(pilot, "space")
+        replay.turn(1000)
+        pilot.app._tick()  # type: ignore[attr-defined]
+        assert "No data" not in shown(pilot, Header)
+        await press(pilot, "space")
+        await to(pilot, replay, 21)
+        pilot.app._tick()  # type: ignore[attr-defined]
+        assert "No data for 20 s: a gap in the recording" in shown(pilot, Header)
+        assert "12:00:21" in shown(pilot, ReplayBar)
+        await to(pilot, replay, 62)
+        assert "No data" not in shown(pilot, Header)
+
+
+async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
+    made = recordings.samples(3, gaps={2: 4000.0})
+    event = Event(made[0].time, streams.device(0).uuid, "xid", 79)
+    made[0] = dataclasses.replace(made[0], events=(event,))
+    path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made])
+    async with dashboard(path) as (pilot, replay):
+        await to(pilot, replay, 1)
+        assert "GPU 0 had Xid 79" in shown(pilot, Header)
+        replay.seek(5000)
+        await until(pilot, lambda: "Xid" not in shown(pilot, Header))
+        replay.seek(-4000)
+        await until(pilot, lambda: "Xid 79" in shown(pilot, Header))
+
+
+async def test_a_machine_without_devices_can_be_sought_in(tmp_path: Path) -> None:
+    made = recordings.samples(100, 0)
+    path = recordings.write(tmp_path / "a.jsonl", [streams.no_driver(), *made])
+    async with dashboard(path) as (pilot, replay):
+        await press(pilot, "right")
+        assert replay.position == 10
+
+
+async def test_what_is_damaged_is_counted_on_screen(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 5)
+    path.write_bytes(path.read_bytes()[:-100])
+    async with dashboard(path) as (pilot, _):
+        assert "1 damaged" in shown(pilot, ReplayBar)
+
+
+async def test_the_end_is_said(tmp_path: Path) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl", 3)) as (pilot, replay):
+        await to(pilot, replay, 2)
+        await until(pilot, lambda: replay.ended)
+        replay.turn(1000)
+        pilot.app._tick()  # type: ignore[attr-defined]
+        assert " end " in shown(pilot, ReplayBar)
+        assert "No data" not in shown(pilot, Header)
+        await press(pilot, "space")
+        assert replay.position == 0
+
+
+async def test_what_plays_is_what_was_recorded(tmp_path: Path) -> None:
+    records: list[Record] = [streams.inventory(2), *recordings.samples(20, 2)]
+    async with dashboard(recordings.write(tmp_path / "a.jsonl.gz", records)) as (pilot, replay):
+        app = pilot.app
+        assert isinstance(app, GputopApp)
+        await to(pilot, replay, 19)
+        played = app.telemetry
+        assert (played.inventory, played.sample) == (records[0], records[-1])
+        uuid = streams.device(0).uuid
+        busy = list(played.history.series(uuid, "gpu_utilization_percent"))
+        assert busy == [*range(20)]
+        replay.seek(-9)
+        await until(pilot, lambda: app.telemetry.sample == records[11])
+        assert list(app.telemetry.history.series(uuid, "gpu_utilization_percent")) == busy[:11]
+        assert encode(app.telemetry.sample) == encode(records[11])  # type: ignore[arg-type]
+
+
+async def test_no_process_of_a_recording_is_signalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pids may be anybody's: here it is this very process, with its right start time."""
+    own = psutil.Process()
+    process = streams.process(os.getpid(), 0, start_time=own.create_time())
+    sample = streams.sample(1, [process])
+    path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
+    sent: list[object] = []
+    monkeypatch.setattr("gputop.ui.screens.tab.send_signal", lambda *each: sent.append(each))
+    monkeypatch.setattr("gputop.ui.screens.tab.environment", lambda *each: sent.append(each))
+    async with dashboard(path) as (pilot, _):
+        await press(pilot, "3")
+        for key in ("f9", "e"):
+            await press(pilot, key)
+            assert not isinstance(pilot.app.screen, SendSignal)
+            (said,) = pilot.app._notifications
+            assert said.message == REFUSALS[{"f9": "signal", "e": "environment"}[key]]
+        tab = pilot.app.query_one(ProcessesTab)
+        tab.action_signal()
+        tab.action_environment()
+        await settle(pilot)
+        assert not isinstance(pilot.app.screen, SendSignal)
+        assert sent == []
+
+
+@pytest.mark.parametrize("key", ["b", "r"])
+async def test_what_makes_no_sense_says_why(tmp_path: Path, key: str) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl", 3)) as (pilot, _):
+        await press(pilot, key)
+        (said,) = pilot.app._notifications
+        assert said.message in REFUSALS.values()
+        assert "Stress" not in shown(pilot, KeysView)
+        await press(pilot, "2")
+        assert pilot.app.query_one(DevicesView)
+        devices = pilot.app.query_one("#form #device")._options  # type: ignore[attr-defined]
+        assert not any("H100" in str(name) for name, _ in devices)
+
+
+def test_every_key_of_a_replay_does_one_thing_on_a_tab() -> None:
+    for tab in ("monitor", "processes", "page", "benchmark"):
+        for replay in (False, True):
+            keys = [
+                key
+                for action in ACTIONS
+                if action.works_on(tab, replay=replay)
+                for key in action.keys.split(",")
+            ]
+            assert len(keys) == len(set(keys))
+    found = action_for("left", "page", replay=True)
+    assert found is not None
+    assert found.id == "cursor.back"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_the_screen(
+    tmp_path: Path, size: tuple[int, int], snap_compare: Callable[..., bool]
+) -> None:
+    path = recordings.make(tmp_path / "a.jsonl.gz", 100, 2)
+    path.write_bytes(path.read_bytes()[:-700])
+    replay = Watched(path)
+
+    async def before(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, GputopApp)
+        await until(pilot, lambda: app.telemetry.sample is not None)
+        await to(pilot, replay, 42)
+        await press(pilot, "plus")
+
+    app = GputopApp(replay, replay=replay)
+    assert snap_compare(app, terminal_size=size, run_before=before)
