@@ -1,6 +1,6 @@
 """What a stream has said: the last minutes as series on one time axis, and figures since the start.
 
-A series is a ring of numbers, not of objects: 64 devices of ten series of 1,200 samples take 6 MB.
+A series is a ring of numbers, not of objects: 64 devices of 17 series of 1,200 samples take 10 MB.
 """
 
 from __future__ import annotations
@@ -28,8 +28,35 @@ KEPT = (
     "sm_clock_mhz",
     "pcie_rx_bytes_per_second",
     "pcie_tx_bytes_per_second",
+    "dram_active_percent",
+    "fp64_active_percent",
+    "memory_unattributed_bytes",
+    "pcie_generation",
+    "pcie_width",
+    "ecc_corrected",
 )
-"""The readings that are drawn over time."""
+"""The readings that are drawn over time, and those of which rules want to know how they were."""
+PROCESS_COUNT = "process_count"
+"""How many processes the driver lists on the device."""
+PROCESS_CPU = "process_cpu_percent"
+"""Of one core: the fullest of its processes, and of the child processes that these have."""
+PROCESS_IO_WAIT = "process_io_wait"
+"""1 where one of them waited for storage at that moment, else 0."""
+SLOWDOWN_BITS = "slowdown_bits"
+"""The sum of `SLOWDOWNS` that hold the clocks back."""
+DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS)
+"""Series of numbers that are no reading of a device as they are."""
+SLOWDOWNS = {
+    "sw_power_cap": 1,
+    "hw_slowdown": 2,
+    "sw_thermal": 4,
+    "hw_thermal": 8,
+    "hw_power_brake": 16,
+    "application_clocks": 32,
+    "idle": 64,
+}
+"""Clock event reasons by the bit that they have here; all others are `OTHER_SLOWDOWN`."""
+OTHER_SLOWDOWN = 128
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""
 
@@ -117,7 +144,7 @@ class _Device:
         self.first = self.newest = number
         """The numbers of the first and of the newest sample that it was in."""
         self.since = time
-        self.rings = {name: array("d", [math.nan]) * capacity for name in KEPT}
+        self.rings = {name: array("d", [math.nan]) * capacity for name in (*KEPT, *DERIVED)}
         self.figures: dict[str, _Figures] = {}
 
 
@@ -143,14 +170,16 @@ class History:
         elapsed = 0.0 if self._time is None else max(0.0, sample.time - self._time)
         seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
         self._time = self._times[place] = sample.time
+        derived = _derived(sample)
         for readings in sample.devices:
             device = self._devices.get(readings.uuid)
             if device is None:
                 device = _Device(number, sample.time, self._capacity)
                 self._devices[readings.uuid] = device
             device.newest = number
+            numbers = derived[readings.uuid]
             for name, ring in device.rings.items():
-                value = getattr(readings, name)
+                value = numbers[name] if name in numbers else getattr(readings, name)
                 ring[place] = math.nan if value is None else value
             _count(device.figures, readings, seconds)
         for uuid, device in list(self._devices.items()):
@@ -167,6 +196,29 @@ class History:
         if device is None or name not in device.rings:
             return ()
         return Series(device.rings[name], max(device.first, self._oldest), self.count)
+
+    def last(self, uuid: str, name: str, many: int) -> array[float]:
+        """The last numbers of that name, at most so many, as fast as can be; NaN for missing."""
+        device = self._devices.get(uuid)
+        if device is None or name not in device.rings:
+            return array("d")
+        return _cut(
+            device.rings[name], max(device.first, self._oldest, self.count - many), self.count
+        )
+
+    def samples_within(self, seconds: float) -> int:
+        """How many of the last samples are not older than that, counted from the newest one."""
+        if self._time is None:
+            return 0
+        limit, times = self._time - seconds, self._times
+        low, high = self._oldest, self.count
+        while low < high:  # bisect, on a ring
+            middle = (low + high) // 2
+            if times[middle % self._capacity] < limit:
+                low = middle + 1
+            else:
+                high = middle
+        return self.count - low
 
     @property
     def times(self) -> Sequence[float | None]:
@@ -197,6 +249,48 @@ class History:
         if device is not None and self._time is not None:
             device.figures.clear()
             device.since = self._time
+
+
+def _cut(ring: array[float], start: int, stop: int) -> array[float]:
+    """The places `start` to `stop` of a ring, counted without its wrapping around."""
+    many, size = stop - start, len(ring)
+    first = start % size
+    piece = ring[first : first + many]
+    return piece if len(piece) == many else piece + ring[: many - len(piece)]
+
+
+def _derived(sample: Sample) -> dict[str, dict[str, float | None]]:
+    """The numbers of `DERIVED` by device."""
+    found: dict[str, dict[str, float | None]] = {}
+    for readings in sample.devices:
+        reasons = readings.clock_event_reasons
+        bits = None
+        if reasons is not None:
+            bits = 0
+            for reason in reasons:
+                bits |= SLOWDOWNS.get(reason, OTHER_SLOWDOWN)
+        listed = "processes" not in readings.absent
+        found[readings.uuid] = {
+            PROCESS_COUNT: 0 if listed else None,
+            PROCESS_CPU: None,
+            PROCESS_IO_WAIT: None,
+            SLOWDOWN_BITS: bits,
+        }
+    for process in sample.processes:
+        numbers = found.get(process.device_uuid)
+        if numbers is None:
+            continue
+        count = numbers[PROCESS_COUNT]
+        numbers[PROCESS_COUNT] = 1 if count is None else count + 1
+        for name, values in (
+            (PROCESS_CPU, (process.cpu_percent, process.children_cpu_most_percent)),
+            (PROCESS_IO_WAIT, (process.io_wait,)),
+        ):
+            for value in values:
+                before = numbers[name]
+                if value is not None and (before is None or value > before):
+                    numbers[name] = value
+    return found
 
 
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float) -> None:
