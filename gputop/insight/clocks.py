@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BUSY, CLOCK, POWER = "gpu_utilization_percent", "sm_clock_mhz", "power_watts"
 REASONS = "clock_event_reasons"
-MOST_POINTS = 60
+MOST_POINTS = 150
 """Of ten minutes: more would be more exact than one can use."""
 
 

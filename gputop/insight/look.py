@@ -14,7 +14,7 @@ from gputop.insight.thresholds import (
     WINDOW_SECONDS,
     Limit,
 )
-from gputop.telemetry.history import DERIVED, SLOWDOWN_BITS, SLOWDOWNS
+from gputop.telemetry.history import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS, SLOWDOWNS
 
 if TYPE_CHECKING:
     from array import array
@@ -27,6 +27,11 @@ _SOURCES = {SLOWDOWN_BITS: "clock_event_reasons"} | {
     name: "processes" for name in DERIVED if name.startswith("process_")
 }
 """The field that says why a derived series is missing."""
+_OF_PROCESSES = {
+    PROCESS_CPU: ("cpu_percent", "children_cpu_most_percent"),
+    PROCESS_IO_WAIT: ("io_wait",),
+}
+"""The fields of a process that a series is made of."""
 
 
 class NoEvidence(Exception):  # noqa: N818 - it is no error: it ends a rule that cannot tell
@@ -51,8 +56,8 @@ class _Numbers(NamedTuple):
     """A series in a window."""
 
     numbers: array[float]
-    count: int
-    """How many of them there are, without the missing ones."""
+    present: int
+    """How many of them are not missing."""
     mean: float | None
 
 
@@ -121,6 +126,10 @@ class Look:
 
     def absence(self, name: str) -> Absence | None:
         """Why the newest reading of that name is missing; None where it is not."""
+        for process in self.processes if name in _OF_PROCESSES else ():
+            for each in _OF_PROCESSES[name]:
+                if each in process.absent:
+                    return process.absent[each]
         name = _SOURCES.get(name, name)
         return self.sample.absent.get(name) or self.device.absent.get(name)
 
@@ -152,7 +161,7 @@ class Look:
             enough /= 2
         if span < enough * wanted:
             return False
-        return self._read(name, seconds).count >= max(FEWEST_SAMPLES, enough * many)
+        return self._read(name, seconds).present >= max(FEWEST_SAMPLES, enough * many)
 
     def _read(self, name: str, seconds: float) -> _Numbers:
         key = name, seconds

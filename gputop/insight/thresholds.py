@@ -74,8 +74,8 @@ LIMIT_LOWERED = 0.97
 """Power limit, of the default, below which somebody has lowered it: rounding is less."""
 HEAT = Limit(5, 1)
 """% of the time slowed by heat: three samples of a minute, not one."""
-HARDWARE = Limit(3, 0.5)
-"""% of the time slowed by hardware: two samples of a minute; it should never happen."""
+HARDWARE = Limit(4, 0.5)
+"""% of the time slowed by hardware: three samples of a minute; it should never happen."""
 CLOCK_LOAD = Limit(80, 70)
 """Busy, %: clocks are low by themselves where there is little to do."""
 LOW_CLOCK = Limit(60, 65)

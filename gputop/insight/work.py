@@ -25,8 +25,11 @@ def input_bound(look: Look) -> Said | None:
     full = cpu is not None and look.passes(t.FULL_CORE, cpu)
     stored = waits is not None and look.passes(t.IO_WAIT, 100 * waits)
     if not (full or stored):
-        if cpu is None or waits is None:
-            raise NoEvidence(PROCESS_CPU if cpu is None else PROCESS_IO_WAIT)
+        unseen = any(process.children_cpu_most_percent is None for process in look.processes)
+        if cpu is None or unseen:  # its workers may be full
+            raise NoEvidence(PROCESS_CPU)
+        if waits is None:
+            raise NoEvidence(PROCESS_IO_WAIT)
         return None
     span, period = look.span(t.WINDOW_SECONDS), look.period(activity)
     evidence = [Evidence("idle", activity, 100 - busy, "%", span)]

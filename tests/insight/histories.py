@@ -116,7 +116,7 @@ def noise(mean: float, spread: float, seed: int = 1) -> Callable[[int], float]:
     return lambda _: max(0.0, digits.gauss(mean, spread))
 
 
-def saw(high: float, low: float, period: int, width: int) -> Callable[[int], float]:
+def saw(high: Value, low: Value, period: int, width: int) -> Callable[[int], Value]:
     """High for `width` ticks of each `period`, else low."""
     return lambda tick: high if tick % period < width else low
 
