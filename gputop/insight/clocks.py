@@ -12,6 +12,7 @@ from gputop.insight.rule import Said
 from gputop.output.values import span_text
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.history import SLOWDOWN_BITS, SLOWDOWNS
+from gputop.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,4 +150,4 @@ def _loss_text(evidence: Sequence[Evidence]) -> str:
     lost = next((e for e in evidence if e.label == LOST), None)
     if lost is None or not lost.value or not lost.seconds:
         return ""
-    return f": about {span_text(lost.value)} of work lost in {span_text(lost.seconds)}"
+    return f": about {span_text(lost.value)} of work lost in {duration(lost.seconds)}"

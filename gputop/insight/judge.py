@@ -32,7 +32,7 @@ RULES = (
     Rule("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
     Rule("straggler", "straggler", (_BUSY, _CLOCK), jobs.straggler),
     Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), work.input_bound),
-    Rule("not_working", "busy, not working", (_BUSY, _SM, "power_watts"), work.not_working),
+    Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), work.not_working),
     Rule(
         "link_degraded",
         "slow link",
@@ -57,7 +57,7 @@ RULES = (
     Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), work.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), work.memory_bound),
     Rule("imbalance", "imbalance", (_USED, _BUSY), jobs.imbalance),
-    Rule("held_idle", "held, idle", (memory.ATTRIBUTED, _BUSY), memory.held_idle),
+    Rule("held_idle", "held but idle", (memory.ATTRIBUTED, _BUSY), memory.held_idle),
     Rule("power_capped", "power limit", (_REASONS,), clocks.power_capped),
 )
 """Of findings that are equally grave, the first of these is the one to look at first."""

@@ -7,11 +7,12 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Tab = Literal["monitor", "benchmark", "processes", "page"]
-"""What is shown between header and keys; the device's page opens from the others."""
+Tab = Literal["monitor", "benchmark", "processes", "page", "why"]
+"""What is shown between header and keys; the two pages of a device open from the others."""
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Where there are processes to act on."""
-LIVE: tuple[Tab, ...] = ("monitor", "processes", "page")
+PAGES: tuple[Tab, ...] = ("page", "why")
+LIVE: tuple[Tab, ...] = ("monitor", "processes", "page", "why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ ACTIONS = (
     Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
     Action("tab.processes", "3", "tab('processes')", "Processes: all of them, with all columns"),
     Action("details", "enter", "details", "All that the selected device says", "Details", LISTS),
+    Action("why", "w", "why", "Why is it slow? All findings; again: of all devices", "Why", LIVE),
     Action(
         "switch",
         "tab",
@@ -70,8 +72,8 @@ ACTIONS = (
     Action("absent", "a", "absent", "Readings without a value: hide or show", "", ("page",)),
     Action("first", "home", "move(-9999)", "To the first"),
     Action("last", "end", "move(9999)", "To the last"),
-    Action("device.next", "n", "device(1)", "The next device's page", "Next GPU", ("page",)),
-    Action("device.previous", "p", "device(-1)", "The previous device's page", "", ("page",)),
+    Action("device.next", "n", "device(1)", "The next device", "Next GPU", PAGES),
+    Action("device.previous", "p", "device(-1)", "The previous device", "", PAGES),
     Action(
         "device.reset", "0", "reset", "Minimum, mean and maximum from now on", "Reset", ("page",)
     ),

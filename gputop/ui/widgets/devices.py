@@ -9,18 +9,21 @@ from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
 from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
-from gputop.ui.widgets import panel, panel_row
+from gputop.ui.widgets import finding, panel, panel_row
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import Density, Panel, Past
 
 if TYPE_CHECKING:
     from textual.events import Click
 
+    from gputop.insight.findings import Finding
     from gputop.telemetry.snapshot import Device
     from gputop.ui.draw import Row
     from gputop.ui.model import Telemetry
 
 
+MOST_FINDINGS = 3
+"""Lines with findings under devices that have no room for theirs."""
 FEWEST_PROCESSES = 3
 """Rows under the heading of the processes that devices leave to them, however many there are."""
 
@@ -146,7 +149,28 @@ class DevicesView(LiveView):
         if not all_fit:
             shown = f"{first + 1} to {first + len(drawn)} of {len(devices)} devices"
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
+        if now.density is not Density.FULL:  # else they are in the panels
+            rows += self._finding_lines(width)[: height - len(rows)]
         return [fit(row, width) for row in rows]
+
+    @property
+    def finding_rows(self) -> int:
+        """Rows that findings could use under devices that have no room for theirs."""
+        now = self.layout_now
+        return 0 if now is None or now.density is Density.FULL else len(self._finding_lines(80))
+
+    def _finding_lines(self, width: int) -> list[Row]:
+        """The top finding of each of a few devices, the gravest first."""
+        telemetry = self._telemetry
+        top: dict[str | None, Finding] = {}
+        for found in telemetry.judgement.findings:
+            top.setdefault(found.device_uuid, found)
+        lines = []
+        for found in [*top.values()][:MOST_FINDINGS]:
+            device = find_device(telemetry.devices, found.device_uuid)
+            if device is not None:
+                lines.append(finding.line(found, width, device.label))
+        return lines
 
     def _machine(self) -> panel_row.Machine:
         devices = self._telemetry.devices
@@ -161,6 +185,7 @@ class DevicesView(LiveView):
             telemetry.history.count,
             selected,
             telemetry.host,
+            next(iter(telemetry.judgement.of(device.uuid)), None),
         )
 
     def _past(self, device: Device) -> list[Past]:
