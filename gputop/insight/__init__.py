@@ -1,1 +1,1 @@
-"""What is wrong, and why it is slow: checks that need no history, and rules over the history."""
+"""What is wrong, and why: rules over what the machine says, each with its evidence. Pure."""

@@ -41,6 +41,8 @@ STARVED = Limit(80, 85)
 """Busy, %: a fifth of the time idle is more than launches, logging and checkpoints take."""
 FULL_CORE = Limit(90, 80)
 """CPU of a process, % of one core: a thread that never waits has 95 to 100, and Python has one."""
+FULL_HOST = Limit(95, 90)
+"""CPU of the host, %: whoever wants a core waits for it."""
 IO_WAIT = Limit(30, 20)
 """% of the samples in uninterrupted sleep: driver calls are in it for a moment, too."""
 SAW_TOOTH = 30.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gputop.insight import thresholds as t
 from gputop.insight.findings import Evidence
 from gputop.insight.look import Look, NoEvidence
 from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.history import PROCESS_CPU, PROCESS_IO_WAIT
+from gputop.telemetry.history import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.snapshot import ProcessKind
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
@@ -15,20 +17,36 @@ DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
 
 
+class _HostSide(NamedTuple):
+    """What the host does meanwhile, in %; None where it is not known."""
+
+    cpu: float | None
+    """Of one core, the fullest of its processes."""
+    waits: float | None
+    """Of the time, for storage."""
+    host: float | None
+    """Of all cores."""
+
+
 def input_bound(look: Look) -> Said | None:
-    """Idle a good part of the time, while a process takes a core full or waits for storage."""
+    """Idle a good part of the time, while the host has no CPU to spare or waits for storage."""
     activity = look.activity
     busy = look.mean(activity)
     if not (look.passes(t.STARVED, busy) and look.passes(t.WORKS, busy)):
         return None
-    cpu, waits = look.known(PROCESS_CPU), look.known(PROCESS_IO_WAIT)
-    full = cpu is not None and look.passes(t.FULL_CORE, cpu)
-    stored = waits is not None and look.passes(t.IO_WAIT, 100 * waits)
-    if not (full or stored):
+    if not look.processes:
+        look.mean(PROCESS_COUNT)  # is there none, or are they not listed
+        return None
+    waits = look.known(PROCESS_IO_WAIT)
+    side = _HostSide(
+        look.known(PROCESS_CPU), None if waits is None else 100 * waits, look.known(HOST_CPU)
+    )
+    why, advice = _short_of(look, side)
+    if not why:
         unseen = any(process.children_cpu_most_percent is None for process in look.processes)
-        if cpu is None or unseen:  # its workers may be full
+        if side.cpu is None or unseen:  # its workers may be full
             raise NoEvidence(PROCESS_CPU)
-        if waits is None:
+        if side.waits is None:
             raise NoEvidence(PROCESS_IO_WAIT)
         return None
     span, period = look.span(t.WINDOW_SECONDS), look.period(activity)
@@ -37,31 +55,46 @@ def input_bound(look: Look) -> Said | None:
     if period is not None:
         gaps = f", every {period:.0f} s" if period >= 9.95 else f", every {period:.1f} s"
         evidence.append(Evidence("from gap to gap", activity, period, "s", span))
-    if cpu is not None:
-        evidence.append(Evidence("CPU of its fullest process", PROCESS_CPU, cpu, "%", span))
-    if waits is not None:
-        evidence.append(Evidence("waits for storage", PROCESS_IO_WAIT, 100 * waits, "%", span))
-    why = "a process waits for storage" if stored else "a CPU core is full"
+    for label, name, value in (
+        ("CPU of its fullest process", PROCESS_CPU, side.cpu),
+        ("waits for storage", PROCESS_IO_WAIT, side.waits),
+        ("CPU of the host", HOST_CPU, side.host),
+    ):
+        if value is not None:
+            evidence.append(Evidence(label, name, value, "%", span))
     sentence = f"May be waiting for its input: idle {100 - busy:.0f} % of the time{gaps}, {why}"
-    return Said(Severity.WARNING, sentence, evidence, _input_advice(look, stored=stored))
+    return Said(Severity.WARNING, sentence, evidence, advice)
 
 
-def _input_advice(look: Look, *, stored: bool) -> str:
-    if stored:
-        return (
-            "Storage may be the limit: local or faster disks, larger files, a cache, "
-            "more workers that read ahead"
-        )
-    workers = max((p.children_cpu_most_percent or 0.0 for p in look.processes), default=0.0)
-    if t.FULL_CORE.passed(workers, held=True):
-        return (
-            "The workers of its loader may be the limit: more of them, cheaper transforms, "
-            "data prepared ahead, pinned memory"
-        )
-    return (
-        "Its main thread may be the limit: load in workers (num_workers), prefetch, pin memory; "
-        "if it launches many small kernels, larger batches or CUDA graphs"
-    )
+def _short_of(look: Look, side: _HostSide) -> tuple[str, str]:
+    """What its processes are short of, and what to do; empty where of nothing."""
+    if side.waits is not None and look.passes(t.IO_WAIT, side.waits):
+        return "a process waits for storage", STORAGE
+    if side.cpu is not None and look.passes(t.FULL_CORE, side.cpu):
+        workers = max((p.children_cpu_most_percent or 0.0 for p in look.processes), default=0.0)
+        of_workers = t.FULL_CORE.passed(workers, held=True)
+        return "a CPU core is full", WORKERS if of_workers else MAIN_THREAD
+    if side.host is not None and look.passes(t.FULL_HOST, side.host):
+        return "the host's CPU is full", HOST
+    return "", ""
+
+
+STORAGE = (
+    "Storage may be the limit: local or faster disks, larger files, a cache, more workers that "
+    "read ahead"
+)
+WORKERS = (
+    "The workers of its loader may be the limit: more of them, cheaper transforms, data prepared "
+    "ahead, pinned memory"
+)
+MAIN_THREAD = (
+    "Its main thread may be the limit: load in workers (num_workers), prefetch, pin memory; if it "
+    "launches many small kernels, larger batches or CUDA graphs"
+)
+HOST = (
+    "Its processes may not get the CPU that they want: look at what else runs on the host, and at "
+    "how many workers there are for its cores"
+)
 
 
 def not_working(look: Look) -> Said | None:

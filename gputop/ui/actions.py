@@ -47,7 +47,6 @@ ACTIONS = (
     Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
     Action("tab.processes", "3", "tab('processes')", "Processes: all of them, with all columns"),
     Action("details", "enter", "details", "All that the selected device says", "Details", LISTS),
-    Action("why", "w", "why", "Why is it slow? All findings; again: of all devices", "Why", LIVE),
     Action(
         "switch",
         "tab",
@@ -59,6 +58,7 @@ ACTIONS = (
     ),
     Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test"),
     Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
+    Action("why", "w", "why", "Why is it slow? Again: of all devices", "Why", LIVE),
     Action("next", "down,j", "move(1)", "Next device, process, line or result"),
     Action("previous", "up,k", "move(-1)", "Previous device, process, line or result"),
     Action("page.next", "pagedown", "page(1)", "A page down"),

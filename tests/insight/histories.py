@@ -132,6 +132,7 @@ class Machine:
     events: Sequence[Event] = ()
     absent: Mapping[str, Absence] = field(default_factory=dict)
     state: DeviceState = DeviceState.OK
+    host_cpu: float | None = 40.0
     said: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     judge: Judge = field(default_factory=Judge)
@@ -160,7 +161,7 @@ class Machine:
             for each, readings in zip(self.devices, self.readings, strict=True)
         ]
         processes = tuple(self._process(process) for process in self.processes)
-        return Sample(NOW + self.ticks * self.interval, Host(), tuple(made), processes)
+        return Sample(NOW + self.ticks * self.interval, Host(self.host_cpu), tuple(made), processes)
 
     def _now(self, readings: Mapping[str, Value]) -> dict[str, Any]:
         return {n: v(self.ticks) if callable(v) else v for n, v in readings.items()}

@@ -86,6 +86,7 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
         WARNING,
         "a process waits for storage",
     ),
+    ("input_bound", lambda: one(STARVED, host_cpu=100.0), WARNING, "the host's CPU is full"),
     (
         "input_bound",  # a MIG instance has no *busy*
         lambda: without(
@@ -277,6 +278,8 @@ SILENT: list[tuple[str, Callable[[], Machine]]] = [
     # It waits, and nothing of the host is busy: it may have nothing to do.
     ("input_bound", lambda: one(STARVED)),
     ("input_bound", lambda: one(process=FULL_CORE)),
+    ("input_bound", lambda: one(host_cpu=100.0)),
+    ("input_bound", lambda: one(STARVED, host_cpu=100.0, processes=())),
     ("input_bound", lambda: one({"gpu_utilization_percent": 2}, process=FULL_CORE)),
     ("not_working", lambda: one({"gpu_utilization_percent": 60, "sm_active_percent": 5.0})),
     ("not_working", lambda: without(*NO_GPM)),
@@ -463,12 +466,13 @@ def test_foreign_text_is_inert() -> None:
 
 def test_evidence_has_its_number_its_unit_and_its_time() -> None:
     found = finding(one(STARVED, process=FULL_CORE), "input_bound")
-    idle, period, cpu, io = found.evidence
+    idle, period, cpu, io, host = found.evidence
     assert (idle.reading, idle.unit, idle.seconds) == ("gpu_utilization_percent", "%", 60)
     assert idle.text == "64 %"
     assert (period.text, period.unit) == ("8.0 s", "s")
     assert (cpu.value, cpu.text) == (99, "99 %")
     assert io.text == "0 %"
+    assert host.text == "40 %"
 
 
 def test_a_finding_says_since_when() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gputop.telemetry.history import (
     CAPACITY,
     DERIVED,
+    HOST_CPU,
     KEPT,
     LONGEST_WEIGHT_SECONDS,
     OTHER_SLOWDOWN,
@@ -66,12 +67,13 @@ def test_what_is_derived_is_a_series_too() -> None:
     device = DeviceSample("a", clock_event_reasons=reasons)
     history.add(Sample(1.0, Host(), (device,), (made, workers)))
     unlisted = DeviceSample("a", absent={"processes": Absence.NO_PERMISSION})
-    history.add(Sample(2.0, Host(), (unlisted,)))
+    history.add(Sample(2.0, Host(cpu_percent=12.5), (unlisted,)))
     bits = SLOWDOWNS["sw_thermal"] + SLOWDOWNS["sw_power_cap"] + OTHER_SLOWDOWN
     assert {name: list(history.series("a", name)) for name in DERIVED} == {
         PROCESS_COUNT: [0, 2, None],
         PROCESS_CPU: [None, 97.5, None],
         PROCESS_IO_WAIT: [None, 1, None],
+        HOST_CPU: [None, None, 12.5],
         SLOWDOWN_BITS: [0, bits, None],
     }
 

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.history import PROCESS_CPU
+from gputop.telemetry.history import HOST_CPU, PROCESS_CPU
 from gputop.text import duration
 from gputop.ui.draw import Row, Span, cell, clip_words, fit, history, width_of
 from gputop.ui.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
@@ -29,6 +29,7 @@ EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
         Chart("DRAM active", "dram_active_percent", MEMORY),
         Chart("unattributed", "memory_unattributed_bytes", MEMORY),
         Chart("CPU, of a core", PROCESS_CPU, CPU),
+        Chart("CPU of the host", HOST_CPU, CPU),
         Chart("ECC corrected", "ecc_corrected", ink(167)),
         Chart("PCIe generation", "pcie_generation", ink(140)),
     )
@@ -67,7 +68,7 @@ def block(
     rows += [[Span("  "), Span(part, style)] for part in more]
     rows += [[Span(" " * INDENT), Span(part)] for part in textwrap.wrap(finding.advice, inner)]
     rows += [[Span(" " * INDENT), *row] for row in _numbers(finding.evidence, inner)]
-    for chart in _charts(finding):
+    for chart in () if label else _charts(finding):  # there is no room for those of all devices
         rows += [[Span(" " * INDENT), *row] for row in _drawn(chart, device, telemetry, inner)]
     return rows
 
