@@ -11,7 +11,7 @@ from gputop.insight.look import Look, now
 from gputop.insight.rule import Said
 from gputop.output.values import span_text
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.history import SLOWDOWN_BITS, SLOWDOWNS
+from gputop.telemetry.derived import SLOWDOWN_BITS, SLOWDOWNS
 from gputop.text import duration
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from gputop.insight import clocks, health, jobs, links, memory, work
 from gputop.insight.findings import Clear, Finding, Insufficient, Judgement, Lack, Verdict
 from gputop.insight.look import Axis, Look, NoEvidence
 from gputop.insight.rule import Rule
-from gputop.telemetry.history import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
+from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.snapshot import DeviceSample, DeviceState
 
 if TYPE_CHECKING:

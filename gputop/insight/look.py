@@ -14,7 +14,7 @@ from gputop.insight.thresholds import (
     WINDOW_SECONDS,
     Limit,
 )
-from gputop.telemetry.history import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS, SLOWDOWNS
+from gputop.telemetry.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS, SLOWDOWNS
 
 if TYPE_CHECKING:
     from array import array

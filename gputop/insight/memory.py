@@ -11,7 +11,7 @@ from gputop.insight.findings import Evidence
 from gputop.insight.look import Look, NoEvidence, finite, now
 from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.history import PROCESS_COUNT
+from gputop.telemetry.derived import PROCESS_COUNT
 from gputop.text import duration, size, visible
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from gputop.insight.findings import Evidence
 from gputop.insight.look import Look, NoEvidence
 from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.history import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
+from gputop.telemetry.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.snapshot import ProcessKind
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"

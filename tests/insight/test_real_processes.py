@@ -19,7 +19,8 @@ from gputop.insight import thresholds
 from gputop.insight.findings import Clear, Finding, Insufficient, Judgement, Verdict
 from gputop.insight.judge import Judge
 from gputop.insight.thresholds import Limit
-from gputop.telemetry.history import PROCESS_CPU, History
+from gputop.telemetry.derived import PROCESS_CPU
+from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import Inventory, Sample, decode
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 

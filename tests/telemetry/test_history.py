@@ -12,21 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.history import (
-    CAPACITY,
+from gputop.telemetry.derived import (
     DERIVED,
     HOST_CPU,
-    KEPT,
-    LONGEST_WEIGHT_SECONDS,
     OTHER_SLOWDOWN,
     PROCESS_COUNT,
     PROCESS_CPU,
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
     SLOWDOWNS,
-    History,
-    Statistics,
 )
+from gputop.telemetry.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History, Statistics
 from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, Host, Sample
 from tests import streams
 

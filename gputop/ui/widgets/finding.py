@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.history import HOST_CPU, PROCESS_CPU
+from gputop.telemetry.derived import HOST_CPU, PROCESS_CPU
 from gputop.text import duration
 from gputop.ui.draw import Row, Span, cell, clip_words, fit, history, width_of
 from gputop.ui.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink

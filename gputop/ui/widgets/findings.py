@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.insight.judge import BY_NAME, RULES
 from gputop.output.absences import absence_text
 from gputop.output.readings import ROWS
-from gputop.telemetry.history import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
+from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.ui.draw import Row, Span, fit
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, GOOD, TEXT, TRACK
