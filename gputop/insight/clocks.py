@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BUSY, CLOCK, POWER = "gpu_utilization_percent", "sm_clock_mhz", "power_watts"
 REASONS = "clock_event_reasons"
-MOST_POINTS = 150
+MOST_POINTS = 60
 """Of ten minutes: more would be more exact than one can use."""
 
 
@@ -128,7 +128,7 @@ def _lost(look: Look, causes: Sequence[str]) -> list[Evidence]:
         masks = history.last(uuid, SLOWDOWN_BITS, many)[::step]
         clocks = history.last(uuid, CLOCK, many)[::step]
         pairs = zip(masks, clocks, strict=True)
-        look.memo["clocks"] = [(int(m), c) for m, c in pairs if math.isfinite(m + c)]
+        look.memo["clocks"] = [(int(m), c) for m, c in pairs if m + c == m + c]  # none is NaN
     points: list[tuple[int, float]] = look.memo["clocks"]
     bits = sum(SLOWDOWNS[cause] for cause in causes)
     slow = [clock for mask, clock in points if mask & bits]
@@ -138,7 +138,7 @@ def _lost(look: Look, causes: Sequence[str]) -> list[Evidence]:
     each = window.span / max(1, len(points))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
     if full > 0:
-        lost = sum(1 - clock / full for clock in slow if clock < full) * each
+        lost = (len(slow) - sum(map(min, slow, repeat(full))) / full) * each
         evidence.append(Evidence(LOST, CLOCK, lost, "s", window.span))
     return evidence
 

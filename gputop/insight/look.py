@@ -107,6 +107,7 @@ class Look:
         self.held = False
         """Whether the rule that looks has found something here before, and still does."""
         self._numbers: dict[tuple[str, float], _Numbers] = {}
+        self._means: dict[tuple[str, float, bool], float | None] = {}
         self.memo: dict[str, Any] = {}
         """What rules have computed that others need, too."""
         self._masks: Counter[float] | None = None
@@ -143,9 +144,11 @@ class Look:
 
     def known(self, name: str, seconds: float = WINDOW_SECONDS) -> float | None:
         """The mean of the last seconds; None where it is missing."""
-        if not self._has(name, seconds, ENOUGH_OF_WINDOW):
-            return None
-        return self._read(name, seconds).mean
+        key = name, seconds, self.held
+        if key not in self._means:
+            there = self._has(name, seconds, ENOUGH_OF_WINDOW)
+            self._means[key] = self._read(name, seconds).mean if there else None
+        return self._means[key]
 
     def mean(self, name: str, seconds: float = WINDOW_SECONDS) -> float:
         """The mean of the last seconds."""
