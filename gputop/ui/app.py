@@ -203,7 +203,8 @@ class GputopApp(ThemedApp):
             return False
         if self.screen.is_modal and action.id != "quit":
             return False
-        if action.tabs in (LISTS, ("monitor",)) and not self.telemetry.devices:
+        of_devices = action.tabs in (LISTS, ("monitor",)) or action.id == "why"
+        if of_devices and not self.telemetry.devices:
             return False
         return action.works_on(self._header.tab)
 
