@@ -76,7 +76,7 @@ def straggler(look: Look) -> Said | None:
         evidence += _beside(look, label, name)
     return Said(
         Severity.WARNING,
-        f"May hold up its job: its SM clock is {-behind:.0f} % below the median of {_peers(look)}",
+        f"May hold up its job: its SM clock is {-behind:.0f} % below {_peers(look)}",
         evidence,
         "The others wait for it at every step: look at its temperature, at what holds its clocks "
         "back, and at what else runs on it",
@@ -100,7 +100,7 @@ def imbalance(look: Look) -> Said | None:
         assert theirs is not None
         return Said(
             Severity.INFORMATION,
-            f"Holds {size(memory - theirs)} more memory than the median of {_peers(look)}",
+            f"Holds {size(memory - theirs)} more memory than {_peers(look)}",
             [*_beside(look, "in use", USED), *_beside(look, "busy", look.activity)],
             "Its share of the work may be larger; look for what all ranks put on this device "
             "(cuda:0 by default)",
@@ -108,8 +108,7 @@ def imbalance(look: Look) -> Said | None:
     if less is not None and look.passes(t.LESS_BUSY, less):
         return Said(
             Severity.INFORMATION,
-            f"Busy {busy:.0f} %, the median of {_peers(look)} is {busy_of_others:.0f} %: "
-            "work may be uneven",
+            f"Busy {busy:.0f} %, and {_peers(look)} {busy_of_others:.0f} %: work may be uneven",
             [*_beside(look, "busy", look.activity), *_beside(look, "in use", USED)],
             "Look at how work is split; in a pipeline at how its stages are cut",
         )
@@ -120,7 +119,8 @@ def imbalance(look: Look) -> Said | None:
 
 def _peers(look: Look) -> str:
     many = len(look.peers)
-    return f"its {many} peers" if many > 1 else f"its peer, GPU {look.peers[0].device.label}"
+    one = f"its peer (GPU {look.peers[0].device.label})"
+    return f"the median of its {many} peers" if many > 1 else one
 
 
 def _known_median(look: Look, name: str) -> float | None:

@@ -218,7 +218,7 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
         WARNING,
         "SM clock is 15 % below the median of its 3 peers",
     ),
-    ("straggler", lambda: job({"sm_clock_mhz": 1500}, 2), WARNING, "of its peer, GPU 1"),
+    ("straggler", lambda: job({"sm_clock_mhz": 1500}, 2), WARNING, "below its peer (GPU 1)"),
     (
         "straggler",
         lambda: job({"sm_clock_mhz": 1500}, slurm_job=None, parent_pid=390),
@@ -235,7 +235,7 @@ SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
         "imbalance",
         lambda: job({"gpu_utilization_percent": 41}),
         INFORMATION,
-        "Busy 41 %, the median of its 3 peers is 97 %",
+        "Busy 41 %, and the median of its 3 peers 97 %",
     ),
     (
         "xid",
