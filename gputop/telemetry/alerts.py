@@ -26,6 +26,8 @@ PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
 class Severity(IntEnum):
     """How bad it is."""
 
+    INFORMATION = 0
+    """Nothing is wrong: it explains what one sees. No alert is this."""
     WARNING = 1
     FAULT = 2
 

@@ -1,6 +1,6 @@
 """What a stream has said: the last minutes as series on one time axis, and figures since the start.
 
-A series is a ring of numbers, not of objects: 64 devices of ten series of 1,200 samples take 6 MB.
+A series is a ring of numbers, not of objects: 64 devices of 20 series of 1,200 samples take 12 MB.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
+from gputop.telemetry.derived import DERIVED, derive
 from gputop.telemetry.snapshot import READINGS
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ KEPT = (
     "sm_clock_mhz",
     "pcie_rx_bytes_per_second",
     "pcie_tx_bytes_per_second",
+    "dram_active_percent",
+    "fp64_active_percent",
+    "memory_unattributed_bytes",
+    "pcie_generation",
+    "pcie_width",
+    "ecc_corrected",
 )
-"""The readings that are drawn over time."""
+"""The readings that are drawn over time, and those of which rules want to know how they were."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""
 
@@ -117,7 +124,7 @@ class _Device:
         self.first = self.newest = number
         """The numbers of the first and of the newest sample that it was in."""
         self.since = time
-        self.rings = {name: array("d", [math.nan]) * capacity for name in KEPT}
+        self.rings = {name: array("d", [math.nan]) * capacity for name in (*KEPT, *DERIVED)}
         self.figures: dict[str, _Figures] = {}
 
 
@@ -143,14 +150,16 @@ class History:
         elapsed = 0.0 if self._time is None else max(0.0, sample.time - self._time)
         seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
         self._time = self._times[place] = sample.time
+        derived = derive(sample)
         for readings in sample.devices:
             device = self._devices.get(readings.uuid)
             if device is None:
                 device = _Device(number, sample.time, self._capacity)
                 self._devices[readings.uuid] = device
             device.newest = number
+            numbers = derived[readings.uuid]
             for name, ring in device.rings.items():
-                value = getattr(readings, name)
+                value = numbers[name] if name in numbers else getattr(readings, name)
                 ring[place] = math.nan if value is None else value
             _count(device.figures, readings, seconds)
         for uuid, device in list(self._devices.items()):
@@ -167,6 +176,29 @@ class History:
         if device is None or name not in device.rings:
             return ()
         return Series(device.rings[name], max(device.first, self._oldest), self.count)
+
+    def last(self, uuid: str, name: str, many: int) -> array[float]:
+        """The last numbers of that name, at most so many, as fast as can be; NaN for missing."""
+        device = self._devices.get(uuid)
+        if device is None or name not in device.rings:
+            return array("d")
+        return _cut(
+            device.rings[name], max(device.first, self._oldest, self.count - many), self.count
+        )
+
+    def samples_within(self, seconds: float) -> int:
+        """How many of the last samples are not older than that, counted from the newest one."""
+        if self._time is None:
+            return 0
+        limit, times = self._time - seconds, self._times
+        low, high = self._oldest, self.count
+        while low < high:  # bisect, on a ring
+            middle = (low + high) // 2
+            if times[middle % self._capacity] < limit:
+                low = middle + 1
+            else:
+                high = middle
+        return self.count - low
 
     @property
     def times(self) -> Sequence[float | None]:
@@ -197,6 +229,14 @@ class History:
         if device is not None and self._time is not None:
             device.figures.clear()
             device.since = self._time
+
+
+def _cut(ring: array[float], start: int, stop: int) -> array[float]:
+    """The places `start` to `stop` of a ring, counted without its wrapping around."""
+    many, size = stop - start, len(ring)
+    first = start % size
+    piece = ring[first : first + many]
+    return piece if len(piece) == many else piece + ring[: many - len(piece)]
 
 
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float) -> None:

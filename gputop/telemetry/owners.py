@@ -1,4 +1,8 @@
-"""Who processes are, and what they take of the host: one file read for each at each look."""
+"""Who processes are, and what they take of the host: one file read for each at each look.
+
+Now and then also for each of their child processes: a data loader's workers are on no device, and
+the trainer that waits for them takes nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,19 @@ WHO_SECONDS = 10.0
 change its user or be moved into a container, all with the pid and the start time that it has."""
 WINDOW_SECONDS = 0.1
 """A CPU percentage over less than this would be noise: a tick is a hundredth of a second."""
+CHILDREN_SECONDS = 2.0
+"""How often the child processes are looked at: a trainer may have tens of them."""
+MOST_CHILDREN = 64
+"""More of them are left out: what each costs is a file read."""
 COMMAND_BYTES = 4096
 """More of a command line is left out: it is sent with each sample, and nobody reads it."""
 CGROUP_BYTES = 1 << 16
 
+WAITING = "D"
+"""The state of a process that waits for storage, or for something else that it cannot leave."""
 GONE = (FileNotFoundError, ProcessLookupError)
+CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
+CHILDREN = ("children", *CHILDREN_CPU)
 PLACE = tuple(f.name for f in dataclasses.fields(Place))
 ALL = tuple(f.name for f in dataclasses.fields(Owner) if not f.name.startswith("absen"))
 
@@ -59,6 +71,23 @@ class _Cpu:
 
 
 @dataclass(frozen=True, slots=True)
+class _Children:
+    """The child processes of one, as they were at a look."""
+
+    at: float
+    each: Mapping[int, tuple[int, _Cpu]] = field(default_factory=dict)
+    """By pid: the start in ticks, and the CPU."""
+    waiting: bool = False
+    absence: Absence | None = None
+    """Why they are not known."""
+
+    @property
+    def percents(self) -> list[float]:
+        """Of those that were there for two looks."""
+        return [cpu.percent for _, cpu in self.each.values() if cpu.percent is not None]
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     """A process as it was at the last look."""
 
@@ -66,6 +95,7 @@ class _Known:
     who: _Who
     who_at: float
     cpu: _Cpu
+    children: _Children
 
 
 class Owners:
@@ -91,6 +121,12 @@ class Owners:
         if not stat.parent_pid:
             # Outside of the container that this is in.
             absent["parent_pid"] = Absence.LOST
+        children, percents = known.children, known.children.percents
+        if children.absence is not None:
+            absent |= dict.fromkeys(CHILDREN, children.absence)
+        elif children.each and not percents:
+            absent |= dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
+        known_cpu = children.absence is None and (percents or not children.each)
         return Owner(
             user=known.who.user,
             command=known.who.command,
@@ -101,6 +137,10 @@ class Owners:
             container=known.who.place.container,
             pod=known.who.place.pod,
             slurm_job=known.who.place.slurm_job,
+            io_wait=stat.state == WAITING or children.waiting,
+            children=len(children.each) if children.absence is None else None,
+            children_cpu_percent=sum(percents) if known_cpu else None,
+            children_cpu_most_percent=max(percents, default=0.0) if known_cpu else None,
             absent=absent,
         )
 
@@ -114,11 +154,37 @@ class Owners:
         known = self._known.get(pid)
         if known is None or known.start_ticks != stat.start_ticks:
             who = self._who(pid, stat)
-            return _Known(stat.start_ticks, who, now, _Cpu(now, stat.cpu_ticks))
+            cpu, children = _Cpu(now, stat.cpu_ticks), self._children(pid, now, _Children(now))
+            return _Known(stat.start_ticks, who, now, cpu, children)
         cpu = known.cpu.then(now, stat.cpu_ticks)
+        children = known.children
+        if now - children.at >= CHILDREN_SECONDS:
+            children = self._children(pid, now, children)
         if now - known.who_at < WHO_SECONDS:
-            return dataclasses.replace(known, cpu=cpu)
-        return _Known(stat.start_ticks, self._who(pid, stat), now, cpu)
+            return dataclasses.replace(known, cpu=cpu, children=children)
+        return _Known(stat.start_ticks, self._who(pid, stat), now, cpu, children)
+
+    def _children(self, pid: int, now: float, before: _Children) -> _Children:
+        """Never raises: a process can be known without its children."""
+        try:
+            pids = procfs.read_children(pid, self._proc)[:MOST_CHILDREN]
+        except PermissionError:
+            return _Children(now, absence=Absence.NO_PERMISSION)
+        except (OSError, ValueError):  # a kernel that does not list them, or it has just gone
+            return _Children(now, absence=Absence.NOT_SUPPORTED)
+        each: dict[int, tuple[int, _Cpu]] = {}
+        waiting = False
+        for child in pids:
+            try:
+                stat = procfs.read_stat(child, self._proc)
+            except (OSError, ValueError):
+                continue  # it has just ended
+            start, cpu = before.each.get(child, (None, None))
+            same = cpu is not None and start == stat.start_ticks
+            now_cpu = cpu.then(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
+            each[child] = stat.start_ticks, now_cpu
+            waiting = waiting or stat.state == WAITING
+        return _Children(now, each, waiting)
 
     def _who(self, pid: int, stat: Stat) -> _Who:
         """Raises OSError where the process is gone meanwhile; what is refused is absent."""

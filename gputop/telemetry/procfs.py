@@ -48,6 +48,8 @@ class Stat:
     """Since the boot: with the pid, the identity of a process."""
     resident_bytes: int
     """As the kernel counts it for speed: some pages too few or too many."""
+    state: str = ""
+    """One letter: `R` runs, `S` sleeps, `D` waits and cannot be interrupted, mostly for storage."""
 
     @property
     def start_time(self) -> float:
@@ -82,12 +84,23 @@ def parse_stat(data: bytes) -> Stat:
         cpu_ticks=int(fields[11]) + int(fields[12]),
         start_ticks=int(fields[19]),
         resident_bytes=max(0, int(fields[21])) * PAGE_BYTES,
+        state=text(fields[0]),
     )
 
 
 def read_stat(pid: int, proc: str = PROC) -> Stat:
     """That process now; raises OSError where it is gone or hidden, ValueError for nonsense."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
+
+
+def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
+    """The pids that its first thread has started and that still run, up to some hundreds.
+
+    Raises OSError where it is gone, hidden or the kernel does not tell; ValueError for nonsense.
+    """
+    data = read(f"{proc}/{pid}/task/{pid}/children")
+    *whole, _ = data.split(b" ")  # each ends with a space: what does not was cut off
+    return tuple(int(word) for word in whole)
 
 
 def boot_time(proc: str = PROC) -> float:

@@ -66,6 +66,10 @@ class Owner:
     container: str | None = None
     pod: str | None = None
     slurm_job: str | None = None
+    io_wait: bool | None = None
+    children: int | None = None
+    children_cpu_percent: float | None = None
+    children_cpu_most_percent: float | None = None
     absence: Absence | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 

@@ -378,6 +378,15 @@ class Process:
     pod: str | None = None
     """The uid of the Kubernetes pod."""
     slurm_job: str | None = None
+    io_wait: bool | None = None
+    """Whether it, or one of its child processes, waited for storage at this moment: uninterrupted
+    sleep, in which a driver call can be, too."""
+    children: int | None = None
+    """Its child processes, such as the workers of a data loader; of many, the first ones."""
+    children_cpu_percent: float | None = None
+    """Of one core, all of them together."""
+    children_cpu_most_percent: float | None = None
+    """Of one core, the one that takes most."""
     machine: str | None = None
     """As that of its device."""
     absent: Mapping[str, Absence] = field(default_factory=dict)

@@ -7,11 +7,12 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Tab = Literal["monitor", "benchmark", "processes", "page"]
-"""What is shown between header and keys; the device's page opens from the others."""
+Tab = Literal["monitor", "benchmark", "processes", "page", "why"]
+"""What is shown between header and keys; the two pages of a device open from the others."""
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Where there are processes to act on."""
-LIVE: tuple[Tab, ...] = ("monitor", "processes", "page")
+PAGES: tuple[Tab, ...] = ("page", "why")
+LIVE: tuple[Tab, ...] = ("monitor", "processes", "page", "why")
 When = Literal["always", "live", "replay"]
 """Whether it does something with the machine as it is, or with a recording."""
 
@@ -63,6 +64,7 @@ ACTIONS = (
         "bench.start", "b", "start", "Stress-test the selected device", "Stress test", when="live"
     ),
     Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
+    Action("why", "w", "why", "Why is it slow? Again: of all devices", "Why", LIVE),
     Action("next", "down,j", "move(1)", "Next device, process, line or result"),
     Action("previous", "up,k", "move(-1)", "Previous device, process, line or result"),
     Action("page.next", "pagedown", "page(1)", "A page down"),
@@ -76,8 +78,8 @@ ACTIONS = (
     Action("absent", "a", "absent", "Readings without a value: hide or show", "", ("page",)),
     Action("first", "home", "move(-9999)", "To the first"),
     Action("last", "end", "move(9999)", "To the last"),
-    Action("device.next", "n", "device(1)", "The next device's page", "Next GPU", ("page",)),
-    Action("device.previous", "p", "device(-1)", "The previous device's page", "", ("page",)),
+    Action("device.next", "n", "device(1)", "The next device", "Next GPU", PAGES),
+    Action("device.previous", "p", "device(-1)", "The previous device", "", PAGES),
     Action(
         "device.reset", "0", "reset", "Minimum, mean and maximum from now on", "Reset", ("page",)
     ),

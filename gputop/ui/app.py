@@ -32,7 +32,7 @@ from gputop.ui.screens.commands import Commands
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
 from gputop.ui.screens.processes import ProcessesTab
-from gputop.ui.screens.tab import ListTab, LiveTab
+from gputop.ui.screens.tab import DeviceTab, ListTab, LiveTab
 from gputop.ui.themed import ANY_TERMINAL, ThemedApp
 from gputop.ui.watchdog import Watchdog
 from gputop.ui.widgets.header import Header
@@ -40,7 +40,7 @@ from gputop.ui.widgets.keys import KeysView
 from gputop.ui.widgets.replay import ReplayBar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from pathlib import Path
 
     from textual.app import ComposeResult
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from gputop.telemetry.child import Interruption
     from gputop.telemetry.replay import Replay
-    from gputop.telemetry.snapshot import Problem, Record
+    from gputop.telemetry.snapshot import Device, Problem, Record
     from gputop.ui.look import Terminal
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -109,7 +109,8 @@ class GputopApp(ThemedApp):
         self._watchdog = Watchdog()
         self._rung: set[tuple[str, str]] = set()
         """The alerts that the bell was rung for, while they last."""
-        self._came_from = "monitor"
+        self._came_from: dict[str, str] = {}
+        """The tab that each of the pages was opened from."""
         self.fault: str | None = None
         """What ended the dashboard that should not have."""
 
@@ -240,7 +241,8 @@ class GputopApp(ThemedApp):
             return False
         if self.screen.is_modal and action.id != "quit":
             return False
-        of_devices = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        lists = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        of_devices = lists or action.id == "why"
         if of_devices and not self.telemetry.devices:
             return False
         return action.works_on(self._header.tab, replay=self._replay is not None)
@@ -287,8 +289,6 @@ class GputopApp(ThemedApp):
         """Shows a tab."""
         self.set_focus(None)
         self.query_one(ContentSwitcher).current = name
-        if name == "page" and self._header.tab != name:
-            self._came_from = self._header.tab
         self._header.tab = self._keys.tab = name
         self._show()
 
@@ -300,12 +300,27 @@ class GputopApp(ThemedApp):
             return
         from gputop.ui.screens.device import DevicePage  # the first screen does without it
 
-        page = self._live.get("page")
-        if not isinstance(page, DevicePage):
-            page = self._live["page"] = DevicePage(self.telemetry)
+        await self._open("page", device, lambda: DevicePage(self.telemetry))
+
+    async def action_why(self) -> None:
+        """All findings of the selected device; from there, those of all devices."""
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify("There is no device to look for findings of")
+            return
+        from gputop.ui.screens.why import WhyPage
+
+        await self._open("why", device, lambda: WhyPage(self.telemetry))
+
+    async def _open(self, name: str, device: Device, make: Callable[[], DeviceTab]) -> None:
+        page = self._live.get(name)
+        if not isinstance(page, DeviceTab):
+            page = self._live[name] = make()
             await self.query_one(ContentSwitcher).add_content(page)
         page.show(device.uuid)
-        self.action_tab("page")
+        if self._header.tab != name:
+            self._came_from[name] = self._header.tab
+        self.action_tab(name)
 
     def action_start(self) -> None:
         """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
@@ -381,7 +396,7 @@ class GputopApp(ThemedApp):
         if self.focused is not None:
             self.set_focus(None)
         elif not (isinstance(tab, ListTab) and tab.clear_filter()):
-            self.action_tab(self._came_from if self._header.tab == "page" else "monitor")
+            self.action_tab(self._came_from.get(self._header.tab, "monitor"))
 
     def action_help(self) -> None:
         """Keys and legend."""

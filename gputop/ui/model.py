@@ -7,6 +7,8 @@ from collections import defaultdict, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.insight.findings import Judgement
+from gputop.insight.judge import Judge
 from gputop.telemetry.alerts import Alert, alerts, away
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.history import CAPACITY, History
@@ -60,6 +62,9 @@ class Telemetry:
         self._reported: deque[Event] = deque(maxlen=MOST_REPORTED)
         self._held: deque[Record] = deque()
         self.history = History()
+        self._judge = Judge()
+        self._judged = -1
+        self._judgement = Judgement()
         self._events: dict[str | None, deque[Event]] = defaultdict(
             lambda: deque(maxlen=EVENTS_KEPT)
         )
@@ -129,6 +134,18 @@ class Telemetry:
             state = self.readings(device.uuid).state
             if device.state is not state:
                 yield Event(sample.time, device.uuid, device.state.value)
+
+    @property
+    def judgement(self) -> Judgement:
+        """What the rules say of what is shown: found out once for each sample, where it is asked.
+
+        A picture that catches up after a pause is judged at its end.
+        """
+        if self._judged != self.history.count and self.inventory and self.sample:
+            self._judged = self.history.count
+            events = [event for known in self._events.values() for event in known]
+            self._judgement = self._judge.judge(self.history, self.inventory, self.sample, events)
+        return self._judgement
 
     def events(self, uuid: str) -> list[Event]:
         """What happened to the device, and what may have; the newest first."""

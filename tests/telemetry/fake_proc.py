@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +21,10 @@ def stat_line(
     system_ticks: int = 0,
     start: int = 500,
     pages: int = 3,
+    state: bytes = b"S",
 ) -> bytes:
     """The content of /proc/PID/stat: 52 fields."""
-    fields: list[object] = ["S", parent, pid, pid, 0, -1, 4194304, 11, 22, 33, 44]
+    fields: list[object] = [state.decode(), parent, pid, pid, 0, -1, 4194304, 11, 22, 33, 44]
     fields += [user_ticks, system_ticks, 55, 66, 20, 0, 4, 0, start, 99999, pages]
     fields += [0] * (50 - len(fields))
     return b"%d (%s) %s\n" % (pid, name, " ".join(map(str, fields)).encode())
@@ -53,7 +56,7 @@ class FakeProc:
         self.write("stat", b"cpu  1 2 3\nintr 0\nbtime 1700000000\nprocesses 5\n")
 
     def write(self, path: str, content: bytes) -> None:
-        (self.root / path).parent.mkdir(exist_ok=True)
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_bytes(content)
 
     def add(
@@ -63,15 +66,15 @@ class FakeProc:
         command: bytes = b"python\0train.py\0",
         cgroup: bytes = b"0::/user.slice\n",
         uid: int = 0,
+        children: Iterable[int] = (),
         **stat: Any,
     ) -> None:
         """A process, or another one with the pid of one that was added."""
         self.write(f"{pid}/stat", stat_line(pid, **stat))
         self.write(f"{pid}/cmdline", command)
         self.write(f"{pid}/cgroup", cgroup)
+        self.write(f"{pid}/task/{pid}/children", b"".join(b"%d " % child for child in children))
         self.write(f"{pid}/status", b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid)
 
     def take_away(self, pid: int = 7) -> None:
-        for file in (self.root / str(pid)).iterdir():
-            file.unlink()
-        (self.root / str(pid)).rmdir()
+        shutil.rmtree(self.root / str(pid))

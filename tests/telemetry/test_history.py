@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tracemalloc
 from itertools import pairwise
 from typing import Any
@@ -11,14 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.history import (
-    CAPACITY,
-    KEPT,
-    LONGEST_WEIGHT_SECONDS,
-    History,
-    Statistics,
+from gputop.telemetry.derived import (
+    DERIVED,
+    HOST_CPU,
+    OTHER_SLOWDOWN,
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    SLOWDOWN_BITS,
+    SLOWDOWNS,
 )
-from gputop.telemetry.snapshot import READINGS, DeviceSample, Host, Sample
+from gputop.telemetry.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History, Statistics
+from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, Host, Sample
 from tests import streams
 
 NAME = "temperature_celsius"
@@ -47,6 +52,40 @@ def test_readings_oldest_first() -> None:
         history.add(sample(a=temperature))
     assert list(history.series("a", NAME)) == [30, 31, None, 33]
     assert history.count == 4
+
+
+def test_what_is_derived_is_a_series_too() -> None:
+    made = streams.process(7, 0, device_uuid="a", cpu_percent=20.0, io_wait=False)
+    workers = dataclasses.replace(made, pid=8, children_cpu_most_percent=97.5, io_wait=True)
+    history = History()
+    history.add(Sample(0.0, Host(), (DeviceSample("a", clock_event_reasons=()),)))
+    reasons = ("sw_thermal", "never heard of", "sw_power_cap")
+    device = DeviceSample("a", clock_event_reasons=reasons)
+    history.add(Sample(1.0, Host(), (device,), (made, workers)))
+    unlisted = DeviceSample("a", absent={"processes": Absence.NO_PERMISSION})
+    history.add(Sample(2.0, Host(cpu_percent=12.5), (unlisted,)))
+    bits = SLOWDOWNS["sw_thermal"] + SLOWDOWNS["sw_power_cap"] + OTHER_SLOWDOWN
+    assert {name: list(history.series("a", name)) for name in DERIVED} == {
+        PROCESS_COUNT: [0, 2, None],
+        PROCESS_CPU: [None, 97.5, None],
+        PROCESS_IO_WAIT: [None, 1, None],
+        HOST_CPU: [None, None, 12.5],
+        SLOWDOWN_BITS: [0, bits, None],
+    }
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 30), st.floats(0, 40))
+def test_the_last_ones_in_one_piece(count: int, capacity: int, many: int, seconds: float) -> None:
+    """As the series has them, wherever the ring begins."""
+    history = History(capacity)
+    for number in range(count):
+        history.add(sample(float(number), a=None if number % 7 == 3 else number))
+    known = list(history.series("a", NAME))
+    last = [None if math.isnan(n) else n for n in history.last("a", NAME, many)]
+    assert last == (known[-many:] if many else [])
+    assert list(history.last("nobody", NAME, many)) == []
+    within = [t for t in history.times if t is not None and t >= count - 1 - seconds]
+    assert history.samples_within(seconds) == len(within)
 
 
 def test_every_kept_reading() -> None:
@@ -224,4 +263,4 @@ def test_many_devices_take_little_memory() -> None:
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(history.series(devices[0].uuid, NAME)) == 1
-    assert CAPACITY * 64 * len(KEPT) * 8 < taken < 10_000_000
+    assert CAPACITY * 64 * len((*KEPT, *DERIVED)) * 8 < taken < 15_000_000

@@ -11,12 +11,22 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from gputop.telemetry import owners as module
-from gputop.telemetry.owners import ALL, PLACE, WHO_SECONDS, WINDOW_SECONDS, Owners
+from gputop.telemetry import procfs
+from gputop.telemetry.owners import (
+    ALL,
+    CHILDREN,
+    CHILDREN_SECONDS,
+    PLACE,
+    WHO_SECONDS,
+    WINDOW_SECONDS,
+    Owners,
+)
 from gputop.telemetry.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
 from gputop.telemetry.reading import Owner
 from gputop.telemetry.snapshot import Absence
@@ -93,6 +103,10 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
         container=owner.container,
         pod=owner.pod,
         slurm_job=owner.slurm_job,
+        io_wait=owner.io_wait,
+        children=0,
+        children_cpu_percent=0.0,
+        children_cpu_most_percent=0.0,
         absent={"cpu_percent": Absence.NO_DATA_YET},
     )
     assert owner.memory_resident_bytes is not None
@@ -225,6 +239,10 @@ def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> Non
         container=ID[:12],
         pod=UID,
         slurm_job="9",
+        io_wait=False,
+        children=0,
+        children_cpu_percent=0.0,
+        children_cpu_most_percent=0.0,
         absent={"cpu_percent": Absence.NO_DATA_YET},
     )
 
@@ -234,16 +252,93 @@ def test_a_process_costs_one_file_at_each_look(
 ) -> None:
     proc.add()
     owners.of(7)
-    assert sorted(proc.opened) == ["7/cgroup", "7/cmdline", "7/stat", "7/status"]
+    every = ["7/cgroup", "7/cmdline", "7/stat", "7/status", LIST]
+    assert sorted(proc.opened) == every
     proc.opened.clear()
     for _ in range(9):
         clock.now += 1.0
         owners.of(7)
-    assert proc.opened == ["7/stat"] * 9
+    assert sorted(proc.opened) == ["7/stat"] * 9 + [LIST] * 4
     proc.opened.clear()
     clock.now += 1.0
     owners.of(7)
-    assert sorted(proc.opened) == ["7/cgroup", "7/cmdline", "7/stat", "7/status"]
+    assert sorted(proc.opened) == every
+
+
+LIST = "7/task/7/children"
+
+
+def busy_children(proc: FakeProc, *ticks: int, **last: Any) -> None:
+    """A trainer whose workers have had so much of the CPU."""
+    pids = range(20, 20 + len(ticks))
+    for pid, taken in zip(pids, ticks, strict=True):
+        proc.add(pid, parent=7, user_ticks=taken, **(last if pid == pids[-1] else {}))
+    proc.add(children=pids)
+
+
+def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+    """They are on no device, and what they take of the CPU is why it waits."""
+    busy_children(proc, 0, 0)
+    first = owners.of(7)
+    assert (first.children, first.children_cpu_percent) == (2, None)
+    assert first.absent["children_cpu_percent"] is Absence.NO_DATA_YET
+    busy_children(proc, 2 * TICKS_PER_SECOND, TICKS_PER_SECOND)
+    clock.now += CHILDREN_SECONDS
+    owner = owners.of(7)
+    assert owner.children_cpu_percent == pytest.approx(150.0)
+    assert owner.children_cpu_most_percent == pytest.approx(100.0)
+    assert "children_cpu_percent" not in owner.absent
+    assert owner.cpu_percent == 0
+
+
+def test_another_worker_with_the_same_pid(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+    busy_children(proc, 0, 900, start=500)
+    owners.of(7)
+    busy_children(proc, TICKS_PER_SECOND, TICKS_PER_SECOND, start=9000)
+    clock.now += CHILDREN_SECONDS
+    owner = owners.of(7)
+    assert owner.children == 2
+    assert owner.children_cpu_percent == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("who", ["process", "worker"])
+def test_who_waits_for_storage(clock: Clock, proc: FakeProc, owners: Owners, who: str) -> None:
+    busy_children(proc, 0, 0)
+    assert owners.of(7).io_wait is False
+    clock.now += CHILDREN_SECONDS
+    if who == "process":
+        proc.add(state=b"D")
+    else:
+        busy_children(proc, 0, 0, state=b"D")
+    assert owners.of(7).io_wait is True
+
+
+def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+    """By a kernel that does not list them, or to us: the process is known without."""
+    proc.add()
+    (proc.root / LIST).unlink()
+    owner = owners.of(7)
+    assert (owner.user is not None, owner.children, owner.children_cpu_percent) == (
+        True,
+        None,
+        None,
+    )
+    assert {owner.absent[name] for name in CHILDREN} == {Absence.NOT_SUPPORTED}
+    proc.add()
+    proc.forbidden = {LIST}
+    clock.now += CHILDREN_SECONDS
+    assert owners.of(7).absent["children"] is Absence.NO_PERMISSION
+
+
+def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
+    clock: Clock, proc: FakeProc, owners: Owners
+) -> None:
+    busy_children(proc, 0, 0)
+    proc.take_away(21)
+    assert owners.of(7).children == 1
+    assert procfs.read_children(7, proc.path) == (20, 21)
+    proc.write(LIST, b"20 21 2")
+    assert procfs.read_children(7, proc.path) == (20, 21)
 
 
 def test_nothing_else_is_opened_at_a_look() -> None:

@@ -88,7 +88,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_line_of_the_kernel_is_understood() -> None:
     assert parse_stat(
         stat_line(7, parent=5, user_ticks=30, system_ticks=4, start=500, pages=3)
-    ) == Stat("python", 5, 34, 500, 3 * PAGE_BYTES)
+    ) == Stat("python", 5, 34, 500, 3 * PAGE_BYTES, "S")
 
 
 def test_this_process() -> None:

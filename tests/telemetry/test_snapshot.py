@@ -323,6 +323,7 @@ def test_the_readings_are_what_a_device_is_asked_for() -> None:
 UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")
 PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
 WITHOUT_A_UNIT = {
+    "children",  # processes
     "ecc_corrected",  # errors
     "ecc_corrected_lifetime",
     "ecc_uncorrected",

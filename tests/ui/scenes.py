@@ -224,6 +224,19 @@ def one_is_lost() -> list[Record]:
     return records
 
 
+def slow() -> list[Record]:
+    """A job on two devices, whose loader is too slow for one, and the other of which is hot."""
+    machine, *told = job(2)
+    records: list[Record] = [machine]
+    for tick, record in enumerate(told):
+        assert isinstance(record, Sample)
+        starved = training(0, tick, gpu_utilization_percent=96 if tick % 8 < 3 else 0)
+        heat = ("sw_thermal",) if tick % 3 else ()
+        hot = training(1, tick, clock_event_reasons=heat, sm_clock_mhz=1410 if heat else 1755)
+        records.append(dataclasses.replace(record, devices=(starved, hot)))
+    return records
+
+
 def busy_machine(processes: int, devices: int = 8) -> list[Record]:
     """Devices with a crowd of processes on them."""
     return job(devices, 2, processes=tuple(streams.crowd(processes, devices)))

@@ -253,6 +253,24 @@ def test_platforms_in_rows(snap_compare: Any, nvml: FakeDriver) -> None:
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready())
 
 
+# Why is it slow.
+
+
+@every_size
+def test_why(snap_compare: Any, size: tuple[int, int]) -> None:
+    assert snap_compare(app_with(scenes.slow()), terminal_size=size, run_before=ready("w"))
+
+
+def test_why_of_all_devices(snap_compare: Any) -> None:
+    app = app_with(scenes.slow())
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("w", "w"))
+
+
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+def test_monitor_with_findings(snap_compare: Any, size: tuple[int, int]) -> None:
+    assert snap_compare(app_with(scenes.slow()), terminal_size=size, run_before=ready())
+
+
 # The device's page.
 
 

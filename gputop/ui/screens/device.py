@@ -12,7 +12,7 @@ from gputop.text import short_name, visible
 from gputop.ui.draw import Row, Span, fit, spread, width_of
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
-from gputop.ui.screens.tab import LiveTab
+from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.events import EventsView
 from gputop.ui.widgets.live import LiveView
@@ -80,7 +80,7 @@ class DeviceTitle(LiveView):
         return fault_of(telemetry.readings(device.uuid))
 
 
-class DevicePage(LiveTab):
+class DevicePage(DeviceTab):
     """Charts, readings, processes and events of one device, laid out in the space there is."""
 
     DEFAULT_CSS = """

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gputop.output.readings import LEGEND
-from gputop.ui.actions import ACTIONS, LISTS, LIVE, Action, key_names
+from gputop.ui.actions import ACTIONS, LISTS, LIVE, PAGES, Action, key_names
 from gputop.ui.palette import ACCENT, STRONG
 from gputop.ui.process_columns import COLUMNS, HOST
 
@@ -30,6 +30,7 @@ PLACES = {
     LISTS: "Monitor and processes",
     ("monitor",): "Monitor",
     ("page",): "A device's page",
+    PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
 }
 """Where keys work: one group for each of the registry's places."""
@@ -59,6 +60,12 @@ HOSTS = {
     HOST.title: HOST.about,
     "b, F9, e": "are for this machine alone, which --host localhost shows; elsewhere, run gputop "
     "there: ssh -t HOST gputop",
+}
+WHY = {
+    "▲": "a finding: why it may be slow, or what is wrong; `may` where it is not certain",
+    "·": "a finding that only explains, such as a power limit at full load",
+    "evidence": "the numbers behind a finding, each with the time that it is of",
+    "cannot tell": "rules that lack a reading, and why it is missing",
 }
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations a product, normal data, wall time",
@@ -98,6 +105,7 @@ class Help(ModalScreen[None]):
             *([("Several hosts", HOSTS.items())] if self._hosts else []),
             ("Signs", SIGNS.items()),
             ("Panels and rows", PANELS.items()),
+            ("Why is it slow?", WHY.items()),
             ("Readings", LEGEND.items()),
             ("Processes", columns.items()),
             ("Stress test", BENCHMARK.items()),

@@ -129,5 +129,7 @@ class MonitorTab(ListTab):
         width, height = self.size
         if has_devices and width and height:
             rows = min(self._devices.plan(width, height).rows, self._devices.most_rows(height))
+            spare = height - rows - self.telemetry.process_count - 1
+            rows += max(0, min(self._devices.finding_rows, spare))
             if self._devices.styles.height is None or self._devices.styles.height.value != rows:
                 self._devices.styles.height = rows

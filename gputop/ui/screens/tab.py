@@ -56,6 +56,14 @@ class LiveTab(Vertical):
         """To the right by that many."""
 
 
+class DeviceTab(LiveTab):
+    """A page of one device, opened from another tab."""
+
+    def show(self, uuid: str) -> None:
+        """Shows that device."""
+        raise NotImplementedError
+
+
 class ListTab(LiveTab):
     """One with a list of processes."""
 

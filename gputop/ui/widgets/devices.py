@@ -10,7 +10,7 @@ from gputop.ui.draw import Span, beside, fit
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
 from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
-from gputop.ui.widgets import panel, panel_row, sections
+from gputop.ui.widgets import finding, panel, panel_row, sections
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import Density, Panel, Past
 
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     from textual.events import Click
 
+    from gputop.insight.findings import Finding
     from gputop.telemetry.snapshot import Device, Machine
     from gputop.ui.draw import Row
     from gputop.ui.model import Telemetry
 
 
+MOST_FINDINGS = 3
+"""Lines with findings under devices that have no room for theirs."""
 FEWEST_PROCESSES = 3
 """Rows under the heading of the processes that devices leave to them, however many there are."""
 
@@ -161,6 +164,8 @@ class DevicesView(LiveView):
             many = sum(len(line.devices) for line in self._shown)
             shown = f"{before + 1} to {before + many} of {len(devices)} devices"
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
+        if now.density is not Density.FULL:  # else they are in the panels
+            rows += self._finding_lines(width)[: height - len(rows)]
         return [fit(row, width) for row in rows]
 
     def _lines(self, now: Layout) -> list[Line]:
@@ -184,6 +189,25 @@ class DevicesView(LiveView):
             return [panel_row.draw_row(made, machine, now.panel_width)]
         return panel.draw(made, now.density, now.panel_width, now.panel_height)
 
+    @property
+    def finding_rows(self) -> int:
+        """Rows that findings could use under devices that have no room for theirs."""
+        now = self.layout_now
+        return 0 if now is None or now.density is Density.FULL else len(self._finding_lines(80))
+
+    def _finding_lines(self, width: int) -> list[Row]:
+        """The top finding of each of a few devices, the gravest first."""
+        telemetry = self._telemetry
+        top: dict[str | None, Finding] = {}
+        for found in telemetry.judgement.findings:
+            top.setdefault(found.device_uuid, found)
+        lines = []
+        for found in [*top.values()][:MOST_FINDINGS]:
+            device = find_device(telemetry.devices, found.device_uuid)
+            if device is not None:
+                lines.append(finding.line(found, width, device.label))
+        return lines
+
     def _machine(self) -> panel_row.Machine:
         devices = self._telemetry.devices
         return panel_row.machine_of(
@@ -200,6 +224,7 @@ class DevicesView(LiveView):
             telemetry.history.count,
             selected,
             telemetry.host_of(device),
+            next(iter(telemetry.judgement.of(device.uuid)), None),
         )
 
     def _past(self, device: Device) -> list[Past]:

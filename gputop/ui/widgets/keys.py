@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from gputop.ui.actions import ACTIONS, LISTS, Action, key_names
+from gputop.ui.actions import ACTIONS, LISTS, PAGES, Action, key_names
 from gputop.ui.draw import Row, Span
 from gputop.ui.palette import ACCENT, DIM
 from gputop.ui.widgets.live import LiveView
@@ -58,7 +58,7 @@ class KeysView(LiveView):
     def _label(self, action: Action) -> str:
         match action.id:
             case "back":
-                return "Leave the field" if self.in_field else "Back" * (self.tab == "page")
+                return "Leave the field" if self.in_field else "Back" * (self.tab in PAGES)
             case "switch" if self.on_list:
                 return "Devices"
             case "pause" if self.paused:

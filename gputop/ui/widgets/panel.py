@@ -31,12 +31,14 @@ from gputop.ui.draw import (
     width_of,
 )
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, POWER, SM, STRONG, TEXT, TRACK, WARN
+from gputop.ui.widgets import finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
 
+    from gputop.insight.findings import Finding
     from gputop.output.faults import Fault
     from gputop.telemetry.snapshot import Device, DeviceSample, Host
 
@@ -76,6 +78,8 @@ class Panel:
     selected: bool = False
     host: Host | None = None
     """Its memory is that of a device that has none of its own."""
+    finding: Finding | None = None
+    """Why it may be slow, most of all."""
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -117,8 +121,10 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     if density is Density.FULL and not fault:
         if not lacks(panel.readings, "power_watts"):
             body.append(_power_bar(panel, inner))
-        body += _details(panel, inner, room - len(body) - LEAST_HISTORY)
-        body += _histories(panel, inner, room - len(body))
+        last = [finding.line(panel.finding, inner)] if panel.finding else []
+        body += _details(panel, inner, room - len(body) - LEAST_HISTORY - len(last))
+        body += _histories(panel, inner, room - len(body) - len(last))
+        body += last
     rows += [[mark(panel), Span("  "), *row] for row in body]
     rows += [[mark(panel)] for _ in range(height - len(rows))]
     return [fit(row, width) for row in rows[:height]]

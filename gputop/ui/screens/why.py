@@ -1,0 +1,108 @@
+"""Why is it slow: all findings of a device, or of all of them, with their evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.text import duration, short_name, visible
+from gputop.ui.draw import Row, Span, fit, spread, width_of
+from gputop.ui.model import find_device
+from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
+from gputop.ui.screens.tab import DeviceTab
+from gputop.ui.widgets.findings import FindingsView
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from gputop.telemetry.snapshot import Device
+    from gputop.ui.model import Telemetry
+
+
+class WhyTitle(LiveView):
+    """Whose findings these are, and how much was watched for them."""
+
+    def __init__(self, telemetry: Telemetry, findings: FindingsView) -> None:
+        super().__init__(id="why-title")
+        self._telemetry = telemetry
+        self._findings = findings
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        """One row."""
+        device, devices = self._findings.device, self._telemetry.devices
+        left = [Span("Why is it slow? ", ACCENT)]
+        if self._findings.of_all:
+            left.append(Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG))
+        elif device is not None:
+            name = short_name(visible(device.name))
+            left.append(Span(f"GPU {device.label} {name} ", STRONG))
+        times = self._telemetry.history.times
+        first, last = (times[0], times[-1]) if times else (None, None)
+        seconds = (last or 0.0) - (first or 0.0)
+        right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
+        return [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
+
+
+class WhyPage(DeviceTab):
+    """Findings, and what they rest on."""
+
+    DEFAULT_CSS = """
+    WhyPage { height: 1fr; }
+    WhyPage #why-title { height: 1; }
+    WhyPage #findings { height: 1fr; }
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="why")
+        self._telemetry = telemetry
+        self._findings = FindingsView(telemetry)
+        self._title = WhyTitle(telemetry, self._findings)
+
+    def compose(self) -> ComposeResult:
+        yield self._title
+        yield self._findings
+
+    @property
+    def selected(self) -> Device | None:
+        """The device whose findings are shown, also among all."""
+        return self._findings.device
+
+    @property
+    def wants_gpm(self) -> bool:
+        """Always: half of the rules rest on it."""
+        return True
+
+    def show(self, uuid: str) -> None:
+        """Shows the findings of that device."""
+        self._findings.device = find_device(self._telemetry.devices, uuid)
+        self._findings.of_all = False
+        self.show_telemetry()
+
+    def show_telemetry(self) -> None:
+        """Draws what changed."""
+        device = self._findings.device
+        if device is not None:
+            self._findings.device = find_device(self._telemetry.devices, device.uuid) or device
+        self._title.redraw()
+        self._findings.redraw()
+
+    def action_why(self) -> None:
+        """Those of all devices, or of the one again."""
+        self._findings.of_all = not self._findings.of_all
+        self.show_telemetry()
+
+    def action_device(self, step: int) -> None:
+        """Shows the device that is listed `step` further on, round and round."""
+        devices, device = self._telemetry.devices, self._findings.device
+        if devices:
+            uuid = device.uuid if device else None
+            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            self.show(devices[(now + step) % len(devices)].uuid)
+
+    def action_move(self, step: int) -> None:
+        """Moves the findings by that many rows."""
+        self._findings.scroll(step)
+
+    def action_page(self, step: int) -> None:
+        """Moves the findings by that many pages."""
+        self._findings.scroll(step * max(1, self._findings.size.height - 2))

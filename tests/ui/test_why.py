@@ -1,0 +1,274 @@
+"""The page of findings, and the gravest of each device on the monitor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.telemetry.snapshot import Absence, DeviceState, Event, Sample
+from gputop.ui.app import GputopApp
+from gputop.ui.model import Telemetry
+from gputop.ui.screens.help import Help
+from gputop.ui.screens.why import WhyPage, WhyTitle
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.findings import FindingsView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.keys import KeysView
+from tests import streams
+from tests.insight.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
+from tests.streams import NOW, PreparedStream
+from tests.ui.pilots import settle, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.pilot import Pilot
+
+    from gputop.telemetry.snapshot import Record
+
+STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
+HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
+USUAL, LARGE = (80, 24), (120, 40)
+
+
+def records(*readings: Mapping[str, Any], seconds: int = 90, **machine: Any) -> list[Record]:
+    """Devices that do that for so long."""
+    full = trainer(cpu_percent=99.0)
+    processes = tuple(
+        dataclasses.replace(full, device_uuid=device(n).uuid, pid=full.pid + n)
+        for n in range(len(readings))
+    )
+    made = Machine(
+        devices=tuple(device(n) for n in range(len(readings))),
+        readings=tuple({**WORKING, **each} for each in readings),
+        **{"processes": processes, **machine},
+    )
+    found: list[Record] = [dataclasses.replace(streams.inventory(), devices=tuple(made.devices))]
+    for _ in range(seconds):
+        found.append(made.sample())
+        made.ticks += 1
+    return found
+
+
+def app_with(*told: Record) -> GputopApp:
+    return GputopApp(PreparedStream(*told))
+
+
+def findings(pilot: Pilot[None]) -> str:
+    """Without the ends of lines."""
+    return " ".join(shown(pilot, FindingsView).split())
+
+
+async def test_w_shows_the_findings_of_the_selected_device() -> None:
+    app = app_with(*records(STARVED, HOT))
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        assert "GPU 0 H100" in shown(pilot, WhyTitle)
+        assert "watched for 1:29" in shown(pilot, WhyTitle)
+        said = findings(pilot)
+        assert "▲ May be waiting for its input: idle 6" in said
+        assert "Its main thread may be the limit" in said
+        assert "idle 64 % in 1:00 · from gap to gap 8.0 s" in said
+        assert "CPU of its fullest process 99 %" in said
+        assert "⣿" in said
+        assert "heat" in said.partition("Looked for, not found")[2]
+        assert "leak: not watched for long enough yet" in said
+        await pilot.press("n")
+        await settle(pilot)
+        assert "GPU 1 H100" in shown(pilot, WhyTitle)
+        assert "Throttled by heat 100 %" in findings(pilot)
+        assert "waiting for its input" not in findings(pilot)
+
+
+async def test_w_again_shows_those_of_all_devices() -> None:
+    app = app_with(*records(STARVED, HOT))
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        await pilot.press("w", "w")
+        await settle(pilot)
+        assert "all 2 devices" in shown(pilot, WhyTitle)
+        said = findings(pilot)
+        assert "▲ GPU 0: May be waiting for its input" in said
+        assert "▲ GPU 1: Throttled by heat" in said
+        looked_for = said.partition("Looked for, not found")[2]
+        assert "heat" not in looked_for
+        assert "straggler" in looked_for
+        await pilot.press("w")
+        await settle(pilot)
+        assert "GPU 0 H100" in shown(pilot, WhyTitle)
+
+
+async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() -> None:
+    app = app_with(*records(NO_GPM, absent=GPM_OFF))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        said = findings(pilot)
+        assert said.startswith("No findings")
+        assert "Looked for, not found" in said
+        assert "busy without work" in said
+        assert "tensor cores: no SM active, tensor active (GPM is off" in said
+        assert "memory bandwidth: no DRAM active, tensor active (GPM is off" in said
+
+
+async def test_the_way_back_from_the_page_of_the_device() -> None:
+    app = app_with(*records(STARVED))
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        tabs = []
+        for key in ("3", "enter", "w", "escape", "escape", "escape"):
+            await pilot.press(key)
+            await settle(pilot)
+            tabs.append(app.query_one(Header).tab)
+        assert tabs == ["processes", "page", "why", "page", "processes", "monitor"]
+        await pilot.press("w")
+        await settle(pilot)
+        assert "Back" in shown(pilot, KeysView)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.query_one(Header).tab == "monitor"
+
+
+async def test_findings_scroll() -> None:
+    every = {**HOT, **STARVED, "memory_unattributed_bytes": 9 << 30, "ecc_uncorrected": 2}
+    app = app_with(*records(every))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        first = shown(pilot, FindingsView)
+        assert first.startswith("▲ 2 uncorrected memory errors (ECC)")
+        assert "below: PgUp PgDn" in first
+        await pilot.press("j")
+        await settle(pilot)
+        assert "1 rows above" in shown(pilot, FindingsView)
+        await pilot.press("end")
+        await settle(pilot)
+        assert "Looked for, not found" in shown(pilot, FindingsView)
+        assert "below" not in shown(pilot, FindingsView).splitlines()[-1]
+        await pilot.press("home", "pagedown", "pageup")
+        await settle(pilot)
+        assert shown(pilot, FindingsView) == first
+
+
+async def test_without_a_device_there_is_nothing_to_judge() -> None:
+    app = app_with(streams.no_driver(), streams.sample())
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        assert app.query_one(Header).tab == "monitor"
+        assert "Why" not in shown(pilot, KeysView)
+
+
+@pytest.mark.parametrize(("size", "density"), [(LARGE, "full"), (USUAL, "compact"), (USUAL, "row")])
+async def test_the_monitor_has_the_gravest_of_each_device(
+    size: tuple[int, int], density: str
+) -> None:
+    app = app_with(*records(STARVED, HOT))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        monitor = app.query_one(DevicesView)
+        monitor.density = density
+        app._show()
+        await settle(pilot)
+        said = shown(pilot, DevicesView)
+        assert "▲ " in said
+        label = "" if density == "full" else "GPU 0: "
+        assert f"{label}May be waiting for its input" in said
+        label = "" if density == "full" else "GPU 1: "
+        assert f"{label}Throttled by heat" in said
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 16])
+@pytest.mark.parametrize("size", [(60, 24), USUAL, LARGE])
+async def test_findings_take_no_room_from_devices_and_processes(
+    size: tuple[int, int], count: int
+) -> None:
+    """The panels are where they are without, and so are the processes that fit."""
+    rows = {}
+    for name, each in (("well", WORKING), ("starved", STARVED)):
+        app = app_with(*records(*[each] * count, seconds=40))
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            monitor = app.query_one(DevicesView)
+            now = monitor.layout_now
+            assert now is not None
+            processes = app.query_one("ProcessesView").size.height
+            rows[name] = (now, min(processes, count + 1))
+    assert rows["well"] == rows["starved"]
+
+
+async def test_a_device_with_a_fault_shows_the_fault() -> None:
+    told = records(STARVED, HOT)
+    last = told[-1]
+    assert isinstance(last, Sample)
+    lost = dataclasses.replace(streams.lost(0, DeviceState.LOST), uuid=device(0).uuid)
+    event = Event(last.time, device(0).uuid, "xid", 79)
+    told[-1] = dataclasses.replace(last, devices=(lost, last.devices[1]), events=(event,))
+    app = app_with(*told)
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        assert "LOST: it no longer answers" in shown(pilot, DevicesView)
+        await pilot.press("w")
+        await settle(pilot)
+        said = findings(pilot)
+        assert "▲ Xid 79: the GPU has fallen off the bus" in said
+        assert "no device (the device is lost" in said
+
+
+async def test_help_explains_it() -> None:
+    app = app_with(*records(WORKING, seconds=2))
+    async with app.run_test(size=(120, 200)) as pilot:
+        await settle(pilot)
+        await pilot.press("?")
+        await settle(pilot)
+        assert isinstance(app.screen, Help)
+        text = app.screen._text(84).plain
+        assert "Why is it slow? Again: of all devices" in text
+        assert "the numbers behind a finding" in text
+
+
+def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
+    telemetry = Telemetry()
+    first, *told = records(STARVED)
+    for record in (first, *told[:60]):
+        telemetry.take(record)
+    before = telemetry.judgement
+    assert telemetry.judgement is before
+    telemetry.pause()
+    for record in told[60:]:
+        telemetry.take(record)
+    assert telemetry.judgement is before
+    telemetry.pause()
+    assert telemetry.judgement.time == NOW + len(told) - 1
+
+
+def test_an_idle_machine_has_no_line() -> None:
+    telemetry = Telemetry()
+    for record in records(IDLE, IDLE, processes=()):
+        telemetry.take(record)
+    assert telemetry.judgement.findings == ()
+    assert {
+        v.absence for i in telemetry.judgement.insufficient(device().uuid) for v in i.lacking
+    } <= {
+        None,
+        Absence.NO_DATA_YET,
+    }
+
+
+async def test_the_page_asks_for_gpm() -> None:
+    app = app_with(*records(WORKING, seconds=2))
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        assert app.query_one(WhyPage).wants_gpm
+        stream = app._stream
+        assert isinstance(stream, PreparedStream)
+        assert stream.asked["gpm"] is True
