@@ -50,8 +50,8 @@ COMMANDS: dict[str, Command] = {
     "completion": completion,
 }
 """In the order of the help."""
-OF_HOSTS = ("stream",)
-"""The commands that know --host."""
+OF_HOSTS = (None, "status", "stream")
+"""The commands that know --host; None is the dashboard."""
 
 
 def parser() -> Parser:
@@ -143,9 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
         _check_replay(arguments)
     hosts = hosts_of(arguments)
     is_dashboard = arguments.command is None and os.isatty(0) and os.isatty(1)
-    if hosts and not is_dashboard and arguments.command not in OF_HOSTS:
-        which = f"`{arguments.command}` is" if arguments.command else "Without a terminal this is"
-        fail(f"{which} for this machine alone. Leave --host out.", USAGE)
+    if hosts and arguments.command not in OF_HOSTS:
+        fail(f"`{arguments.command}` is for this machine alone. Leave --host out.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.command is not None:

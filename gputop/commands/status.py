@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
     add_demo,
+    add_hosts,
     add_replay,
     argument,
     fail,
+    hosts_of,
     interval,
     output_width,
     print_text,
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
     add_demo(parser)
+    add_hosts(parser)
     add_replay(parser)
 
 
@@ -92,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
             "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
         )
     gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    if hosts := hosts_of(arguments):
+        return _hosts(arguments, hosts, gpm=gpm)
     found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
@@ -110,6 +115,15 @@ def run(arguments: argparse.Namespace) -> int:
         if sys.stdout.isatty():
             print()  # after the terminal's "^C"
         return FINE  # as of watch: there is no other way to end it
+
+
+def _hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
+    if arguments.watch is not None:
+        fail("--watch is of one machine. Leave it out, or see `gputop --host NAME`.", USAGE)
+    from gputop.commands.host_status import status
+
+    view = None if arguments.json else _view(arguments, output_width())
+    return status(hosts, arguments.remote_command, view, gpm=gpm)
 
 
 async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:

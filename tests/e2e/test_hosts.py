@@ -197,6 +197,31 @@ def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
     assert "machines" in json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.parametrize("command", [["status"], []], ids=["status", "no terminal"])
+def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
+    ssh.does("b", fake_ssh.REFUSED)
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    hosts = ("--host", "b", "--host", "a", "--remote-command", words)
+    done = run(ssh, *hosts, *command)
+    heading, titles, *devices = done.stdout.splitlines()
+    assert heading.startswith(f"{streams.inventory(2).hostname} · ")
+    assert titles.split()[:2] == ["GPU", "name"]
+    assert [line.split()[0] for line in devices] == ["0", "1"]
+    assert done.returncode == 3
+    assert done.stderr.startswith("gputop: error: b is away: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_status_of_several_hosts_in_json(ssh: FakeSsh) -> None:
+    ssh.does("b", fake_ssh.REFUSED)
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    done = run(ssh, "status", "--json", *("--host", "b", "--host", "a", "--remote-command", words))
+    away, there = json.loads(done.stdout)
+    assert (away["host"], there["host"]) == ("b", "a")
+    assert away["problem"]["what"] == "b is away"
+    assert len(there["inventory"]["devices"]) == len(there["sample"]["devices"]) == 2
+
+
 def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
     run_id = str(uuid.uuid4())
     words = shlex.join(fake_ssh.stream(seconds=0.2))
@@ -223,7 +248,7 @@ def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
         (["--remote-command", "x"], "--remote-command is for other machines"),
         (["--host", "a", "--remote-command", "'x"], "is not a command: No closing quotation"),
         (["--host", "a", "bench"], "`bench` is for this machine alone"),
-        (["--host", "a"], "Without a terminal this is for this machine alone"),
+        (["status", "--host", "a", "--watch"], "--watch is of one machine"),
     ],
 )
 def test_misuse(ssh: FakeSsh, arguments: list[str], said: str) -> None:
