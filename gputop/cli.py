@@ -31,6 +31,7 @@ from gputop.commands.arguments import (
     hosts_of,
     open_recording,
 )
+from gputop.commands.overview import Overview
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
@@ -56,10 +57,10 @@ OF_HOSTS = (None, "status", "stream")
 
 def parser() -> Parser:
     """Every command and option."""
-    top = Parser(
+    top = Overview(
         prog="gputop",
         description="A terminal dashboard for NVIDIA GPUs, with a stress test on one key.",
-        epilog="Without a command: the dashboard, or `status` where there is no terminal.",
+        epilog="gputop COMMAND --help says more",
         allow_abbrev=False,
     )
     top.add_argument(
@@ -75,7 +76,7 @@ def parser() -> Parser:
         "--record",
         type=Path,
         metavar="FILE",
-        help="the dashboard records what it receives to a new file, as r does while it runs",
+        help="record what the dashboard shows to a new file, as r does",
     )
     top.add_argument(
         "--python",
@@ -85,7 +86,10 @@ def parser() -> Parser:
     )
     screen = top.add_argument_group("the dashboard", "also kept in its settings file")
     screen.add_argument(
-        "--theme", choices=(AUTO, *THEMES), help="the colours (default: what suits the terminal)"
+        "--theme",
+        choices=(AUTO, *THEMES),
+        metavar="NAME",
+        help=f"{' '.join((AUTO, *THEMES))}; auto is what suits the terminal",
     )
     for name, what in SWITCHES.items():
         screen.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=what)

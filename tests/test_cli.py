@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -177,7 +178,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gputop {__version__}\n"
 
 
-@pytest.mark.parametrize("command", [[], ["status"], ["stream"], ["bench"], ["pick"]])
+@pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
 def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([*command, "--help"])
@@ -188,10 +189,6 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
 
 
 WITH_COMMAND = {
-    "": (
-        *("--interval", "--demo", "--python", "--version", "status", "stream", "bench", "pick"),
-        *("--theme", "--ascii", "--no-mouse", "--bell", "--readonly", "--config", "--no-gpm"),
-    ),
     "status": ("--json", "--demo", "--watch", "--columns", "--no-processes", "--no-color"),
     "stream": ("--interval", "--demo", "--count"),
     "pick": ("--count", "--min-free", "--max-busy", "--wait", "--index", "--json", "--demo"),
@@ -437,3 +434,28 @@ def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cli, "run", fail)
     with pytest.raises(PermissionError):
         cli.main([])
+
+
+def test_the_help_is_one_screen_and_has_everything() -> None:
+    lines = cli.parser().format_help().splitlines()
+    assert len(lines) < 24  # and the next prompt
+    assert [line for line in lines if len(line) > 80] == []
+    words = re.findall(r"[\w\[\]-]+", "\n".join(lines))
+    options = [name for name in completed_options() if name not in ("--help", "--version")]
+    assert set(cli.COMMANDS) <= {*words}
+    assert [
+        o for o in options if o not in words and f"--[no-]{o.removeprefix('--')}" not in words
+    ] == []
+
+
+def options() -> set[str]:
+    """Those before a command, without those that say no."""
+    usage = argparse.ArgumentParser.format_usage(cli.parser())
+    return {name for name in re.findall(r"--([\w-]+)", usage) if not name.startswith("no-")}
+
+
+def test_the_help_of_a_command_is_whole() -> None:
+    done = run("pick", "--help")
+    assert done.returncode == 0
+    assert "--min-free" in done.stdout
+    assert "default" in done.stdout

@@ -83,7 +83,7 @@ def add_source(command: argparse.ArgumentParser) -> None:
         "--gpm",
         action=argparse.BooleanOptionalAction,
         default=argparse.SUPPRESS,
-        help="read the devices' profiling counters: SM, tensor and DRAM activity (default: yes)",
+        help="profiling counters: SM, tensor and DRAM activity (default: yes)",
     )
     add_demo(command)
 
@@ -97,14 +97,14 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
         dest="hosts",
         default=argparse.SUPPRESS,
         metavar="NAME",
-        help="look at another machine over ssh, such as gpu-1 or ada@gpu-1; several with --host "
+        help="another machine, over ssh, such as gpu-1 or ada@gpu-1; several with --host "
         "again; `localhost` is this one, without ssh",
     )
     command.add_argument(
         "--remote-command",
         type=argument(parse_command),
         default=argparse.SUPPRESS,
-        metavar="COMMAND",
+        metavar="CMD",
         help="how gputop is started there, such as ~/venv/bin/gputop (default: gputop)",
     )
 
@@ -136,7 +136,7 @@ def add_replay(command: argparse.ArgumentParser) -> None:
         type=Path,
         default=argparse.SUPPRESS,
         metavar="FILE",
-        help="what was recorded, by `stream --output` or with r in the dashboard",
+        help="play what was recorded, by `stream --output` or with r",
     )
 
 
