@@ -13,7 +13,7 @@ from gputop.output.readings import GROUPS, since_start
 from gputop.text import ABSENT, visible
 from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.scrolled import ScrolledView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ NARROWEST_COLUMN, WIDEST_COLUMN, GAP = 58, 90, 2
 MOST_COLUMNS = 3
 
 
-class DetailsView(LiveView):
+class DetailsView(ScrolledView):
     """The rows of the catalogue, in as many columns as fit; they scroll where they are too many."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -38,33 +38,14 @@ class DetailsView(LiveView):
         self.device: Device | None = None
         self.only_present = False
         """Whether rows without a value are left out."""
-        self._top = 0
-        self._rows_in_all = 0
 
-    def scroll(self, step: int) -> None:
-        """Moves on by that many rows, as far as there are any."""
-        room = max(1, self.size.height - 1)
-        self._top = max(0, min(self._top + step, self._rows_in_all - room))
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[Row]:
-        """The rows from the one that was scrolled to."""
+    def all_rows(self, width: int) -> list[Row]:
+        """The catalogue in columns."""
         if self.device is None:
             return []
         columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
         each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
-        rows = in_columns(self._groups(self.device, each), columns, each)
-        self._rows_in_all = len(rows)
-        if len(rows) <= height:
-            self._top = 0
-            return rows
-        room = height - 1
-        self._top = min(self._top, len(rows) - room)
-        below = len(rows) - room - self._top
-        more = f" {self._top} rows above" if self._top else ""
-        more += f"{',' if more and below else ''} {below} below" if below else ""
-        hint = [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]
-        return [*rows[self._top : self._top + room], hint]
+        return in_columns(self._groups(self.device, each), columns, each)
 
     def _groups(self, device: Device, width: int) -> list[list[Row]]:
         telemetry = self._telemetry

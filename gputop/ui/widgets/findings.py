@@ -11,9 +11,9 @@ from gputop.output.readings import ROWS
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.ui.draw import Row, Span, fit
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, DIM, GOOD, TEXT, TRACK
+from gputop.ui.palette import ACCENT, GOOD, TEXT, TRACK
 from gputop.ui.widgets.finding import block
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.scrolled import ScrolledView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
 TOO_SHORT = "not watched for long enough yet"
 
 
-class FindingsView(LiveView):
+class FindingsView(ScrolledView):
     """The gravest first; they scroll where they are too many."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -47,14 +47,6 @@ class FindingsView(LiveView):
         self.device: Device | None = None
         self.of_all = False
         """Whether the findings of all devices are shown."""
-        self._top = 0
-        self._rows_in_all = 0
-
-    def scroll(self, step: int) -> None:
-        """Moves on by that many rows, as far as there are any."""
-        room = max(1, self.size.height - 1)
-        self._top = max(0, min(self._top + step, self._rows_in_all - room))
-        self.redraw()
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -63,24 +55,8 @@ class FindingsView(LiveView):
             return self._telemetry.devices
         return (self.device,) if self.device else ()
 
-    def draw(self, width: int, height: int) -> list[Row]:
-        """The rows from the one that was scrolled to."""
-        rows = self._all_rows(width)
-        self._rows_in_all = len(rows)
-        if len(rows) <= height:
-            self._top = 0
-            return rows
-        room = height - 1
-        self._top = min(self._top, len(rows) - room)
-        below = len(rows) - room - self._top
-        more = f" {self._top} rows above" if self._top else ""
-        more += f"{',' if more and below else ''} {below} below" if below else ""
-        return [
-            *rows[self._top : self._top + room],
-            [Span(f"{more}: PgUp PgDn".rjust(width), DIM)],
-        ]
-
-    def _all_rows(self, width: int) -> list[Row]:
+    def all_rows(self, width: int) -> list[Row]:
+        """The findings, then what was not found and what cannot be told."""
         telemetry, shown = self._telemetry, {device.uuid for device in self.devices}
         rows: list[Row] = []
         for finding in telemetry.judgement.findings:

@@ -1,0 +1,43 @@
+"""Rows that scroll where they are too many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.ui.draw import Span
+from gputop.ui.palette import DIM
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from gputop.ui.draw import Row
+
+
+class ScrolledView(LiveView):
+    """Draws as many of `all_rows` as there is room for; the last line says what is left out."""
+
+    _top = _rows_in_all = 0
+
+    def all_rows(self, width: int) -> list[Row]:
+        """What there is to show, however much."""
+        raise NotImplementedError
+
+    def scroll(self, step: int) -> None:
+        """Moves on by that many rows, as far as there are any."""
+        room = max(1, self.size.height - 1)
+        self._top = max(0, min(self._top + step, self._rows_in_all - room))
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The rows from the one that was scrolled to."""
+        rows = self.all_rows(width)
+        self._rows_in_all = len(rows)
+        if len(rows) <= height:
+            self._top = 0
+            return rows
+        room = height - 1
+        self._top = min(self._top, len(rows) - room)
+        below = len(rows) - room - self._top
+        more = f" {self._top} rows above" if self._top else ""
+        more += f"{',' if more and below else ''} {below} below" if below else ""
+        hint = [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]
+        return [*rows[self._top : self._top + room], hint]
