@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
@@ -27,7 +28,6 @@ from gputop.ui.model import Telemetry
 from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
 from gputop.ui.recording import Recordings
-from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.commands import Commands
 from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
@@ -53,9 +53,12 @@ if TYPE_CHECKING:
     from gputop.telemetry.replay import Replay
     from gputop.telemetry.snapshot import Device, Problem, Record
     from gputop.ui.look import Terminal
+    from gputop.ui.screens.benchmark import BenchmarkTab
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between samples that keys go through."""
+PRELOAD_SECONDS = 1.5
+"""After the start: by then the monitor has its first numbers."""
 
 
 class Stream(Protocol):
@@ -107,6 +110,9 @@ class GputopApp(ThemedApp):
         self.telemetry = Telemetry(clock, replayed=replay is not None)
         self._python = python
         self._watchdog = Watchdog()
+        self._benchmark: BenchmarkTab | None = None
+        """Made when it is first wanted: the first screen does without it."""
+        self._making = asyncio.Lock()
         self._rung: set[tuple[str, str]] = set()
         """The alerts that the bell was rung for, while they last."""
         self._came_from: dict[str, str] = {}
@@ -118,7 +124,6 @@ class GputopApp(ThemedApp):
         self._header = Header(self.telemetry)
         self._table = ProcessTable()
         self._monitor = MonitorTab(self.telemetry, self._table)
-        self._benchmark = BenchmarkTab(self.telemetry, self._python)
         self._live: dict[str, LiveTab] = {
             "monitor": self._monitor,
             "processes": ProcessesTab(self.telemetry, self._table),
@@ -132,7 +137,6 @@ class GputopApp(ThemedApp):
             yield self._bar
         with ContentSwitcher(initial="monitor"):
             yield from self._live.values()
-            yield self._benchmark
         yield self._keys
 
     def on_mount(self) -> None:
@@ -141,12 +145,28 @@ class GputopApp(ThemedApp):
         gc.enable()
         self._listen()
         self.set_interval(1.0, self._tick)
+        self.set_timer(PRELOAD_SECONDS, self._preload)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.watch(self.screen, "focused", self._focus_changed, init=False)
         if not self.is_headless:
             loop = asyncio.get_running_loop()
             self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
+
+    @work(group="load", exit_on_error=False)
+    async def _preload(self) -> None:
+        """Loads what the benchmark tab needs, so that it is there when it is wanted."""
+        await asyncio.to_thread(import_module, "gputop.ui.screens.benchmark")
+
+    async def _the_benchmark(self) -> BenchmarkTab:
+        async with self._making:
+            if self._benchmark is None:
+                from gputop.ui.screens.benchmark import BenchmarkTab
+
+                made = BenchmarkTab(self.telemetry, self._python)
+                await self.query_one(ContentSwitcher).add_content(made)
+                self._benchmark = made
+            return self._benchmark
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def _listen(self) -> None:
@@ -168,7 +188,7 @@ class GputopApp(ThemedApp):
             for record in played.records:
                 if not isinstance(record, Event):
                     self.telemetry.take(record)
-        self._benchmark.show_targets()
+        self._show_targets()
         self._ring()
         self._show()
 
@@ -177,11 +197,15 @@ class GputopApp(ThemedApp):
         if isinstance(record, Inventory | Sample):
             self._recordings.take(record)
         if isinstance(record, Inventory):
-            self._benchmark.show_targets()
+            self._show_targets()
             return
         self._ring()
         if not self.telemetry.paused:
             self._show()
+
+    def _show_targets(self) -> None:
+        if self._benchmark is not None:
+            self._benchmark.show_targets()
 
     def _ring(self) -> None:
         """Shows what was not wrong before, and rings the bell where that is wanted."""
@@ -255,10 +279,9 @@ class GputopApp(ThemedApp):
         self._header.redraw()
         self._show_keys()
         tab = self._tab
-        if tab is None:
-            self._benchmark.show_telemetry()
-        else:
-            tab.show_telemetry()
+        shown = tab or self._benchmark
+        if shown is not None:
+            shown.show_telemetry()
         if self._bar is not None:
             self._bar.redraw()
         self._ask_gpm()
@@ -285,8 +308,13 @@ class GputopApp(ThemedApp):
         elif self._recordings.current is not None:
             self._header.redraw()  # also while the rest is paused
 
-    def action_tab(self, name: str) -> None:
+    async def action_tab(self, name: str) -> None:
         """Shows a tab."""
+        if name == "benchmark":
+            await self._the_benchmark()
+        self._to_tab(name)
+
+    def _to_tab(self, name: str) -> None:
         self.set_focus(None)
         self.query_one(ContentSwitcher).current = name
         self._header.tab = self._keys.tab = name
@@ -320,16 +348,16 @@ class GputopApp(ThemedApp):
         page.show(device.uuid)
         if self._header.tab != name:
             self._came_from[name] = self._header.tab
-        self.action_tab(name)
+        self._to_tab(name)
 
-    def action_start(self) -> None:
+    async def action_start(self) -> None:
         """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
         if self.telemetry.starting:  # the device that is meant may be about to appear
             self.notify("The driver is still starting: `Start` in the form tests the CPU")
             return
-        tab = self._tab
+        tab, benchmark = self._tab, await self._the_benchmark()
         if tab is None:
-            self._benchmark.start()
+            benchmark.start()
             return
         device = tab.selected
         if device is not None and not device.is_here:
@@ -339,19 +367,19 @@ class GputopApp(ThemedApp):
                 severity="warning",
             )
             return
-        self.action_tab("benchmark")
+        self._to_tab("benchmark")
         if self.telemetry.simulated:
             device = None
             self.notify("Simulated devices do no work: this tests the CPU of this machine")
-        self._benchmark.start(device.uuid if device else None, default=True)
+        benchmark.start(device.uuid if device else None, default=True)
 
-    def action_stop(self) -> None:
+    async def action_stop(self) -> None:
         """Stops the stress test."""
-        self._benchmark.stop()
+        (await self._the_benchmark()).stop()
 
-    def action_field(self, step: int) -> None:
+    async def action_field(self, step: int) -> None:
         """To another field of the form, before the keys that come behind this one."""
-        self._benchmark.to_field(step)
+        (await self._the_benchmark()).to_field(step)
 
     def action_pause(self) -> None:
         """Freezes the picture, or lets it catch up."""
@@ -396,7 +424,7 @@ class GputopApp(ThemedApp):
         if self.focused is not None:
             self.set_focus(None)
         elif not (isinstance(tab, ListTab) and tab.clear_filter()):
-            self.action_tab(self._came_from.get(self._header.tab, "monitor"))
+            self._to_tab(self._came_from.get(self._header.tab, "monitor"))
 
     def action_help(self) -> None:
         """Keys and legend."""
@@ -417,7 +445,7 @@ class GputopApp(ThemedApp):
             for a in ACTIONS
             if self.offers(a)
             and a.action not in ("commands", f"tab('{tab}')")
-            and (a.id != "bench.stop" or self._benchmark.running)
+            and (a.id != "bench.stop" or self._keys.running)
             and (a.id != "back" or tab != "monitor")
         ]
 
@@ -463,9 +491,9 @@ class GputopApp(ThemedApp):
         self.fault = _described(error)
         self.panic()
 
-    @on(BenchmarkTab.Changed)
-    def _run_changed(self) -> None:
-        self._keys.running = self._benchmark.running
+    def on_benchmark_tab_changed(self) -> None:
+        """A run started or ended."""
+        self._keys.running = self._benchmark is not None and self._benchmark.running
         self._keys.redraw()
 
     async def on_unmount(self) -> None:

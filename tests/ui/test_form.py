@@ -12,6 +12,7 @@ from textual.widgets import Input, Select
 from gputop.bench import plan
 from gputop.telemetry.snapshot import DriverState
 from gputop.ui.app import GputopApp
+from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.widgets.form import Form
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import settle
@@ -97,7 +98,7 @@ async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessS
         field(app, "seconds").focus()
         await pilot.press("x")
         await settle(pilot)
-        assert not app._benchmark.running
+        assert not app.query_one(BenchmarkTab).running
         assert field(app, "seconds").value == "60"
         await pilot.press("q")
         await pilot.pause()

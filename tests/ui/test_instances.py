@@ -10,6 +10,7 @@ from textual.widgets import Select
 
 from gputop.bench import watch
 from gputop.ui.app import GputopApp
+from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.question import Question
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
@@ -130,7 +131,7 @@ async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press(*"jjj", "b")
-        await until(pilot, lambda: not app._benchmark.running)
+        await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
         assert len(endless.requests) == 1
         assert "Too hot GPU 3 reached 88°C" in shown(pilot, TitleView)
 

@@ -16,6 +16,7 @@ from gputop.telemetry.snapshot import DeviceState, Problem
 from gputop.ui.app import GputopApp
 from gputop.ui.palette import FAULT
 from gputop.ui.screens import benchmark
+from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.question import Question
 from gputop.ui.screens.several import Several
 from gputop.ui.widgets.chart import ThroughputChart
@@ -71,7 +72,7 @@ async def started(pilot: Pilot[None], kind: str = "soak") -> None:
 
 
 async def ended(pilot: Pilot[None]) -> None:
-    await until(pilot, lambda: not pilot.app._benchmark.running)  # type: ignore[attr-defined]
+    await until(pilot, lambda: not pilot.app.query_one(BenchmarkTab).running)
     await settle(pilot)
 
 
@@ -132,7 +133,7 @@ async def test_a_limit_ends_one_and_says_which(
         await until(pilot, lambda: states(pilot, 3) == ["running", "hot", "running"])
         (note,) = app._notifications
         assert "of GPU 1, NVIDIA H100 80GB HBM3 ends" in note.title
-        assert app._benchmark.running
+        assert app.query_one(BenchmarkTab).running
         await pilot.press("x")
         await ended(pilot)
         assert states(pilot, 3) == ["stopped", "hot", "stopped"]
