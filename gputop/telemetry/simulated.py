@@ -51,7 +51,8 @@ class SimulatedReader:
 
     def __post_init__(self) -> None:
         digits = random.Random(f"{SEED}:{self.index}")  # noqa: S311 - a picture, not a secret
-        self._temperature = 34.0
+        # The training has run for long.
+        self._temperature = {HOT_DEVICE: 86.0, NOTEBOOK_DEVICE: 33.0}.get(self.index, 64.0)
         self._at = 0.0
         self._joules = 0.0
         self._noise = digits
@@ -81,6 +82,7 @@ class SimulatedReader:
             persistence_mode="enabled",
             mig_mode="disabled",
             ecc_enabled=True,
+            memory_is_shared=False,
             sm_count=132,
         )
 
@@ -179,7 +181,7 @@ class SimulatedReader:
         return max(0, min(100, round(self._noise.gauss(ceiling, 1.2))))
 
     def _warm(self, power: float, now: float, *, hot: bool) -> None:
-        target = 28 + power / (13.5 if hot else 17.5)
+        target = 28 + power / (10.9 if hot else 17.5)
         share = 1 - math.exp(-(now - self._at) / 25)
         self._temperature += (target - self._temperature) * share
         self._at = now
