@@ -103,7 +103,7 @@ class _Rule(NamedTuple):
     remedy: str
 
 
-_PIP = "`pip install gputop` there, or use --remote-command"
+_PIP = "`pip install gputop-tui` there, or use --remote-command"
 _RULES = (
     _Rule(127, "", "gputop is not found there", _PIP),
     _Rule(None, "No module named '?gputop", "gputop is not found there", _PIP),
@@ -129,13 +129,13 @@ _RULES = (
         2,
         "unrecognized arguments|invalid choice",
         "its gputop is too old, or is another program",
-        "`pip install --upgrade gputop` there",
+        "`pip install --upgrade gputop-tui` there",
     ),
     _Rule(
         None,
         "upgrade this gputop",
         "its gputop is newer than this one",
-        "`pip install --upgrade gputop` here",
+        "`pip install --upgrade gputop-tui` here",
     ),
     _Rule(
         None,
