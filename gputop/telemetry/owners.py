@@ -139,7 +139,7 @@ class Owners:
             slurm_job=known.who.place.slurm_job,
             io_wait=stat.state == WAITING or children.waiting,
             children=len(children.each) if children.absence is None else None,
-            children_cpu_percent=sum(percents) if known_cpu else None,
+            children_cpu_percent=sum(percents, 0.0) if known_cpu else None,
             children_cpu_most_percent=max(percents, default=0.0) if known_cpu else None,
             absent=absent,
         )

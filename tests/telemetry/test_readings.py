@@ -237,8 +237,9 @@ ELSEWHERE = {
     "mig_gpu_instance",
     "mig_compute_instance",
     "memory_is_shared",
+    "machine",
 }
-"""What MIG instances and unusual platforms say has tests of its own."""
+"""What MIG instances, unusual platforms and other machines say has tests of its own."""
 LINKS = {
     "field.91": 2,
     "field.139.0": 100,

@@ -309,6 +309,7 @@ async def test_earlier_sweeps_of_other_devices_are_drawn_along(
     session.to_send = table_events("sweep")
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2")
         await until(pilot, lambda: app.query_one(ResultsView).results == [H100])
         await started(pilot, "sweep")
         text = shown(pilot, ThroughputChart)
