@@ -155,7 +155,7 @@ def test_a_run_never_takes_more_than_its_share(
     free: int, share: float, dtype: str, steps: int
 ) -> None:
     target = dataclasses.replace(gpu("10.0", free=free), memory_share=share)
-    n = 64 * steps
+    n = max(64 * steps, DTYPES[dtype].least)
     need = plan.memory_needed(n, dtype, "cuda")
     fits = plan.check(Request(target, dtype, n, 10.0)) is None
     assert fits == (need <= int(share * free))
