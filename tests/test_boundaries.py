@@ -57,6 +57,12 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
     assert loaded_by("import gputop.ui.app", unwanted) == set()
 
 
+def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
+    later = {f"gputop.ui.screens.{name}" for name in ("benchmark", "device", "why")}
+    later |= {"gputop.bench.session", "gputop.bench.results", "sqlite3"}
+    assert loaded_by("import gputop.cli, gputop.ui.start, gputop.ui.app", later) == set()
+
+
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
     among = {"gputop.telemetry.remote", "gputop.telemetry.machine", "gputop.telemetry.merge"}
     assert loaded_by("import gputop.ui.app, gputop.ui.start, gputop.cli", among) == set()

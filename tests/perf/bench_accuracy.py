@@ -60,8 +60,9 @@ print(2 * n**3 / 1e12 * count / (time.perf_counter() - began))
 class Turns(Cpu):
     """A CPU on which a bare loop has every other turn."""
 
-    def __init__(self, torch: Any, size: int, dtype: str) -> None:
+    def __init__(self, torch: Any, size: int, dtype: str, turns: int) -> None:
         super().__init__(torch, threading.Event())
+        self._turns = turns
         kind = getattr(torch, dtype)
         self._a, self._b = (torch.randn(size, size).to(kind) for _ in range(2))
         self._c = torch.empty(size, size, dtype=kind)
@@ -82,6 +83,8 @@ class Turns(Cpu):
                 self._mark = seconds, iterations
                 self.soak.append(self._flop * made / timed)
                 self.loop.append(self._turn())
+                if len(self.soak) > self._turns:
+                    self.run.halt.set()
         super().launch(product, products, check=check)
 
     def _turn(self) -> float:
@@ -106,19 +109,12 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
     request = Request(cpu_target(), dtype, size, 3600.0, sys.executable)
-    device = Turns(torch, size, dtype)
+    device = Turns(torch, size, dtype, turns)
     run = Run(os.open(os.devnull, os.O_WRONLY), orders.document(request))
     product, pace = soak.prepare(device, run)
     device.run = run
-    threading.Thread(target=_end, args=(device, run, turns), daemon=True).start()
     soak.measure(device, run, product, pace)
     return device
-
-
-def _end(device: Turns, run: Run, turns: int) -> None:
-    while len(device.soak) <= turns:
-        time.sleep(TURN_SECONDS)
-    run.halt.set()
 
 
 def bare(size: int, dtype: str, seconds: float) -> float:
