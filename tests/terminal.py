@@ -86,6 +86,8 @@ class Terminal:
         self.run_id = uuid.uuid4().hex
         self.raw = b""
         """All that the program wrote, byte for byte."""
+        self.on_read: Callable[[Terminal], None] = lambda _: None
+        """Called after each piece of output: what must be so at every moment."""
         self._first_paint: float | None = None
         self._status: int | None = None
         self._held = b""
@@ -283,6 +285,7 @@ class Terminal:
         self._stream.feed(_CSI.sub(_known, _STRING.sub(b"", data[:end])))
         if self._first_paint is None and self.text.strip():
             self._first_paint = self.elapsed
+        self.on_read(self)
         return True
 
 

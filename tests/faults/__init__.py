@@ -1,0 +1,5 @@
+"""gputop, broken on purpose in every way that there is: a table of scenarios, and what must hold.
+
+Each scenario runs the shipped command in a real pty against the fake driver (`stage.py`); the
+tables are in modules by kind of fault. `python -m tests.faults` runs them and prints the times.
+"""

@@ -1,0 +1,196 @@
+"""Runs a scenario on the shipped command in a real pty, and takes the times that it needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.driver import FakeDriver
+from tests.e2e.shipped import GPUTOP, SOON
+from tests.faults.scenario import Key, Scenario, pattern
+from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
+
+ALIVE = (88, 76, 64, 91)
+"""Utilizations that devices of no scenario begin with."""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What a scenario took, in seconds."""
+
+    name: str
+    named: float = 0.0
+    """From the fault, or from the first frame where it was there before, until it was named."""
+    keys: list[float] = dataclasses.field(default_factory=list)
+    """From each key to what it does on the screen."""
+    core: float = 0.0
+    """Share of a core that all its processes used while the fault lasted and nobody typed."""
+    recovered: float | None = None
+    """From the end of the fault until all was well; None where it stays."""
+
+
+class Stage:
+    """What deeds are done to. Its methods wait for events, and fail after `SOON` seconds."""
+
+    def __init__(
+        self, scenario: Scenario, driver: FakeDriver, folder: Path, interval: float = 0.25
+    ) -> None:
+        self.scenario = scenario
+        self.driver = driver
+        self.folder = folder
+        """A place for files, and for what deeds have to remember."""
+        self.interval = interval
+        self.memory: dict[str, Any] = {}
+        """What a deed leaves for the one that ends it."""
+        self._terminal: Terminal | None = None
+        self._faulty = False
+        self._never = pattern(scenario.never)
+        self._alive = 0
+
+    @property
+    def terminal(self) -> Terminal:
+        assert self._terminal is not None, "not started yet"
+        return self._terminal
+
+    def perform(self, idle_seconds: float = 1.0) -> Outcome:
+        """The whole scenario; raises an `AssertionError` that shows the screen where it fails."""
+        scenario, outcome = self.scenario, Outcome(self.scenario.name)
+        self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
+        if scenario.at_start:
+            self._begin()
+        interval = "--interval", f"{self.interval:g}"
+        argv = [*GPUTOP, *interval, *scenario.arguments]
+        env = {**self.driver.environment(), **scenario.environment}
+        with Terminal(argv, env=env, columns=scenario.columns, rows=scenario.rows) as terminal:
+            self._terminal = terminal
+            terminal.on_read = self._look
+            if scenario.at_start:
+                began = terminal.first_paint_seconds
+            else:
+                self.see(*scenario.before)
+                began = self._begin()
+            outcome.named = self.see(*scenario.says, without=scenario.silent) - began
+            self.keep_alive()
+            outcome.keys = [self.press(key) for key in scenario.keys]
+            outcome.core = self.core(idle_seconds)
+            self.see(*scenario.says, without=scenario.silent)
+            self.keep_alive()
+            if scenario.mend is not None:
+                began = terminal.elapsed
+                self._faulty = False
+                scenario.mend(self)
+                seen = self.see(*scenario.then, without=scenario.then_silent)
+                outcome.recovered = seen - began
+                self.keep_alive()
+            self._end()
+        return outcome
+
+    def _begin(self) -> float:
+        """Lets the fault begin; returns when, in seconds since the start."""
+        self.scenario.fault(self)
+        self._faulty = True
+        return 0.0 if self._terminal is None else self.terminal.elapsed
+
+    def _look(self, terminal: Terminal) -> None:
+        """At each piece of output: nothing wrong may be on the screen for a moment."""
+        if self._faulty and self._never is not None:
+            wrong = self._never.search(terminal.text)
+            assert wrong is None, f"{wrong[0]!r} on screen:\n{terminal.text}"
+
+    def see(self, *texts: str, without: tuple[str, ...] = ()) -> float:
+        """Waits until all of these are on screen together, and none of those without.
+
+        Returns the seconds since the start.
+        """
+        return self.terminal.wait_for(
+            lambda t: all(x in t.text for x in texts) and not any(x in t.text for x in without),
+            SOON,
+            what=f"{texts} without {without}",
+        )
+
+    def keep_alive(self) -> None:
+        """Changes a number of a healthy device, and waits until the screen has it."""
+        if self.scenario.alive is not None:
+            percent = ALIVE[self._alive % len(ALIVE)]
+            self._alive += 1
+            self.driver.change(self.scenario.alive, gpu_utilization_percent=percent)
+            self.see(f"{percent} %")
+
+    def press(self, key: Key) -> float:
+        """Presses a key and waits until it has been answered; returns the seconds that it took."""
+        began = time.monotonic()
+        self.terminal.send(key.press)
+        self.terminal.wait_for(key.answered, SOON, what=f"{key.what} after {key.press!r}")
+        return time.monotonic() - began
+
+    def core(self, seconds: float) -> float:
+        """The share of a core that its processes use in the next seconds."""
+        began, before = time.monotonic(), self._processor()
+        self.terminal.collect(seconds)
+        after, took = self._processor(), time.monotonic() - began
+        return sum(after[pid] - before.get(pid, 0.0) for pid in after) / took
+
+    def _processor(self) -> dict[int, float]:
+        """Seconds of processor time by process."""
+        used = {}
+        for pid in self.terminal.processes():
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            used[pid] = (int(fields[11]) + int(fields[12])) / TICKS
+        return used
+
+    def pid_of(self, *words: str) -> int:
+        """The process of this run whose command line has all of these words; waits for it."""
+        found: list[int] = []
+
+        def there(terminal: Terminal) -> bool:
+            lines = terminal.processes().items()
+            found[:] = [pid for pid, line in lines if all(word in line for word in words)]
+            return bool(found)
+
+        self.until(there, f"a process of {words}")
+        return found[0]
+
+    def until(self, true: Callable[[Terminal], object], what: str) -> None:
+        """Waits for something that need not draw anything."""
+        deadline = time.monotonic() + SOON
+        while not true(self.terminal):
+            assert time.monotonic() < deadline, f"no {what}; on screen:\n{self.terminal.text}"
+            self.terminal.collect(0.02)
+
+    def _end(self) -> None:
+        """Quits; nothing may be left, and the terminal must be as it was."""
+        terminal, scenario = self.terminal, self.scenario
+        if scenario.quit is None:
+            terminal.send("q")
+        else:
+            scenario.quit(self)
+        status = terminal.wait()
+        assert status == scenario.status, f"exit status {status}; on screen:\n{terminal.text}"
+        terminal.wait_until_gone(2.0)
+        if scenario.restored:
+            assert ALTERNATE_SCREEN not in terminal.modes, terminal.text
+            assert SHOW_CURSOR in terminal.modes, "the cursor is hidden"
+            left = terminal.modes & {1000, 1002, 1003, 1006, 2004}
+            assert not left, f"modes that it left set: {left}"
+        assert "Traceback" not in terminal.text, terminal.text
+
+
+Build = Callable[..., Path]
+
+
+def driver_of(scenario: Scenario, folder: Path, build: Build) -> FakeDriver:
+    """The driver of a scenario."""
+    return FakeDriver(folder, build(*scenario.driver_without))
+
+
+def environment(**variables: str) -> Mapping[str, str]:
+    """Variables of a scenario, for short."""
+    return variables
