@@ -171,8 +171,13 @@ def all_at_once(judge: Judge, *seen: Any) -> Judgement:
 
 
 def test_whose_turn_it_is_is_told_what_judging_all_would_tell() -> None:
+    """Also where a reading of a peer is there seldom, of which something stands."""
     made = machine(gpu_utilization_percent=saw(97, 10, 40, 25), sm_clock_mhz=noise(1500, 90))
     worse(made, 3, sm_clock_mhz=1200, memory_used_bytes=75 << 30)
+    seldom = noise(1500, 90)
+    for n in (0, 1, 2, 5, 6, 7):
+        clock = {"sm_clock_mhz": lambda tick: None if tick % 5 < 3 else seldom(tick)}
+        worse(made, n, clock_event_reasons=("sw_power_cap",), **clock)
     known = dataclasses.replace(made.inventory, devices=tuple(made.devices))
     found = set()
     for _ in range(150):
