@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,30 +14,31 @@ from gputop.insight.look import Axis, Look, NoEvidence
 from gputop.insight.rule import Rule
 from gputop.insight.turns import AT_A_TIME, Turns
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
+from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import DeviceSample, DeviceState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gputop.telemetry.history import History
     from gputop.telemetry.snapshot import Event, Inventory, Process, Sample
 
 _BUSY, _SM, _TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 _DRAM, _REASONS, _CLOCK = "dram_active_percent", "clock_event_reasons", "sm_clock_mhz"
 _USED = "memory_used_bytes"
 
+_now = partial(Rule, needs_history=False)
 RULES = (
     Rule("xid", "Xid errors", (), health.xid, of_silent=True),
-    Rule("ecc", "memory errors", (health.ECC,), health.ecc),
-    Rule("remap", "bad memory rows", ("remap_pending",), health.remap),
-    Rule("recovery", "recovery", ("recovery_action",), health.recovery),
-    Rule("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
-    Rule("thermal", "heat", (_REASONS,), clocks.thermal),
-    Rule("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
+    _now("ecc", "memory errors", (health.ECC,), health.ecc),
+    _now("remap", "bad memory rows", ("remap_pending",), health.remap),
+    _now("recovery", "recovery", ("recovery_action",), health.recovery),
+    _now("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
+    _now("thermal", "heat", (_REASONS,), clocks.thermal),
+    _now("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
     Rule("straggler", "straggler", (_BUSY, _CLOCK), jobs.straggler),
     Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), work.input_bound),
     Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), work.not_working),
-    Rule(
+    _now(
         "link_degraded",
         "slow link",
         ("pcie_generation", "pcie_width", "pcie_generation_max", "pcie_width_max", _BUSY),
@@ -56,7 +58,7 @@ RULES = (
     ),
     Rule("leak", "leak", (_USED,), memory.leak),
     Rule("ghost_load", "ghost load", (_BUSY, PROCESS_COUNT), memory.ghost_load),
-    Rule("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
+    _now("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
     Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), work.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), work.memory_bound),
     Rule("imbalance", "imbalance", (_USED, _BUSY), jobs.imbalance),
@@ -113,16 +115,33 @@ class Judge:
         }
         self.read = axis.read
         verdicts = chain.from_iterable(each.verdicts for each in self._said.values())
-        findings = list(chain.from_iterable(each.findings for each in self._said.values()))
-        findings.sort(key=lambda finding: (-finding.severity, _RANK[finding.rule]))
-        return Judgement(sample.time, tuple(verdicts), tuple(findings))
+        findings = chain.from_iterable(each.findings for each in self._said.values())
+        return Judgement(sample.time, tuple(verdicts), _gravest_first(findings))
 
     def _all(self, look: Look) -> _Said:
         before = self._said.get(look.device.uuid, _Said()).since
         verdicts = tuple(_ask(rule, look, before.get(rule.name)) for rule in RULES)
         look.held = False  # others look at it, too
-        findings = tuple(verdict for verdict in verdicts if isinstance(verdict, Finding))
+        findings = _found(verdicts)
         return _Said(verdicts, findings, {f.rule: before.get(f.rule, look.now) for f in findings})
+
+
+def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
+    """What the rules say that need no history; never raises."""
+    history = History(1)
+    history.add(sample)
+    looks = _looks(Axis(history, 0.0, momentary=True), inventory, sample, ())
+    rules = [rule for rule in RULES if not rule.needs_history]
+    verdicts = [_ask(rule, look, None) for look in looks.values() for rule in rules]
+    return Judgement(sample.time, tuple(verdicts), _gravest_first(_found(verdicts)))
+
+
+def _found(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
+    return tuple(verdict for verdict in verdicts if isinstance(verdict, Finding))
+
+
+def _gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda found: (-found.severity, _RANK[found.rule])))
 
 
 def _ask(rule: Rule, look: Look, since: float | None) -> Verdict:

@@ -181,7 +181,7 @@ async def test_findings_are_those_of_the_recordings_time(tmp_path: Path) -> None
     hot, uuids = range(100, 200), [device(n).uuid for n in range(8)]
     made = Machine(
         devices=tuple(device(n) for n in range(8)),
-        readings=(WORKING | {"clock_event_reasons": lambda n: ("hw_thermal",) * (n in hot)},) * 8,
+        readings=({**WORKING, "clock_event_reasons": lambda n: ("hw_thermal",) * (n in hot)},) * 8,
         processes=tuple(trainer(n) for n in range(8)),
     )
     told: list[Record] = [dataclasses.replace(made.inventory, devices=tuple(made.devices))]
