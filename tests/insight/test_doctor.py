@@ -19,7 +19,7 @@ from gputop.insight.doctor.facts import gather
 from gputop.output.doctor import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
-from tests.insight.machines import HEALTHY, Machine, h100
+from tests.insight.machines import HEALTHY, Machine, h100, has
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -108,6 +108,23 @@ def test_json_of_several_devices(driver: FakeDriver, no_torch: str) -> None:
         "ok",
         "problem",
     ]
+
+
+def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
+    """Heat, memory of nobody: warnings, which are no fault; what the driver wants is one."""
+    driver.write(FakeDevice(clock_event_reasons=0x20))
+    done = doctor("--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"warning +heat +throttled by heat now\n +> Look at fans", done.stdout)
+    assert re.search(r"warning +memory users +24.0 GiB are in use that no listed", done.stdout)
+    driver.change(0, **has(recovery=1))
+    done = doctor("--json", "--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (1, "")
+    said = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+    wrong = {name: each["status"] for name, each in said.items() if each["status"] != "ok"}
+    assert wrong.items() >= {("thermal", "warning"), ("unattributed", "warning")}
+    assert wrong["recovery"] == "problem"
+    assert said["recovery"]["finding"] == "the driver wants it recovered: gpu reset"
 
 
 def test_a_device_that_hangs_is_waited_for_and_named(driver: FakeDriver, no_torch: str) -> None:
@@ -200,7 +217,7 @@ Devices
   ok       memory errors  GPUs 0, 1: none uncorrected
   ok       row remapping  GPUs 0, 1: none pending
   ok       recovery       GPUs 0, 1: none
-  ok       free memory    GPUs 0, 1: 55.0 GiB free
+  ok       free memory    GPUs 0, 1: more than 2 % free
   ok       memory users   GPUs 0, 1: listed processes hold what is in use
   ok       heat           GPUs 0, 1: none now
   ok       slowdown       GPUs 0, 1: none now

@@ -16,9 +16,9 @@ from gputop.insight.doctor.finding import (
     ok,
 )
 from gputop.insight.judge import judge_snapshot
+from gputop.insight.thresholds import FULL
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.snapshot import Device, DeviceSample
-from gputop.text import size
 
 if TYPE_CHECKING:
     from gputop.insight.doctor.facts import Facts
@@ -85,7 +85,7 @@ def not_full(device: Device, readings: DeviceSample) -> Judgement:
     used, free = readings.memory_used_bytes, readings.memory_free_bytes
     if used is None or free is None:
         return absent("memory_free_bytes", device, readings)
-    return ok(f"{size(free)} free", device)
+    return ok(f"more than {100 - FULL.begin:.0f} % free", device)
 
 
 def attributed(device: Device, readings: DeviceSample) -> Judgement:
