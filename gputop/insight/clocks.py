@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import compress, repeat
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
@@ -138,15 +138,15 @@ def _lost(look: Look, causes: Sequence[str]) -> list[Evidence]:
         step = max(1, many // MOST_POINTS)
         masks = history.last(uuid, SLOWDOWN_BITS, many)[::step]
         clocks = history.last(uuid, CLOCK, many)[::step]
-        pairs = zip(masks, clocks, strict=True)
-        look.memo["clocks"] = [(int(m), c) for m, c in pairs if m + c == m + c]  # none is NaN
-    points: list[tuple[int, float]] = look.memo["clocks"]
+        there = [m + c == m + c for m, c in zip(masks, clocks, strict=True)]  # none is NaN
+        look.memo["clocks"] = [*map(int, compress(masks, there))], [*compress(clocks, there)]
+    masks_there, clocks_there = look.memo["clocks"]
     bits = sum(SLOWDOWNS[cause] for cause in causes)
-    slow = [clock for mask, clock in points if mask & bits]
+    slow = [*compress(clocks_there, (mask & bits for mask in masks_there))]
     not_free = bits | SLOWDOWNS["idle"]
-    free = [clock for mask, clock in points if not mask & not_free]
+    free = [*compress(clocks_there, (not mask & not_free for mask in masks_there))]
     full = sum(free) / len(free) if free else float(look.device.sm_clock_max_mhz or 0)
-    each = window.span / max(1, len(points))
+    each = window.span / max(1, len(clocks_there))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
     if full > 0:
         lost = (len(slow) - sum(map(min, slow, repeat(full))) / full) * each
