@@ -3,7 +3,8 @@
     python -m tests.perf.insight [DEVICES] [TICKS]
 
 Prints the median, the 99th percentile and the longest, and the first, at which every device is
-judged: from then on they take turns. The process of each device has a launcher, so that all are peers of each other.
+judged: from then on they take turns. The process of each device has a launcher, so that all are
+peers of each other.
 """
 
 from __future__ import annotations
@@ -59,9 +60,7 @@ def measure(changes: Mapping[str, Any], devices: int, ticks: int) -> list[float]
 
 def main() -> None:
     devices, ticks, *_ = [*map(int, sys.argv[1:3]), *(8, 200)[len(sys.argv) - 1 :]]
-    print(
-        f"{devices} devices, {ticks} ticks, ms a tick: median, 99th percentile, longest; the first"
-    )
+    print(f"{devices} devices, {ticks} ticks, ms a tick: median, 99th percentile, longest; first")
     for name, changes in KINDS.items():
         first, *rest = (1000 * seconds for seconds in measure(changes, devices, ticks + 1))
         took = sorted(rest)
