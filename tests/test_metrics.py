@@ -16,6 +16,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from gputop.insight.judge import BY_NAME, RULES
+from gputop.insight.standing import Follower, Standing
 from gputop.output import dcgm, metric_table
 from gputop.output.family import word
 from gputop.output.metrics import MOST_PROCESSES, families
@@ -60,7 +62,15 @@ def latest_of(*records: Record | Interruption, at: float = NOW) -> Latest:
 
 
 def found_in(*records: Record | Interruption, now: float = NOW, **options: bool) -> list[Family]:
-    return families(latest_of(*records), now, **options)
+    return families(latest_of(*records), now, follow(*records), **options)
+
+
+def follow(*records: Record | Interruption) -> Standing:
+    """What rules find after those."""
+    follower = Follower()
+    for record in records:
+        follower.take(record)
+    return follower.standing
 
 
 def named(found: Iterable[Family], name: str) -> list[tuple[dict[str, str], float]]:
@@ -253,10 +263,90 @@ def test_a_lost_device_has_its_state_and_no_reading() -> None:
     mine = {each.name for each in found for labels, _ in each.series if labels.get("index") == "1"}
     assert mine == {
         f"gputop_{name}"
-        for name in ("device_info", "device_state", "reading_age_seconds", "processes")
+        for name in (
+            *("device_info", "device_state", "reading_age_seconds", "processes"),
+            "findings_total",
+        )
     }
     state = {k["state"]: v for k, v in named(found, "gputop_device_state") if k["index"] == "1"}
     assert state == {"ok": 0.0, "not_responding": 0.0, "lost": 1.0, "needs_reset": 0.0}
+
+
+FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}
+
+
+def begun(*records: Record | Interruption) -> dict[tuple[str, str], float]:
+    """Findings begun, by device and rule; those that never did are left out."""
+    found = named(found_in(*records), "gputop_findings_total")
+    assert len(found) % len(RULES) == 0
+    return {(k["index"], k["rule"]): v for k, v in found if v}
+
+
+def active(*records: Record | Interruption) -> set[tuple[str, str, str]]:
+    found = named(found_in(*records), "gputop_finding_active")
+    assert {value for _, value in found} <= {1.0}
+    return {(k["index"], k["rule"], k["severity"]) for k, _ in found}
+
+
+def test_findings_are_there_while_they_stand_and_counted_when_they_begin() -> None:
+    well = sample_of(streams.readings(0), streams.readings(1))
+    sick = sample_of(streams.readings(0, **FULL_NOW), streams.readings(1, remap_pending=True))
+    stands = {("0", "almost_full", "warning"), ("1", "remap", "warning")}
+    records: list[Record] = [streams.inventory(2)]
+    for sample, times in ((well, 0), (sick, 1), (sick, 1), (well, 1), (sick, 2)):
+        records.append(dataclasses.replace(sample, time=streams.NOW + 20 * len(records)))
+        assert active(*records) == (stands if sample is sick else set())
+        assert begun(*records) == {(k, rule): times for k, rule, _ in stands if times}
+
+
+def test_a_finding_that_takes_a_while_to_tell() -> None:
+    """A power limit that somebody has lowered: at the sampling interval, not at each scrape."""
+    capped = streams.readings(0, power_limit_watts=500.0, clock_event_reasons=("sw_power_cap",))
+    samples = [sample_of(capped, time=streams.NOW + second) for second in range(32)]
+    assert active(streams.inventory(1), *samples[:20]) == set()
+    assert ("0", "power_capped", "warning") in active(streams.inventory(1), *samples)
+
+
+def test_each_severity_has_its_word() -> None:
+    sick = sample_of(streams.readings(0, ecc_uncorrected=1, **FULL_NOW))
+    assert {word for _, _, word in active(streams.inventory(1), sick)} == {"fault", "warning"}
+
+
+def test_findings_have_no_text_and_as_many_series_as_there_are_rules() -> None:
+    reported = Event(streams.NOW, streams.device(0).uuid, "xid", 13)
+    readings = streams.readings(0, recovery_action="hunter2", **FULL_NOW)
+    found = found_in(streams.inventory(1), sample_of(readings, events=(reported,) * 40))
+    assert len(named(found, "gputop_findings_total")) == len(RULES)
+    assert len(named(found, "gputop_finding_active")) == 3
+    for name, more in (("findings_total", {"rule"}), ("finding_active", {"rule", "severity"})):
+        for labels, _ in named(found, f"gputop_{name}"):
+            assert labels.keys() == {"index", "uuid", "name", "host", *more}
+            assert labels["rule"] in BY_NAME
+
+
+def test_findings_of_a_device_that_is_gone_are_gone_and_it_goes_on_counting() -> None:
+    there = streams.readings(0)
+    full = sample_of(there, streams.readings(1, **FULL_NOW))
+    records = streams.inventory(2), full, streams.inventory(1), sample_of(there)
+    assert active(*records) == set()
+    assert begun(*records) == {}
+    assert begun(*records, streams.inventory(2), full) == {("1", "almost_full"): 2}
+
+
+def test_a_sampler_that_is_started_again_begins_no_finding() -> None:
+    starting = dataclasses.replace(
+        streams.inventory(0), driver_state=DriverState.STARTING, devices=()
+    )
+    full = sample_of(streams.readings(0, **FULL_NOW))
+    stopped = Interruption(Problem("a", "b", "c"))
+    records = streams.inventory(1), full, stopped, starting, sample_of(), streams.inventory(1), full
+    assert begun(*records) == {("0", "almost_full"): 1}
+    assert active(*records) == {("0", "almost_full", "warning")}
+
+
+def test_under_the_names_of_dcgm_there_are_no_findings() -> None:
+    records = streams.inventory(1), sample_of(streams.readings(0, **FULL_NOW))
+    assert "finding" not in text_of(found_in(*records, dcgm=True))
 
 
 def test_a_device_that_is_gone_has_no_series() -> None:

@@ -80,16 +80,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Serves metrics until a signal; returns the exit status."""
     import asyncio
 
+    from gputop.insight.standing import Follower
     from gputop.output.metrics import families
     from gputop.telemetry.child import StreamChild
     from gputop.telemetry.latest import Watch
     from gputop.telemetry.launch import command
 
-    watch = Watch(_tell)
+    follower = Follower()
+    watch = Watch(_tell, None if arguments.dcgm_names else follower.take)
+    options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
-        now = time.monotonic()
-        return families(watch.latest, now, processes=arguments.processes, dcgm=arguments.dcgm_names)
+        return families(watch.latest, time.monotonic(), follower.standing, **options)
 
     server = _listen(arguments.listen, look)
     interval = 1.0 if arguments.interval is None else arguments.interval

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import compress, repeat
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
@@ -33,20 +33,27 @@ def power_capped(look: Look) -> Said | None:
     if limit is not None:
         evidence.append(now("power limit", "power_limit_watts", limit))
     evidence += _clock(look)
-    if limit is not None and default and limit < t.LIMIT_LOWERED * default:
+    lowered = lowered_limit(limit, default, str(look.device.index))
+    if lowered is not None and default is not None:
         evidence.append(now("its default", "power_limit_default_watts", default))
-        return Said(
-            Severity.WARNING,
-            f"Held back by a power limit of {limit:.0f} W, below its default of {default:.0f} W",
-            evidence,
-            f"If nobody meant it: `nvidia-smi -pl {default:.0f}` as root, if power supply and "
-            "cooling allow it",
-        )
+        what, advice = lowered
+        return Said(Severity.WARNING, f"Held back by a power limit of {what}", evidence, advice)
     return Said(
         Severity.INFORMATION,
         f"At its power limit {share:.0f} % of the time: normal at full load",
         evidence,
         "Nothing to do: it is as fast as its power allows",
+    )
+
+
+def lowered_limit(limit: float | None, default: float | None, index: str) -> tuple[str, str] | None:
+    """Which limit it is and what to do, where somebody has lowered it, of the device `index`."""
+    if limit is None or not default or limit >= t.LIMIT_LOWERED * default:
+        return None
+    back = f"`sudo nvidia-smi -i {index} -pl {default:.0f}`"
+    return (
+        f"{limit:.0f} W, below its default of {default:.0f} W",
+        f"If nobody meant it: {back}, if power supply and cooling allow it",
     )
 
 
@@ -62,7 +69,7 @@ def thermal(look: Look) -> Said | None:
         evidence.append(now("slows down at", "temperature_slowdown_celsius", slowdown))
     return Said(
         Severity.WARNING,
-        f"Throttled by heat {share:.0f} % of the time{_loss_text(evidence)}",
+        f"Throttled by heat {_when(share, look)}{_loss_text(evidence)}",
         [*evidence, *_clock(look)],
         "Look at fans, dust, airflow and what is next to it; a lower power limit costs less "
         "than throttling does",
@@ -80,7 +87,7 @@ def hardware_slowdown(look: Look) -> Said | None:
     what = "Braked by its power supply" if brake else "Slowed down by hardware"
     return Said(
         Severity.WARNING,
-        f"{what} {max(1, share):.0f} % of the time{_loss_text(evidence)}",
+        f"{what} {_when(max(1, share), look)}{_loss_text(evidence)}",
         [*evidence, *look.means("power", POWER), *_clock(look)],
         "Look at power cables and supply, and at what else draws from it; `dmesg` may say more",
     )
@@ -106,6 +113,10 @@ def clocks_low(look: Look) -> Said | None:
     )
 
 
+def _when(share: float, look: Look) -> str:
+    return "now" if look.axis.momentary else f"{share:.0f} % of the time"
+
+
 def _share(label: str, share: float, look: Look) -> Evidence:
     return Evidence(label, REASONS, share, "%", look.span(t.WINDOW_SECONDS))
 
@@ -127,15 +138,15 @@ def _lost(look: Look, causes: Sequence[str]) -> list[Evidence]:
         step = max(1, many // MOST_POINTS)
         masks = history.last(uuid, SLOWDOWN_BITS, many)[::step]
         clocks = history.last(uuid, CLOCK, many)[::step]
-        pairs = zip(masks, clocks, strict=True)
-        look.memo["clocks"] = [(int(m), c) for m, c in pairs if m + c == m + c]  # none is NaN
-    points: list[tuple[int, float]] = look.memo["clocks"]
+        there = [m + c == m + c for m, c in zip(masks, clocks, strict=True)]  # none is NaN
+        look.memo["clocks"] = [*map(int, compress(masks, there))], [*compress(clocks, there)]
+    masks_there, clocks_there = look.memo["clocks"]
     bits = sum(SLOWDOWNS[cause] for cause in causes)
-    slow = [clock for mask, clock in points if mask & bits]
+    slow = [*compress(clocks_there, (mask & bits for mask in masks_there))]
     not_free = bits | SLOWDOWNS["idle"]
-    free = [clock for mask, clock in points if not mask & not_free]
+    free = [*compress(clocks_there, (not mask & not_free for mask in masks_there))]
     full = sum(free) / len(free) if free else float(look.device.sm_clock_max_mhz or 0)
-    each = window.span / max(1, len(points))
+    each = window.span / max(1, len(clocks_there))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
     if full > 0:
         lost = (len(slow) - sum(map(min, slow, repeat(full))) / full) * each

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
 from gputop.insight.findings import Evidence
@@ -13,15 +15,18 @@ from gputop.output.values import value_text
 from gputop.telemetry.alerts import PROGRAM_XIDS, Severity
 from gputop.text import duration, visible
 
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Event
+
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
 
 
 def xid(look: Look) -> Said | None:
-    """The gravest Xid of the last hour, and of those the last."""
+    """The gravest Xid of the last hour."""
     recent = [e for e in look.events if e.kind == "xid" and look.now - e.time < t.XID_SECONDS]
     if not recent:
         return None
-    last = max(recent, key=lambda e: (e.code not in PROGRAM_XIDS, e.time))
+    last = gravest(recent)
     what, remedy = event_text(last)
     evidence = [Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)]
     if last.code is not None:
@@ -30,8 +35,16 @@ def xid(look: Look) -> Said | None:
     return Said(Severity.WARNING if program else Severity.FAULT, what, evidence, remedy, last.time)
 
 
+def gravest(xids: Iterable[Event]) -> Event:
+    """The last one; a program's only where there is no other."""
+    return max(xids, key=lambda event: (event.code not in PROGRAM_XIDS, event.time))
+
+
 def ecc(look: Look) -> Said | None:
-    """Errors in device memory: uncorrected ones at all, corrected ones while they rise."""
+    """Errors in device memory: uncorrected ones at all, corrected ones while they rise.
+
+    One snapshot shows no rise.
+    """
     uncorrected = look.sample.ecc_uncorrected
     if uncorrected:
         return Said(
@@ -41,8 +54,13 @@ def ecc(look: Look) -> Said | None:
             "What it hit has wrong numbers or was ended: start it again, reset the device when "
             "idle; if they come again, have it replaced",
         )
-    if not look.reading(ECC):
-        return None
+    rising = _corrected(look) if look.reading(ECC) else None
+    if rising is None:
+        look.reading(ECC_UNCORRECTED)
+    return rising
+
+
+def _corrected(look: Look) -> Said | None:
     counts = look.values(ECC, t.ECC_SECONDS, enough=0.01)
     first, last = next(filter(isfinite, counts)), next(filter(isfinite, reversed(counts)))
     # One that starts anew has counted from zero since.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
@@ -20,25 +20,25 @@ BUSY, CLOCK, USED = "gpu_utilization_percent", "sm_clock_mhz", "memory_used_byte
 POWER, TEMPERATURE = "power_watts", "temperature_celsius"
 
 
-def find_peers(looks: Iterable[Look]) -> None:
-    """Tells each device which others of its kind work on the same job."""
+def find_peers(looks: Mapping[str, Look], of: Iterable[str]) -> None:
+    """Tells each of these devices which others of its kind work on the same job."""
+    whole = {uuid: look for uuid, look in looks.items() if look.device.parent_uuid is None}
     jobs: dict[tuple[str, object], dict[str, Look]] = defaultdict(dict)
-    for look in looks:
-        if look.device.parent_uuid is None:
-            for process in look.processes:
-                for key in _jobs(process):
-                    jobs[key][look.device.uuid] = look
-    peers: dict[str, dict[str, Look]] = defaultdict(dict)
-    for members in jobs.values():
-        if len(members) > 1:
-            for uuid, look in members.items():
-                peers[uuid] |= {
-                    other: each
-                    for other, each in members.items()
-                    if other != uuid and each.device.name == look.device.name
-                }
-    for look in looks:
-        look.peers = tuple(peers[look.device.uuid].values())
+    for uuid, look in whole.items():
+        for process in look.processes:
+            for key in _jobs(process):
+                jobs[key][uuid] = look
+    for uuid in whole.keys() & of:
+        look = looks[uuid]
+        peers: dict[str, Look] = {}
+        for process in look.processes:
+            for key in _jobs(process):
+                peers |= jobs[key]
+        look.peers = [
+            each
+            for each in peers.values()
+            if each is not look and each.device.name == look.device.name
+        ]
 
 
 def _jobs(process: Process) -> Iterable[tuple[str, object]]:

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.insight import clocks, health, jobs, links, memory, work
 from gputop.insight.findings import Clear, Finding, Insufficient, Judgement, Lack, Verdict
 from gputop.insight.look import Axis, Look, NoEvidence
 from gputop.insight.rule import Rule
+from gputop.insight.turns import AT_A_TIME, Turns
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
+from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import DeviceSample, DeviceState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
-    from gputop.telemetry.history import History
     from gputop.telemetry.snapshot import Event, Inventory, Process, Sample
 
 _BUSY, _SM, _TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 _DRAM, _REASONS, _CLOCK = "dram_active_percent", "clock_event_reasons", "sm_clock_mhz"
 _USED = "memory_used_bytes"
 
+_now = partial(Rule, needs_history=False)
 RULES = (
     Rule("xid", "Xid errors", (), health.xid, of_silent=True),
-    Rule("ecc", "memory errors", (health.ECC,), health.ecc),
-    Rule("remap", "bad memory rows", ("remap_pending",), health.remap),
-    Rule("recovery", "recovery", ("recovery_action",), health.recovery),
-    Rule("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
-    Rule("thermal", "heat", (_REASONS,), clocks.thermal),
-    Rule("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
+    _now("ecc", "memory errors", (health.ECC,), health.ecc),
+    _now("remap", "bad memory rows", ("remap_pending",), health.remap),
+    _now("recovery", "recovery", ("recovery_action",), health.recovery),
+    _now("almost_full", "out of memory", (_USED, "memory_free_bytes"), memory.almost_full),
+    _now("thermal", "heat", (_REASONS,), clocks.thermal),
+    _now("hardware_slowdown", "hardware slowdown", (_REASONS,), clocks.hardware_slowdown),
     Rule("straggler", "straggler", (_BUSY, _CLOCK), jobs.straggler),
     Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), work.input_bound),
     Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), work.not_working),
-    Rule(
+    _now(
         "link_degraded",
         "slow link",
         ("pcie_generation", "pcie_width", "pcie_generation_max", "pcie_width_max", _BUSY),
@@ -53,7 +58,7 @@ RULES = (
     ),
     Rule("leak", "leak", (_USED,), memory.leak),
     Rule("ghost_load", "ghost load", (_BUSY, PROCESS_COUNT), memory.ghost_load),
-    Rule("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
+    _now("unattributed", "unattributed memory", (memory.UNATTRIBUTED,), memory.unattributed),
     Rule("no_tensor_cores", "tensor cores", (_SM, _TENSOR), work.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (_DRAM, _TENSOR), work.memory_bound),
     Rule("imbalance", "imbalance", (_USED, _BUSY), jobs.imbalance),
@@ -64,61 +69,102 @@ RULES = (
 BY_NAME = {rule.name: rule for rule in RULES}
 _RANK = {rule.name: rank for rank, rule in enumerate(RULES)}
 _LOST = "state"
+_SUDDEN = attrgetter("state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action")
+"""What a device is judged for at once where it has changed: faults, that need no minute to tell."""
+
+
+class _Said(NamedTuple):
+    """What the rules said of a device when it was its turn."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    since: Mapping[str, float] = {}
+    """By rule, when what stands was first found."""
 
 
 class Judge:
-    """Asks the rules; what it remembers keeps findings from coming and going with the noise."""
+    """Asks the rules; what it remembers keeps findings from coming and going with the noise.
 
-    def __init__(self) -> None:
-        self._since: dict[tuple[str, str], float] = {}
-        """When the findings that stand were first found."""
+    Devices take turns: what was said of one stands until its next, which comes at once where it is
+    new or something sudden has happened to it.
+    """
+
+    def __init__(self, at_a_time: int = AT_A_TIME) -> None:
+        self._turns = Turns(at_a_time)
+        self._said: Mapping[str, _Said] = {}
+        self.judged: Collection[str] = ()
+        """Whose turn it was at the last tick."""
         self.read = 0
-        """Numbers read from the history at the last tick."""
+        """Numbers read from the history for it."""
 
     def judge(
         self, history: History, inventory: Inventory, sample: Sample, events: Iterable[Event] = ()
     ) -> Judgement:
-        """What the rules say now, of the devices of `inventory`; never raises.
+        """What the rules say, of the devices of `inventory`; never raises.
 
-        `sample` is the newest one of `history`; `events` are those of the last hour.
+        `sample` is the newest one of `history`; `events` are those of the last hour, of each device
+        in their order.
         """
-        looks = _looks(history, inventory, sample, events)
-        verdicts: list[Verdict] = []
-        standing: dict[tuple[str, str], float] = {}
-        for look in looks:
-            for rule in RULES:
-                key = look.device.uuid, rule.name
-                verdict = self._ask(rule, look, self._since.get(key))
-                verdicts.append(verdict)
-                if isinstance(verdict, Finding):
-                    standing[key] = self._since.get(key, sample.time)
-        self._since = standing
-        self.read = looks[0].axis.read if looks else 0
-        findings = [verdict for verdict in verdicts if isinstance(verdict, Finding)]
-        findings.sort(key=lambda finding: (-finding.severity, _RANK[finding.rule]))
-        return Judgement(sample.time, tuple(verdicts), tuple(findings))
+        axis = Axis(history, inventory.interval_seconds)
+        looks = _looks(axis, inventory, sample, events)
+        self.judged = self._turns.take({u: _news(look) for u, look in looks.items()}, sample.time)
+        jobs.find_peers(looks, self.judged)
+        self._said = {
+            uuid: self._all(look) if uuid in self.judged else self._said[uuid]
+            for uuid, look in looks.items()
+        }
+        self.read = axis.read
+        verdicts = chain.from_iterable(each.verdicts for each in self._said.values())
+        findings = chain.from_iterable(each.findings for each in self._said.values())
+        return Judgement(sample.time, tuple(verdicts), _gravest_first(findings))
 
-    def _ask(self, rule: Rule, look: Look, since: float | None) -> Verdict:
-        uuid = look.device.uuid
-        if look.sample.state is not DeviceState.OK and not rule.of_silent:
-            return Insufficient(rule.name, uuid, (Lack(_LOST, look.absence(_BUSY)),))
-        look.held = since is not None
-        try:
-            said = rule.judge(look)
-        except NoEvidence as missing:
-            return Insufficient(rule.name, uuid, _lacking(rule, look, missing.reading))
-        if said is None:
-            return Clear(rule.name, uuid)
-        began = said.since if said.since is not None else since
-        return Finding(
-            rule.name,
-            said.severity,
-            uuid,
-            said.sentence,
-            tuple(said.evidence),
-            said.advice,
-            look.now if began is None else began,
-        )
+    def _all(self, look: Look) -> _Said:
+        before = self._said.get(look.device.uuid, _Said()).since
+        verdicts = tuple(_ask(rule, look, before.get(rule.name)) for rule in RULES)
+        look.held = False  # others look at it, too
+        findings = _found(verdicts)
+        return _Said(verdicts, findings, {f.rule: before.get(f.rule, look.now) for f in findings})
+
+
+def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
+    """What the rules say that need no history; never raises."""
+    history = History(1)
+    history.add(sample)
+    looks = _looks(Axis(history, 0.0, momentary=True), inventory, sample, ())
+    rules = [rule for rule in RULES if not rule.needs_history]
+    verdicts = [_ask(rule, look, None) for look in looks.values() for rule in rules]
+    return Judgement(sample.time, tuple(verdicts), _gravest_first(_found(verdicts)))
+
+
+def _found(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
+    return tuple(verdict for verdict in verdicts if isinstance(verdict, Finding))
+
+
+def _gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda found: (-found.severity, _RANK[found.rule])))
+
+
+def _ask(rule: Rule, look: Look, since: float | None) -> Verdict:
+    uuid = look.device.uuid
+    if look.sample.state is not DeviceState.OK and not rule.of_silent:
+        return Insufficient(rule.name, uuid, (Lack(_LOST, look.absence(_BUSY)),))
+    look.held = since is not None
+    try:
+        said = rule.judge(look)
+    except NoEvidence as missing:
+        return Insufficient(rule.name, uuid, _lacking(rule, look, missing.reading))
+    if said is None:
+        return Clear(rule.name, uuid)
+    began = said.since if said.since is not None else since
+    return Finding(
+        rule.name,
+        said.severity,
+        uuid,
+        said.sentence,
+        tuple(said.evidence),
+        said.advice,
+        look.now if began is None else began,
+    )
 
 
 def _lacking(rule: Rule, look: Look, reading: str) -> tuple[Lack, ...]:
@@ -128,9 +174,14 @@ def _lacking(rule: Rule, look: Look, reading: str) -> tuple[Lack, ...]:
     return tuple(Lack(name, absence) for name, absence in found if absence or name == reading)
 
 
+def _news(look: Look) -> object:
+    """Whatever it is judged for at once, where it is another than before."""
+    return _SUDDEN(look.sample), look.events[-1] if look.events else None
+
+
 def _looks(
-    history: History, inventory: Inventory, sample: Sample, events: Iterable[Event]
-) -> list[Look]:
+    axis: Axis, inventory: Inventory, sample: Sample, events: Iterable[Event]
+) -> dict[str, Look]:
     processes: dict[str, list[Process]] = defaultdict(list)
     for process in sample.processes:
         processes[process.device_uuid].append(process)
@@ -138,9 +189,8 @@ def _looks(
     for event in events:
         happened[event.device_uuid].append(event)
     readings = {device.uuid: device for device in sample.devices}
-    axis = Axis(history, inventory.interval_seconds)
-    looks = [
-        Look(
+    return {
+        device.uuid: Look(
             axis,
             device,
             readings.get(device.uuid) or DeviceSample(device.uuid),
@@ -149,6 +199,4 @@ def _looks(
             sample.time,
         )
         for device in inventory.devices
-    ]
-    jobs.find_peers(looks)
-    return looks
+    }

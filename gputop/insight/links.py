@@ -62,6 +62,9 @@ def link_degraded(look: Look) -> Said | None:
         return None
     if not look.passes(t.LINK_LOAD, look.mean(look.activity)):
         return None
+    state = look.sample.performance_state
+    if not look.held and state is not None and state > t.FAST_STATES:
+        return None
     is_, could = f"gen {generation:.0f} ×{width:.0f}", f"gen {generation_max:.0f} ×{width_max:.0f}"
     evidence = [now("generation, of its maximum", GENERATION, generation)]
     evidence.append(now("lanes, of their maximum", WIDTH, width))

@@ -64,8 +64,10 @@ class _Numbers(NamedTuple):
 class Axis:
     """How many samples a time is, once for all devices."""
 
-    def __init__(self, history: History, interval: float) -> None:
+    def __init__(self, history: History, interval: float, *, momentary: bool = False) -> None:
         self.history = history
+        self.momentary = momentary
+        """Whether one sample is all there is, and its numbers are the means of any time."""
         self._shortest = FEWEST_SAMPLES * max(0.0, interval)
         self._known: dict[float, Window] = {}
         self.read = 0
@@ -159,6 +161,8 @@ class Look:
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
         """Whether there are enough numbers of that time."""
+        if self.axis.momentary:
+            return self._read(name, seconds).present > 0
         many, span, wanted = self.axis.within(seconds)
         if self.held:
             enough /= 2

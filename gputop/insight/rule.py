@@ -37,3 +37,5 @@ class Rule(NamedTuple):
     judge: Judges
     of_silent: bool = False
     """Whether it is asked of a device that does not answer, too."""
+    needs_history: bool = True
+    """Whether one snapshot is nothing to judge by; where it is, doctor asks it, too."""

@@ -69,6 +69,8 @@ PCIE_SHARE = Limit(70, 60)
 """% of what the link can carry, before headers: about 85 is what copies reach."""
 LINK_LOAD = Limit(50, 30)
 """Busy, %: without load a device slows its link down to save power, and that is well."""
+FAST_STATES = 3
+"""P0 to P3: in a slower performance state the link may be slower, too, with a little work."""
 
 POWER_CAP = Limit(30, 15)
 """% of the time: less is a peak here and there."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from gputop.insight.judge import RULES
 from gputop.output.dcgm import dcgm_families
 from gputop.output.family import Family, Labels, Read, family, series_of, word
 from gputop.output.metric_table import METRICS, PROCESS_METRICS, Metric
@@ -14,6 +15,8 @@ from gputop.telemetry.snapshot import Device, DeviceState, DriverState, Inventor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gputop.insight.findings import Finding
+    from gputop.insight.standing import Standing
     from gputop.telemetry.latest import Latest
     from gputop.telemetry.snapshot import DeviceSample
 
@@ -22,11 +25,17 @@ MOST_PROCESSES = 32
 
 
 def families(
-    latest: Latest, now: float, *, processes: bool = False, dcgm: bool = False
+    latest: Latest,
+    now: float,
+    standing: Standing | None = None,
+    *,
+    processes: bool = False,
+    dcgm: bool = False,
 ) -> list[Family]:
     """What is known at that monotonic time; of a stream that is silent, that it is.
 
-    With `dcgm` devices have the metrics of dcgm-exporter instead of ours.
+    `standing` is what rules find, where they are asked. With `dcgm` devices have the metrics of
+    dcgm-exporter instead of ours.
     """
     current = latest.current(now)
     up = current is not None and current[0].driver_state is DriverState.OK
@@ -45,6 +54,8 @@ def families(
         samples = [(each.labels, each.sample) for each in read]
         found += [_measured(name, metric, samples) for name, metric in METRICS.items()]
         found += _xids(inventory, read, latest)
+        if standing is not None:
+            found += _findings(read, standing)
     if processes:
         found += _processes(read, sample)
     return [each for each in found if each.series]
@@ -152,6 +163,30 @@ def _xids(inventory: Inventory, read: Sequence[Read], latest: Latest) -> Iterato
     yield family("gputop_xid_errors_total", about, [(k, float(x.times)) for k, x in known])
     about = "When the last of them was reported, in Unix time."
     yield family("gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known])
+
+
+def _findings(read: Sequence[Read], standing: Standing) -> Iterator[Family]:
+    """What stands is there while it does; every rule is counted from 0 on, as `increase` needs."""
+    labels = {each.device.uuid: each.labels for each in read}
+    active = [
+        ({**labels[found.device_uuid], **_which(found)}, 1.0)
+        for found in standing.findings
+        if found.device_uuid in labels
+    ]
+    about = "What slows a device down or is wrong with it now: always 1."
+    yield family("gputop_finding_active", about, active)
+    begun = [
+        ({**of_device, "rule": rule.name}, float(standing.begun.get((uuid, rule.name), 0)))
+        for uuid, of_device in labels.items()
+        for rule in RULES
+    ]
+    about = "How often a rule began to find something on a device, since this exporter started."
+    yield family("gputop_findings_total", about, begun)
+
+
+def _which(found: Finding) -> Labels:
+    """Not its sentence, which changes with every sample."""
+    return {"rule": found.rule, "severity": found.severity.name.lower()}
 
 
 def _processes(read: Sequence[Read], sample: Sample) -> Iterator[Family]:

@@ -73,10 +73,16 @@ def _counted(xids: Mapping[XidKey, Xids], events: Iterable[Event]) -> Mapping[Xi
 class Watch:
     """Follows the stream of a child, for those who ask what is known now."""
 
-    def __init__(self, tell: Callable[[Problem], None]) -> None:
+    def __init__(
+        self,
+        tell: Callable[[Problem], None],
+        also: Callable[[Record | Interruption], None] | None = None,
+    ) -> None:
+        """`tell` gets each new problem, `also` each record."""
         self.latest = Latest()
         """Replaced as a whole."""
         self._tell = tell
+        self._also = also
         self._told: Problem | None = None
 
     async def follow(self, child: StreamChild) -> None:
@@ -88,6 +94,8 @@ class Watch:
     def take(self, record: Record | Interruption) -> None:
         """One record, as it comes."""
         self.latest = self.latest.after(record, time.monotonic())
+        if self._also is not None:
+            self._also(record)
         if isinstance(record, Sample):
             return
         if record.problem is not None and record.problem != self._told:

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
+from tests.insight.machines import h100, has
 
 pytestmark = pytest.mark.driver
 
@@ -184,6 +185,26 @@ def test_a_device_that_is_lost_and_its_xid(driver: FakeDriver) -> None:
         assert exporter.value("gputop_power_watts", index="0") == 612.34
         assert exporter.value("gputop_xid_errors_total", index="1", code="79") == 1
         assert exporter.up()
+
+
+def test_findings_stand_and_are_counted(driver: FakeDriver) -> None:
+    driver.write(h100(), h100())
+    with exporting(env=driver.environment()) as exporter:
+        exporter.until(lambda: exporter.value("gputop_power_watts", index="1"))
+        xid, recovery = {"index": "1", "rule": "xid"}, {"index": "0", "rule": "recovery"}
+        assert exporter.value("gputop_findings_total", **xid) == 0
+        assert exporter.value("gputop_finding_active", **xid) is None
+        driver.report_xid(1, 79)
+        exporter.until(lambda: exporter.value("gputop_finding_active", **xid) == 1)
+        assert exporter.value("gputop_finding_active", severity="fault") == 1
+        for times in (1, 2):
+            driver.change(0, **has(recovery=1))
+            exporter.until(lambda: exporter.value("gputop_finding_active", **recovery) == 1)
+            assert exporter.value("gputop_findings_total", **recovery) == times
+            driver.change(0, **has(recovery=0))
+            exporter.until(lambda: exporter.value("gputop_finding_active", **recovery) is None)
+        assert exporter.value("gputop_findings_total", **xid) == 1
+        assert exporter.value("gputop_findings_total", index="0", rule="xid") == 0
 
 
 def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:

@@ -13,9 +13,9 @@ from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts
 from gputop.telemetry import kernel_log, nvml, system
 from gputop.telemetry.reading import DriverError
 from gputop.telemetry.snapshot import DriverState, Host, Inventory, Problem, Sample, Source
-from tests.driver import FakeDevice
+from tests.driver import FakeDevice, FakeProcess
 from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu
-from tests.streams import NOW
+from tests.streams import GIB, NOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,11 @@ TORCH = TorchFacts(
 )
 HEALTHY = {**BUILT, **LOADED, **DEVICES, **LIBRARY, **gpu(0), "/dev/kmsg": ""}
 TERMINAL = {"TERM": "xterm-256color", "LANG": "en_US.UTF-8"}
+
+
+def h100(**changes: Any) -> FakeDevice:
+    """One at work, whose memory is that of a process that is listed."""
+    return FakeDevice(**{"processes": (FakeProcess(4242, memory_bytes=24 * GIB),), **changes})
 
 
 def has(**fields: int) -> dict[str, Any]:
@@ -62,7 +67,7 @@ def seen(*order: int) -> TorchFacts:
 class Machine:
     """As it stands, one that is well, with one device at work."""
 
-    devices: tuple[FakeDevice, ...] = (FakeDevice(),)
+    devices: tuple[FakeDevice, ...] = field(default_factory=lambda: (h100(),))
     driver: Mapping[str, Any] = field(default_factory=dict)
     """What is special about the fake driver."""
     root: Mapping[str, str] = field(default_factory=lambda: HEALTHY)

@@ -19,7 +19,7 @@ from gputop.insight.doctor.facts import gather
 from gputop.output.doctor import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
-from tests.insight.machines import HEALTHY, Machine
+from tests.insight.machines import HEALTHY, Machine, h100, has
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 BOUND = 90.0
 THREE = (
-    FakeDevice(persistence_mode=0),
-    FakeDevice(persistence_mode=0, power_limit_enforced_milliwatts=500_000),
+    h100(persistence_mode=0),
+    h100(persistence_mode=0, power_limit_enforced_milliwatts=500_000),
     FakeDevice(code=GPU_IS_LOST),
 )
 pytestmark = pytest.mark.driver
@@ -85,11 +85,11 @@ def test_json_of_a_machine_without_a_driver(no_torch: str) -> None:
 
 
 def test_a_machine_that_is_well_but_for_notes(driver: FakeDriver, no_torch: str) -> None:
-    driver.write(FakeDevice(persistence_mode=0, power_limit_enforced_milliwatts=500_000))
+    driver.write(h100(persistence_mode=0, power_limit_enforced_milliwatts=500_000))
     done = doctor("--python", no_torch, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"note +persistence +off", done.stdout)
-    assert re.search(r"warning +power limit +500 W, under", done.stdout)
+    assert re.search(r"warning +power limit +500 W, below", done.stdout)
     assert "No problem found; 2 warnings, " in done.stdout.splitlines()[-1]
 
 
@@ -108,6 +108,23 @@ def test_json_of_several_devices(driver: FakeDriver, no_torch: str) -> None:
         "ok",
         "problem",
     ]
+
+
+def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
+    """Heat, memory of nobody: warnings, which are no fault; what the driver wants is one."""
+    driver.write(FakeDevice(clock_event_reasons=0x20))
+    done = doctor("--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"warning +heat +throttled by heat now\n +> Look at fans", done.stdout)
+    assert re.search(r"warning +memory users +24.0 GiB are in use that no listed", done.stdout)
+    driver.change(0, **has(recovery=1))
+    done = doctor("--json", "--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (1, "")
+    said = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+    wrong = {name: each["status"] for name, each in said.items() if each["status"] != "ok"}
+    assert wrong.items() >= {("thermal", "warning"), ("unattributed", "warning")}
+    assert wrong["recovery"] == "problem"
+    assert said["recovery"]["finding"] == "the driver wants it recovered: gpu reset"
 
 
 def test_a_device_that_hangs_is_waited_for_and_named(driver: FakeDriver, no_torch: str) -> None:
@@ -200,15 +217,20 @@ Devices
   ok       memory errors  GPUs 0, 1: none uncorrected
   ok       row remapping  GPUs 0, 1: none pending
   ok       recovery       GPUs 0, 1: none
+  ok       free memory    GPUs 0, 1: more than 2 % free
+  ok       memory users   GPUs 0, 1: listed processes hold what is in use
+  ok       heat           GPUs 0, 1: none now
+  ok       slowdown       GPUs 0, 1: none now
+  ok       PCIe link      GPUs 0, 1: gen 5 ×16, its most
   ok       power limit    GPU 0: 700 W, its default is 700 W
-  warning  power limit    GPU 1: 500 W, under its default of 700 W
-                          > `sudo nvidia-smi -i 1 -pl 700` puts it back
+  warning  power limit    GPU 1: 500 W, below its default of 700 W
+                          > If nobody meant it: `sudo nvidia-smi -i 1 -pl 700`,
+                            if power supply and cooling allow it
   note     persistence    GPUs 0, 1: off: the first program each time waits for
                           the device to start
                           > `sudo nvidia-smi -i 0,1 -pm 1`, or run
                             nvidia-persistenced
   ok       compute mode   GPUs 0, 1: default
-  ok       PCIe link      GPUs 0, 1: gen 5 x16, its most
 
 CUDA and torch
   ok       visible GPUs   not set: CUDA programs see every GPU

@@ -11,7 +11,9 @@ from gputop.bench.interpreters import Found, Interpreter
 from gputop.insight.doctor.checks import CHECKS, examine
 from gputop.insight.doctor.facts import Facts
 from gputop.insight.doctor.finding import Finding, Status
+from gputop.insight.doctor.ruled import RULED
 from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts
+from gputop.insight.judge import RULES
 from gputop.telemetry.snapshot import Problem
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -21,6 +23,7 @@ from tests.driver import (
     UNKNOWN,
     VERSION_MISMATCH,
     FakeDevice,
+    FakeProcess,
 )
 from tests.driver.platforms import PLATFORMS, rtx4090, v100
 from tests.fake_root import (
@@ -42,10 +45,12 @@ from tests.insight.machines import (
     TORCH,
     UPTIME,
     Machine,
+    h100,
     has,
     lacks,
     seen,
 )
+from tests.streams import GIB
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +61,7 @@ pytestmark = pytest.mark.driver
 
 OK, NOTE, WARNING, PROBLEM = Status.OK, Status.NOTE, Status.WARNING, Status.PROBLEM
 NO_LIBRARY, TOO_OLD = 12, 13
-THREE = (FakeDevice(), FakeDevice(), FakeDevice())
+THREE = (h100(), h100(), h100())
 
 
 class Row(NamedTuple):
@@ -75,7 +80,7 @@ def fails(code: int, root: dict[str, str]) -> Machine:
 
 
 def one(**changes: Any) -> Machine:
-    return Machine(devices=(FakeDevice(**changes),))
+    return Machine(devices=(h100(**changes),))
 
 
 def sees(value: str, **changes: Any) -> Machine:
@@ -112,6 +117,21 @@ HELPLESS = Found(None, (BROKEN,))
 OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040). Please update"
 EXCLUSIVE = one(compute_mode=3)
 IDLE = {"gpu_utilization_percent": 0, "performance_state": 8, "pcie_generation": 1}
+
+UNLISTED = {"nvmlDeviceGetComputeRunningProcesses_v3": NO_PERMISSION}
+SW_THERMAL, HW_SLOWDOWN, HW_THERMAL, BRAKE = 0x20, 0x08, 0x48, 0x88
+
+
+def held(memory: int = 10 * GIB) -> tuple[FakeProcess, ...]:
+    """By the one process that is listed."""
+    return (FakeProcess(4242, memory_bytes=memory),)
+
+
+def filled(share: float) -> Machine:
+    """A device of whose memory so much is in use, by one process."""
+    used = int(share * ((81_559 - 633) << 20))
+    return one(memory_used_bytes=used, processes=held(used))
+
 
 TABLE = [
     # Driver
@@ -241,17 +261,46 @@ TABLE = [
     Row("ecc", NOTE, "disabled", "-i 0 -e 1", one(ecc_mode=0)),
     Row("ecc", OK, "not supported", "", one(ecc_mode=None, **lacks(3, 4, 5, 6))),
     Row("remap", OK, "none pending", "", Machine()),
-    Row("remap", WARNING, "at the next reset", "reset it", one(**has(pending=1))),
-    Row("remap", PROBLEM, "no spare row", "replaced", one(**has(failed=1, pending=1))),
+    Row("remap", WARNING, "replaced at its next reset", "Reset it", one(**has(pending=1))),
+    Row("remap", PROBLEM, "no spare memory rows", "replaced", one(**has(failed=1, pending=1))),
     Row("remap", OK, "not supported", "", Machine((v100(),))),
     Row("recovery", OK, "none", "", Machine()),
     Row("recovery", PROBLEM, "gpu reset", "--gpu-reset", one(**has(recovery=1))),
-    Row("recovery", PROBLEM, "node reboot", "reboot the machine", one(**has(recovery=2))),
+    Row("recovery", PROBLEM, "node reboot", "Reboot the machine", one(**has(recovery=2))),
+    Row("almost_full", OK, "more than 2 % free", "", Machine()),
+    Row("almost_full", WARNING, "almost out of memory: 99 % in use", "batches", filled(0.99)),
+    Row("almost_full", OK, "free", "", filled(0.95)),
+    Row("almost_full", OK, "not supported", "", one(memory_total_bytes=None)),
+    Row("unattributed", OK, "listed processes hold", "", Machine()),
+    Row("unattributed", OK, "listed processes hold", "", one(processes=held(23 * GIB))),
+    Row(
+        "unattributed", WARNING, "14.0 GiB are in use that no", "--pid=host", one(processes=held())
+    ),
+    Row("unattributed", NOTE, "no permission", "", one(fail=UNLISTED)),
+    Row("thermal", OK, "none now", "", Machine()),
+    Row("thermal", WARNING, "throttled by heat now", "fans", one(clock_event_reasons=SW_THERMAL)),
+    Row("thermal", WARNING, "throttled by heat now", "fans", one(clock_event_reasons=HW_THERMAL)),
+    Row("thermal", OK, "not supported", "", one(clock_event_reasons=None)),
+    Row("hardware_slowdown", OK, "none now", "", one(clock_event_reasons=HW_THERMAL)),
+    Row(
+        "hardware_slowdown",
+        WARNING,
+        "slowed down by hardware now",
+        "cables",
+        one(clock_event_reasons=HW_SLOWDOWN),
+    ),
+    Row(
+        "hardware_slowdown",
+        WARNING,
+        "braked by its power supply now",
+        "cables",
+        one(clock_event_reasons=BRAKE),
+    ),
     Row("power_limit", OK, "700 W, its default", "", Machine()),
     Row(
         "power_limit",
         WARNING,
-        "500 W, under its default of 700 W",
+        "500 W, below its default of 700 W",
         "-i 0 -pl 700",
         one(power_limit_enforced_milliwatts=500_000),
     ),
@@ -262,11 +311,11 @@ TABLE = [
     Row("compute_mode", OK, "default", "", Machine()),
     Row("compute_mode", PROBLEM, "prohibited", "-i 0 -c 0", one(compute_mode=2)),
     Row("compute_mode", NOTE, "one program at a time", "-i 0 -c 0", EXCLUSIVE),
-    Row("pcie", OK, "gen 5 x16, its most", "", Machine()),
-    Row("pcie", WARNING, "gen 3 x16 under load", "seating", one(pcie_generation=3)),
-    Row("pcie", WARNING, "gen 5 x8 under load", "seating", one(pcie_width=8)),
-    Row("pcie", NOTE, "not judged: idle, at gen 1 x16 of gen 5 x16", "again", one(**IDLE)),
-    Row("pcie", NOTE, "idle", "", one(**{**IDLE, "gpu_utilization_percent": 30})),
+    Row("pcie", OK, "gen 5 ×16, its most", "", Machine()),
+    Row("pcie", WARNING, "gen 3 ×16 of gen 5 ×16 under load", "riser", one(pcie_generation=3)),
+    Row("pcie", WARNING, "gen 5 ×8 of gen 5 ×16 under load", "riser", one(pcie_width=8)),
+    Row("pcie", NOTE, "not judged: little load, at gen 1 ×16 of gen 5 ×16", "again", one(**IDLE)),
+    Row("pcie", NOTE, "little load", "", one(**{**IDLE, "gpu_utilization_percent": 30})),
     Row("pcie", NOTE, "load is not known", "", one(**{**IDLE, "gpu_utilization_percent": None})),
     Row("pcie", OK, "not supported", "", one(pcie_width=None)),
     Row("pcie", NOTE, "no permission", "", one(fail={"nvmlDeviceGetCurrPcieLinkWidth": 4})),
@@ -399,6 +448,10 @@ def test_each_check_has_a_row_that_finds_something_and_one_that_does_not() -> No
         assert OK in statuses, check.name
         assert statuses - {OK} or check.name in NEVER_WRONG, check.name
     assert {row.check for row in TABLE} == {check.name for check in CHECKS}
+
+
+def test_the_rules_that_need_no_history_are_checks() -> None:
+    assert {rule for _, _, rule, _ in RULED} == {r.name for r in RULES if not r.needs_history}
 
 
 def test_a_machine_that_is_well_has_no_other_finding(nvml: FakeDriver, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.insight.findings import Finding, Insufficient
-from gputop.insight.judge import RULES, Judge
+from gputop.insight.judge import RULES, Judge, judge_snapshot
 from gputop.insight.thresholds import Limit
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.history import CAPACITY, History
@@ -197,6 +197,12 @@ def test_a_reading_that_drops_out_now_and_then_ends_no_finding() -> None:
     assert machine.changes("not_working") == 1
 
 
+def test_a_slower_state_now_and_then_ends_no_finding() -> None:
+    machine = one({"pcie_generation": 1, "performance_state": saw(0, 8, 9, 5)}, seconds=200)
+    assert isinstance(machine.verdict("link_degraded"), Finding)
+    assert machine.changes("link_degraded") == 1
+
+
 def test_a_limit_begins_and_ends_apart() -> None:
     up, down = Limit(80, 70), Limit(10, 20)
     values = (69, 71, 79, 80)
@@ -244,6 +250,65 @@ def test_what_a_tick_reads_does_not_grow_with_the_history() -> None:
     assert machine.judge.read == after_ten_minutes
     # A minute of each of some series, and ten of memory in use.
     assert after_ten_minutes <= 8 * (15 * 61 + 601)
+
+
+def test_what_a_tick_reads_does_not_grow_with_the_devices() -> None:
+    """Until more than two have their turn at it, and but for the peers of one job."""
+    read = {}
+    for count in (4, 8, 32, 64):
+        machine = Machine(
+            devices=tuple(device(n) for n in range(count)),
+            readings=(WORKING,) * count,
+            processes=tuple(trainer(n, parent_pid=1) for n in range(count)),
+        )
+        machine.run(700, judged=False).run(2)
+        read[count] = machine.judge.read
+    assert read[4] == read[8] == read[32] == read[64] / 2
+
+
+SNAPSHOT_RULES = {rule.name for rule in RULES if not rule.needs_history}
+STEADILY: tuple[dict[str, Any], ...] = (
+    {},
+    {"ecc_uncorrected": 3},
+    {"ecc_corrected": 3},
+    {"remap_pending": True},
+    {"remap_failed": True},
+    {"recovery_action": "gpu_reset"},
+    {"memory_used_bytes": 79.5 * GIB, "memory_free_bytes": 0.5 * GIB},
+    {"clock_event_reasons": ("sw_thermal",)},
+    {"clock_event_reasons": ("hw_thermal", "hw_slowdown")},
+    {"clock_event_reasons": ("hw_power_brake", "sw_power_cap")},
+    {"pcie_generation": 1},
+    {"pcie_width": 8, "performance_state": 8},
+    {"pcie_width": 8, "gpu_utilization_percent": 20},
+    {"memory_unattributed_bytes": 9 * GIB},
+)
+
+
+@pytest.mark.parametrize("changes", STEADILY, ids=str)
+@pytest.mark.parametrize("of", [WORKING, IDLE])
+def test_one_snapshot_tells_what_a_minute_of_the_same_would(
+    changes: dict[str, Any], of: dict[str, Any]
+) -> None:
+    machine = one(changes, of=of)
+    inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
+    at_once = judge_snapshot(inventory, machine.sample())
+    assert [verdict.rule for verdict in at_once.verdicts] == [
+        rule.name for rule in RULES if not rule.needs_history
+    ]
+    assert {f.rule: f.severity for f in at_once.findings} == {
+        f.rule: f.severity for f in machine.last.findings if f.rule in SNAPSHOT_RULES
+    }
+    assert not any("of the time" in found.sentence for found in at_once.findings)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(devices, samples)
+def test_rules_never_raise_on_one_snapshot(known: tuple[Device, ...], sample: Sample) -> None:
+    inventory = dataclasses.replace(streams.inventory(devices=0), devices=known)
+    judgement = judge_snapshot(inventory, sample)
+    assert len(judgement.verdicts) == len(known) * len(SNAPSHOT_RULES)
+    assert all(found.sentence.isprintable() for found in judgement.findings)
 
 
 def test_judged_again_without_anything_new_says_the_same() -> None:

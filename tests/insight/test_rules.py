@@ -305,6 +305,7 @@ SILENT: list[tuple[str, Callable[[], Machine]]] = [
     ),
     ("link_degraded", lambda: one({"pcie_generation": 1}, of=IDLE)),
     ("link_degraded", lambda: one({"pcie_generation": saw(5, 1, 9, 2)})),
+    ("link_degraded", lambda: one({"pcie_generation": 1, "performance_state": 5})),
     ("power_capped", lambda: one({"clock_event_reasons": saw(("sw_power_cap",), (), 30, 2)})),
     ("power_capped", lambda: one({"power_limit_watts": 300.0, "power_watts": 120.0})),
     ("thermal", lambda: one({"clock_event_reasons": saw(("sw_thermal",), (), 60, 1)})),
@@ -435,6 +436,7 @@ LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
         {"memory_used_bytes": None},
     ),
     ("ecc", lambda: without("ecc_corrected"), {"ecc_corrected": UNSUPPORTED}),
+    ("ecc", lambda: without("ecc_uncorrected"), {"ecc_uncorrected": UNSUPPORTED}),
     ("remap", lambda: without("remap_pending"), {"remap_pending": UNSUPPORTED}),
     ("recovery", lambda: without("recovery_action"), {"recovery_action": UNSUPPORTED}),
 ]

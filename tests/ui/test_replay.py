@@ -23,6 +23,7 @@ from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
 from gputop.ui.widgets.replay import ReplayBar
 from tests import recordings, streams
+from tests.insight.histories import WORKING, Machine, device, trainer
 from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
@@ -173,6 +174,49 @@ async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
         await until(pilot, lambda: "Xid" not in shown(pilot, Header))
         replay.seek(-4000)
         await until(pilot, lambda: "Xid 79" in shown(pilot, Header))
+
+
+async def test_findings_are_those_of_the_recordings_time(tmp_path: Path) -> None:
+    """Wherever one goes: what was said of another time does not stay, though devices take turns."""
+    hot, uuids = range(100, 200), [device(n).uuid for n in range(8)]
+    made = Machine(
+        devices=tuple(device(n) for n in range(8)),
+        readings=({**WORKING, "clock_event_reasons": lambda n: ("hw_thermal",) * (n in hot)},) * 8,
+        processes=tuple(trainer(n) for n in range(8)),
+    )
+    told: list[Record] = [dataclasses.replace(made.inventory, devices=tuple(made.devices))]
+    for made.ticks in range(400):
+        told.append(made.sample())
+    path = recordings.write(tmp_path / "a.jsonl", told)
+    async with dashboard(path) as (pilot, replay):
+        telemetry = pilot.app.telemetry  # type: ignore[attr-defined]
+
+        async def sought(position: float) -> list[str | None]:
+            replay.seek(position + 0.5 - replay.position)
+            at = streams.NOW + position
+            await until(pilot, lambda: telemetry.sample.time == at)
+            return judged(at)
+
+        async def played(position: float) -> list[str | None]:
+            await to(pilot, replay, position)
+            return judged(streams.NOW + position)
+
+        def judged(at: float) -> list[str | None]:
+            judgement = telemetry.judgement
+            assert judgement.time == at
+            assert {verdict.device_uuid for verdict in judgement.verdicts} == {*uuids}
+            return [finding.device_uuid for finding in judgement.findings]
+
+        assert await sought(90) == []
+        assert await sought(150) == uuids
+        assert await played(160) == uuids
+        assert await sought(20) == []
+        assert await played(25) == []
+        assert await sought(210) == uuids
+        assert await played(240) == uuids
+        assert await played(290) == []
+        assert await sought(120) == uuids
+        assert await sought(399) == []
 
 
 async def test_a_machine_without_devices_can_be_sought_in(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from gputop.insight.doctor.torch_facts import torch_facts
 from gputop.telemetry import kernel_log, system
 from gputop.telemetry.child import StreamError, one_snapshot
 from gputop.telemetry.kernel_log import KernelLog
-from gputop.telemetry.snapshot import DriverState
+from gputop.telemetry.snapshot import DeviceState, DriverState
 from gputop.telemetry.system import System
 from gputop.terminal import terminfo_colours
 
@@ -96,6 +96,13 @@ class Facts:
     def readings(self, device: Device) -> DeviceSample | None:
         """Of that device, if there are any."""
         return self.sample.device(device.uuid) if self.sample else None
+
+    def answering(self) -> Iterator[tuple[Device, DeviceSample]]:
+        """The GPUs that answer, with their readings."""
+        for device in self.gpus:
+            readings = self.readings(device)
+            if readings is not None and readings.state is DeviceState.OK:
+                yield device, readings
 
 
 async def gather(

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.output.absences import absence_text
+from gputop.telemetry.snapshot import Absence
+
 if TYPE_CHECKING:
     from gputop.insight.doctor.facts import Facts
-    from gputop.telemetry.snapshot import Device
+    from gputop.telemetry.snapshot import Device, DeviceSample
 
 
 INDEX = "{index}"
@@ -86,3 +89,11 @@ def warning(finding: str, remedy: str, device: Device | None = None) -> Judgemen
 def problem(finding: str, remedy: str, device: Device | None = None) -> Judgement:
     """Something does not work, or cannot be trusted."""
     return Judgement(Status.PROBLEM, finding, remedy, device)
+
+
+def absent(name: str, device: Device, readings: DeviceSample) -> Judgement:
+    """No reading to judge by: fine where the device has no such thing."""
+    reason = {**device.absent, **readings.absent}.get(name, Absence.NOT_SUPPORTED)
+    if reason is Absence.NOT_SUPPORTED:
+        return ok("not supported by this device or its driver", device)
+    return note(f"not judged: {absence_text(name, reason, device)}", device=device)
