@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.ui.draw import Span, fit
+from gputop.ui.draw import Span, fit, is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +83,8 @@ class LiveView(Widget):
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
     """The (start, end) cells in which two rows of one width differ, close ones merged."""
     start = end = -1
-    for x, (was, now) in enumerate(zip_longest(_cells(old), _cells(new))):
-        if was == now:
-            continue
+    both = zip_longest(_cells(old), _cells(new))
+    for x in [x for x, (was, now) in enumerate(both) if was != now]:
         if start >= 0 and x - end > MERGE_CELLS:
             yield start, end
             start = x
@@ -96,16 +95,13 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _cells(row: Row) -> Iterator[tuple[str, Style]]:
+def _cells(row: Row) -> list[tuple[str, Style]]:
     """One item a cell; a wide character is itself twice, so that both its halves are sent."""
-    for span in row:
-        if span.text.isascii():
-            for character in span.text:
-                yield character, span.style
-            continue
-        for character in span.text:
-            for _ in range(cell_len(character)):
-                yield character, span.style
+    cells: list[tuple[str, Style]] = []
+    for text, style in row:
+        one_each = text if is_narrow(text) else "".join(c * cell_len(c) for c in text)
+        cells += zip(one_each, repeat(style))
+    return cells
 
 
 __all__ = ["LiveView", "Span", "changed_spans"]
