@@ -28,13 +28,9 @@ Row = list[Span]
 
 
 @lru_cache(maxsize=4096)
-def _takes_one(character: str) -> bool:
-    return cell_len(character) == 1
-
-
 def is_narrow(text: str) -> bool:
     """Whether each of its characters takes one cell: then cells can be counted as characters."""
-    return text.isascii() or all(map(_takes_one, text))
+    return text.isascii() or all(cell_len(character) == 1 for character in set(text))
 
 
 def cells_of(text: str) -> int:
@@ -44,23 +40,22 @@ def cells_of(text: str) -> int:
 
 def width_of(row: Iterable[Span]) -> int:
     """Cells that a row takes."""
-    return sum(cells_of(span.text) for span in row)
+    return sum([len(text) if text.isascii() else cell_len(text) for text, _ in row])
 
 
 def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
     """The row cut or filled to exactly `width` cells."""
+    left = width - width_of(row)
+    if left >= 0:
+        return [*row, Span(fill * left, style)] if left else [*row]
     fitted: Row = []
     left = width
     for span in row:
         cells = cells_of(span.text)
         if cells > left:
-            if left > 0:
-                fitted.append(Span(clip(span.text, left), span.style))
-            return fitted
+            return [*fitted, Span(clip(span.text, left), span.style)] if left > 0 else fitted
         fitted.append(span)
         left -= cells
-    if left > 0:
-        fitted.append(Span(fill * left, style))
     return fitted
 
 

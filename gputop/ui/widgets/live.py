@@ -67,6 +67,12 @@ class LiveView(Widget):
         self._rows = [fit(row, width) for row in rows]
         self._drawn_size = (width, height)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of a region. Textual's way is for borders and paddings, which there are none."""
+        if self.get_line_filters():
+            return super().render_lines(crop)
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+
     def render_line(self, y: int) -> Strip:
         """One row, as Textual asks for it."""
         if self._drawn_size != tuple(self.size):
