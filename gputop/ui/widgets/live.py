@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat, zip_longest
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -89,8 +89,12 @@ class LiveView(Widget):
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
     """The (start, end) cells in which two rows of one width differ, close ones merged."""
     start = end = -1
-    both = zip_longest(_cells(old), _cells(new))
-    for x in [x for x, (was, now) in enumerate(both) if was != now]:
+    (texts, styles), (new_texts, new_styles) = _cells(old), _cells(new)
+    differ = {x for x, (was, now) in enumerate(zip(texts, new_texts, strict=True)) if was != now}
+    if styles != new_styles:
+        both = enumerate(zip(styles, new_styles, strict=True))
+        differ |= {x for x, (was, now) in both if was is not now and was != now}
+    for x in sorted(differ):
         if start >= 0 and x - end > MERGE_CELLS:
             yield start, end
             start = x
@@ -101,13 +105,15 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _cells(row: Row) -> list[tuple[str, Style]]:
-    """One item a cell; a wide character is itself twice, so that both its halves are sent."""
-    cells: list[tuple[str, Style]] = []
+def _cells(row: Row) -> tuple[str, list[Style]]:
+    """A character and a style for each cell; a wide one is twice there, so that both are sent."""
+    texts: list[str] = []
+    styles: list[Style] = []
     for text, style in row:
         one_each = text if is_narrow(text) else "".join(c * cell_len(c) for c in text)
-        cells += zip(one_each, repeat(style))
-    return cells
+        texts.append(one_each)
+        styles += repeat(style, len(one_each))
+    return "".join(texts), styles
 
 
 __all__ = ["LiveView", "Span", "changed_spans"]
