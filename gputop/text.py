@@ -133,6 +133,18 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{seconds:02d}"
 
 
+def brief(seconds: float) -> str:
+    """Three significant digits in the unit that suits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
+    for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
+        if abs(seconds) * scale < LEAST_OF_FOUR_DIGITS:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s" if abs(seconds) < LEAST_OF_FOUR_DIGITS else f"{seconds:.0f} s"
+
+
+LEAST_OF_FOUR_DIGITS = 999.5
+"""Of what is rounded to a whole number."""
+
+
 def short_name(name: str) -> str:
     """A device's name without what every one has: `NVIDIA H100 80GB HBM3` → `H100 80GB HBM3`."""
     for prefix in ("NVIDIA ", "GeForce ", "Tesla "):

@@ -14,6 +14,7 @@ from wcwidth import wcwidth
 
 from gputop.text import (
     ABSENT,
+    brief,
     duration,
     number,
     quantity,
@@ -77,6 +78,29 @@ def test_size(value: float | None, shown: str) -> None:
 )
 def test_number(value: float | None, shown: str) -> None:
     assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0 ns"),
+        (1.3e-9, "1.3 ns"),
+        (999.4e-9, "999 ns"),
+        (999.9e-9, "1 µs"),
+        (3.124e-6, "3.12 µs"),
+        (4.5e-3, "4.5 ms"),
+        (0.99996, "1 s"),
+        (12.34, "12.3 s"),
+        (1234.5, "1234 s"),
+    ],
+)
+def test_brief_times(seconds: float, shown: str) -> None:
+    assert brief(seconds) == shown
+
+
+@given(st.floats(1e-9, 1e5))
+def test_a_brief_time_has_no_exponent(seconds: float) -> None:
+    assert "e" not in brief(seconds)
 
 
 def test_a_whole_number() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.compare import NOTICED_PERCENT, bests, percent_under
-from gputop.text import ABSENT, duration, number, quantity, short_name, tflops, visible
+from gputop.text import ABSENT, brief, duration, number, quantity, short_name, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,14 +134,6 @@ def rate(point: Point) -> tuple[float, str] | None:
     if values.get("seconds"):
         return 1 / values["seconds"], brief(values["seconds"])
     return None
-
-
-def brief(seconds: float) -> str:
-    """`3.12 µs`, `4.5 ms`, `1.2 s`."""
-    for limit, unit, scale in ((1e-6, "ns", 1e9), (1e-3, "µs", 1e6), (1.0, "ms", 1e3)):
-        if seconds < limit:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def device(entry: Entry) -> str:

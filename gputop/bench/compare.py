@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gputop.text import number, tflops, visible
+from gputop.text import brief, number, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +124,7 @@ def _mean_rate(result: Result) -> str:
     value = score(result) or 0.0
     if any("bytes_per_second" in point.values for point in result.points):
         return f"{number(value / 1e9)} GB/s"
-    return f"{1e6 / value:.3g} µs" if value else "nothing"
+    return brief(1 / value) if value else "nothing"
 
 
 def changes(result: Result, earlier: Result) -> str:

@@ -10,7 +10,7 @@ from gputop.bench.compare import score
 from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
 from gputop.bench.peaks import in_words
 from gputop.output.conditions import condition_rows
-from gputop.text import ABSENT, quantity, size, tflops
+from gputop.text import ABSENT, brief, quantity, size, tflops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -288,9 +288,4 @@ def _columns(lines: list[list[str]]) -> list[str]:
 
 def time(seconds: float | None) -> str:
     """Seconds in the unit that suits them: `12.3 µs`."""
-    if seconds is None:
-        return ABSENT
-    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
-        if abs(seconds) < limit:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    return ABSENT if seconds is None else brief(seconds)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import svg
-from gputop.bench.columns import brief, shape
+from gputop.bench.columns import shape
 from gputop.bench.svg import text
-from gputop.text import ABSENT, duration, number, tflops
+from gputop.text import ABSENT, brief, duration, number, tflops
 from gputop.text import size as sized
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from functools import lru_cache
+from itertools import repeat, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -26,25 +27,35 @@ class Span(NamedTuple):
 Row = list[Span]
 
 
+@lru_cache(maxsize=4096)
+def is_narrow(text: str) -> bool:
+    """Whether each of its characters takes one cell: then cells can be counted as characters."""
+    return text.isascii() or all(cell_len(character) == 1 for character in set(text))
+
+
+def cells_of(text: str) -> int:
+    """Cells that a text takes: Rich's answer, which is slow, where there is a quicker one."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def width_of(row: Iterable[Span]) -> int:
     """Cells that a row takes."""
-    return sum(cell_len(span.text) for span in row)
+    return sum([len(text) if text.isascii() else cell_len(text) for text, _ in row])
 
 
 def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
     """The row cut or filled to exactly `width` cells."""
+    left = width - width_of(row)
+    if left >= 0:
+        return [*row, Span(fill * left, style)] if left else [*row]
     fitted: Row = []
     left = width
     for span in row:
-        cells = cell_len(span.text)
+        cells = cells_of(span.text)
         if cells > left:
-            if left > 0:
-                fitted.append(Span(clip(span.text, left), span.style))
-            return fitted
+            return [*fitted, Span(clip(span.text, left), span.style)] if left > 0 else fitted
         fitted.append(span)
         left -= cells
-    if left > 0:
-        fitted.append(Span(fill * left, style))
     return fitted
 
 
@@ -52,7 +63,7 @@ def clip(text: str, width: int) -> str:
     """Text cut to `width` cells, with an ellipsis where something is missing."""
     if width <= 0:
         return ""
-    if cell_len(text) <= width:
+    if cells_of(text) <= width:
         return text
     return set_cell_size(text, width - 1) + "…"
 
@@ -65,7 +76,7 @@ def clip_words(text: str, width: int) -> str:
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
     """Text in exactly `width` cells."""
     text = clip(text, width)
-    space = " " * (width - cell_len(text))
+    space = " " * (width - cells_of(text))
     return Span(space + text if right else text + space, style)
 
 
@@ -126,23 +137,23 @@ def history(
     once: drawn so, a tick changes one column, where scrolling would send every cell each time.
     """
     first = window_start(count, width)
-    shown = values[max(0, len(values) - (count - first)) :]
+    shown = values[max(0, len(values) - (count - first)) :][: 2 * width]
     room = 4 * height
     levels = [0 if v is None else max(1, min(room, round(v / top * room))) for v in shown]
     levels += [0] * (2 * width - len(levels))
-    rows: list[Row] = []
-    for y in range(height):
-        below = 4 * (height - 1 - y)
-        text = "".join(
-            chr(
-                0x2800
-                + _LEVELS[0][max(0, min(4, left - below))]
-                + _LEVELS[1][max(0, min(4, right - below))]
-            )
-            for left, right in zip(levels[: 2 * width : 2], levels[1 : 2 * width : 2], strict=True)
-        )
-        rows.append([Span(text.replace("\u2800", " "), style)])
-    return rows
+    columns = map(_column, levels[::2], levels[1::2], repeat(height))
+    return [[Span("".join(row), style)] for row in zip(*columns, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _column(left: int, right: int, height: int) -> str:
+    """Cells from top to bottom, of dots up to a level on either side."""
+    below = range(4 * (height - 1), -1, -4)
+    dots = (
+        _LEVELS[0][max(0, min(4, left - under))] + _LEVELS[1][max(0, min(4, right - under))]
+        for under in below
+    )
+    return "".join(chr(0x2800 + each) if each else " " for each in dots)
 
 
 def window_start(count: int, width: int) -> int:

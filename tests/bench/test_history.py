@@ -241,14 +241,6 @@ def test_shapes() -> None:
     assert text("SIZE", replace(BASE, m=0, n=0, k=0)) == "–"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "says"),
-    [(1.3e-9, "1.3 ns"), (3.124e-6, "3.12 µs"), (4.5e-3, "4.5 ms"), (12.34, "12.3 s")],
-)
-def test_brief_times(seconds: float, says: str) -> None:
-    assert columns.brief(seconds) == says
-
-
 def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"

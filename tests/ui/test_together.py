@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 from typing import TYPE_CHECKING
@@ -30,9 +31,13 @@ from tests.ui.test_kinds import in_style
 from tests.ui.together import GPUS, begun, result, table
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
+    from gputop.telemetry.child import Interruption
+    from gputop.telemetry.snapshot import Record
     from tests.ui.together import Scripted
 
 SIZE = (120, 40)
@@ -119,13 +124,23 @@ async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None
     assert [each.stopped for each in kept] == ["user"] * 3
 
 
+class Lasting(PreparedStream):
+    """Goes on with its last record, as a sampler does: those who watch come one after the other."""
+
+    async def records(self) -> AsyncGenerator[Record | Interruption]:
+        async for record in super().records():
+            yield record
+            if self._queue.empty():
+                await asyncio.sleep(0.01)
+                self.send(record)
+
+
 async def test_a_limit_ends_one_and_says_which(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hot = (readings(0), readings(1, temperature_celsius=88), readings(2))
     heated = dataclasses.replace(sample(3, []), devices=hot)
-    heating = PreparedStream(inventory(3), sample(3, []), heated)
-    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    monkeypatch.setattr(watch, "open_stream", lambda: Lasting(inventory(3), heated))
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
     app = quiet(3)
     async with app.run_test(size=SIZE) as pilot:

@@ -191,4 +191,5 @@ def _added(before: float, after: float) -> str:
 
 
 def _micro(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g} µs" if abs(seconds) < 1e-3 else f"{seconds * 1e3:.3g} ms"
+    micro = abs(seconds) < 0.9995e-3  # 999.9 in three digits would be 1e+03
+    return f"{seconds * 1e6:.3g} µs" if micro else f"{seconds * 1e3:.3g} ms"

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.settings import AUTO
-from gputop.ui.draw import Span, beside, fit
+from gputop.ui.draw import Span, beside
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
 from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
@@ -166,7 +166,7 @@ class DevicesView(LiveView):
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
         if now.density is not Density.FULL:  # else they are in the panels
             rows += self._finding_lines(width)[: height - len(rows)]
-        return [fit(row, width) for row in rows]
+        return rows
 
     def _lines(self, now: Layout) -> list[Line]:
         """All that there is to show, from top to bottom."""

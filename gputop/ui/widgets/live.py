@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.ui.draw import Span, fit
+from gputop.ui.draw import Span, fit, is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +67,12 @@ class LiveView(Widget):
         self._rows = [fit(row, width) for row in rows]
         self._drawn_size = (width, height)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of a region. Textual's way is for borders and paddings, which there are none."""
+        if self.get_line_filters():
+            return super().render_lines(crop)
+        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+
     def render_line(self, y: int) -> Strip:
         """One row, as Textual asks for it."""
         if self._drawn_size != tuple(self.size):
@@ -83,9 +89,12 @@ class LiveView(Widget):
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
     """The (start, end) cells in which two rows of one width differ, close ones merged."""
     start = end = -1
-    for x, (was, now) in enumerate(zip_longest(_cells(old), _cells(new))):
-        if was == now:
-            continue
+    (texts, styles), (new_texts, new_styles) = _cells(old), _cells(new)
+    differ = {x for x, (was, now) in enumerate(zip(texts, new_texts, strict=True)) if was != now}
+    if styles != new_styles:
+        both = enumerate(zip(styles, new_styles, strict=True))
+        differ |= {x for x, (was, now) in both if was is not now and was != now}
+    for x in sorted(differ):
         if start >= 0 and x - end > MERGE_CELLS:
             yield start, end
             start = x
@@ -96,16 +105,15 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _cells(row: Row) -> Iterator[tuple[str, Style]]:
-    """One item a cell; a wide character is itself twice, so that both its halves are sent."""
-    for span in row:
-        if span.text.isascii():
-            for character in span.text:
-                yield character, span.style
-            continue
-        for character in span.text:
-            for _ in range(cell_len(character)):
-                yield character, span.style
+def _cells(row: Row) -> tuple[str, list[Style]]:
+    """A character and a style for each cell; a wide one is twice there, so that both are sent."""
+    texts: list[str] = []
+    styles: list[Style] = []
+    for text, style in row:
+        one_each = text if is_narrow(text) else "".join(c * cell_len(c) for c in text)
+        texts.append(one_each)
+        styles += repeat(style, len(one_each))
+    return "".join(texts), styles
 
 
 __all__ = ["LiveView", "Span", "changed_spans"]

@@ -231,10 +231,7 @@ LABEL, VALUE = 6, 18
 
 def _labelled_bar(label: str, share: float | None, style: Style, value: Row, width: int) -> Row:
     room = width - LABEL - VALUE - 1
-    return fit(
-        [cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value],
-        width,
-    )
+    return [cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value]
 
 
 def _busy_bar(panel: Panel, width: int) -> Row:
