@@ -190,13 +190,13 @@ class History:
             device.rings[name], max(device.first, self._oldest, self.count - many), self.count
         )
 
-    def busy_samples(self, uuid: str, many: int) -> list[int]:
+    def busy_samples(self, uuid: str, many: int) -> bytes:
         """The driver's own samples of *busy*, %, from the first of the last `many` samples on.
 
         They come evenly, as long as none is missing: it is for the caller to count them.
         """
         device = self._devices.get(uuid)
-        return device.fine.since(self.count - many) if device else []
+        return device.fine.since(self.count - many) if device else b""
 
     def samples_within(self, seconds: float) -> int:
         """How many of the last samples are not older than that, counted from the newest one."""

@@ -59,13 +59,13 @@ def test_readings_oldest_first() -> None:
 def test_the_drivers_own_samples_by_the_sample_that_brought_them() -> None:
     pieces = [(1, 2), (3, 4), None, (), (5,), (50, 101), (-1,), (6, 7)]
     history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))
-    assert history.busy_samples("a", 1) == []
-    assert history.busy_samples("a", 2) == [6, 7]
-    assert history.busy_samples("a", 4) == [6, 7]  # what is impossible is a gap
-    assert history.busy_samples("a", 5) == [5, 6, 7]
-    assert history.busy_samples("a", 8) == [3, 4, 5, 6, 7]
-    assert history.busy_samples("a", 99) == [1, 2, 3, 4, 5, 6, 7]
-    assert history.busy_samples("b", 99) == []
+    assert [*history.busy_samples("a", 1)] == []
+    assert [*history.busy_samples("a", 2)] == [6, 7]
+    assert [*history.busy_samples("a", 4)] == [6, 7]  # what is impossible is a gap
+    assert [*history.busy_samples("a", 5)] == [5, 6, 7]
+    assert [*history.busy_samples("a", 8)] == [3, 4, 5, 6, 7]
+    assert [*history.busy_samples("a", 99)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [*history.busy_samples("b", 99)] == []
 
 
 @given(st.lists(st.integers(0, 3000).map(lambda many: (7,) * many), max_size=9))
