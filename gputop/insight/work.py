@@ -51,7 +51,7 @@ def input_bound(look: Look) -> Said | None:
             raise NoEvidence(PROCESS_IO_WAIT)
         return None
     span, period = look.span(t.WINDOW_SECONDS), fine.period if fine else look.period(activity)
-    label = f"idle, by {1 / fine.step:.0f} samples a second" if fine else "idle"
+    label = f"idle, from {1 / fine.step:.0f} samples a second" if fine else "idle"
     evidence = [Evidence(label, activity, 100 - busy, "%", span)]
     gaps = ""
     if period is not None:

@@ -105,7 +105,7 @@ class BusySamples:
             raise nvml.NVMLError(code)
         # Where no type is said, it is what the documentation says.
         member = VALUE_TYPES.get(kind.value, ("uiVal", 32))[0]
-        found = self._rows[: min(count.value, _ROOM)]
+        found = self._rows[: count.value]  # at most those that there is room for
         rows = [(row.timeStamp, _percent(getattr(row.sampleValue, member))) for row in found]
         return sorted(rows, key=lambda row: row[0])
 

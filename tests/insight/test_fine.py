@@ -74,7 +74,7 @@ def said(changes: Mapping[str, Any], **more: Any) -> Finding:
 def test_a_wave_is_found_with_its_period(period: float, high: float) -> None:
     found = said(wave(period, high))
     idle, between, *_ = found.evidence
-    assert idle.label == "idle, by 6 samples a second"
+    assert idle.label == "idle, from 6 samples a second"
     assert idle.value == pytest.approx(98 - 93 * high, abs=3)
     assert between.label == "from gap to gap"
     assert between.value == pytest.approx(period, rel=0.08)
