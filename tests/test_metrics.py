@@ -99,6 +99,7 @@ def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
 COUNTED = ("ecc", "pcie", "nvlink_rx", "nvlink_tx", "remapped")
 OTHERS: dict[str, Any] = {
     "fans_percent": (30, 60),
+    "gpu_utilization_samples_percent": (30, 60),
     "energy_joules": 918_273.645,
     "clock_event_reasons": ("hw_thermal", "bit_0x800"),
     "clock_event_seconds": {"sw_power_cap": 5.0, "sw_thermal": 0.002},
