@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -30,6 +31,7 @@ from tests.driver import (
     FakeDevice,
     FakeDriver,
     FakeProcess,
+    FakeSample,
     FakeUsage,
     loaded,
 )
@@ -326,6 +328,42 @@ def test_gpm_is_the_mean_of_two_samples(nvml: FakeDriver) -> None:
     assert code_of(n.nvmlGpmSampleGet, handle, first) == NOT_SUPPORTED
     for sample in (first, second, other):
         n.nvmlGpmSampleFree(sample)
+
+
+def test_samples_newer_than_a_time_come_with_their_type(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(samples=(FakeSample(10, 41), FakeSample(30, 43), FakeSample(20, 42))))
+    n = pynvml
+    n.nvmlInit()
+    handle = n.nvmlDeviceGetHandleByIndex(0)
+
+    def ask(since: int, kind: int = n.NVML_GPU_UTILIZATION_SAMPLES) -> tuple[int, dict[int, int]]:
+        type_, found = n.nvmlDeviceGetSamples(handle, kind, since)
+        return type_, {row.timeStamp: row.sampleValue.uiVal for row in found}
+
+    assert ask(0) == (n.NVML_VALUE_TYPE_UNSIGNED_INT, {10: 41, 30: 43, 20: 42})
+    assert ask(10) == (n.NVML_VALUE_TYPE_UNSIGNED_INT, {30: 43, 20: 42})
+    assert code_of(ask, 30) == NOT_FOUND
+    assert code_of(ask, 0, n.NVML_MEMORY_UTILIZATION_SAMPLES) == NOT_SUPPORTED
+    nvml.change(0, samples_type=n.NVML_VALUE_TYPE_DOUBLE, samples=(FakeSample(10, 2.5),))
+    type_, (row,) = n.nvmlDeviceGetSamples(handle, n.NVML_GPU_UTILIZATION_SAMPLES, 0)
+    assert (type_, row.sampleValue.dVal) == (n.NVML_VALUE_TYPE_DOUBLE, 2.5)
+    nvml.change(0, fail={"nvmlDeviceGetSamples": NO_DATA})
+    assert code_of(ask, 0) == NO_DATA
+    nvml.change(0, fail={}, samples=())
+    assert code_of(ask, 0) == NOT_SUPPORTED
+
+
+def test_samples_of_a_wave_are_even_and_the_means_of_their_time(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(samples=(), samples_type=None, samples_wave="10 30 90 0"))
+    n = pynvml
+    n.nvmlInit()
+    handle = n.nvmlDeviceGetHandleByIndex(0)
+    _, found = n.nvmlDeviceGetSamples(handle, n.NVML_GPU_UTILIZATION_SAMPLES, 0)
+    assert len(found) == 100  # as many as the driver keeps
+    assert {b.timeStamp - a.timeStamp for a, b in itertools.pairwise(found)} == {10_000}
+    values = [row.sampleValue.uiVal for row in found]
+    assert sorted(values[:3]) == [0, 45, 90]
+    assert values[:-3] == values[3:]
 
 
 def test_events_go_to_each_set_that_has_the_device_and_their_type(nvml: FakeDriver) -> None:

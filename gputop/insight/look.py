@@ -7,9 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.insight.findings import Evidence, unit_of
+from gputop.insight.fine import Fine, between_rises
 from gputop.insight.thresholds import (
     ENOUGH_OF_WINDOW,
     FEWEST_SAMPLES,
+    FINE_WHOLE,
     SAW_TOOTH,
     WINDOW_SECONDS,
     Limit,
@@ -224,18 +226,27 @@ class Look:
         if len(numbers) < FEWEST_SAMPLES or max(numbers) - min(numbers) < SAW_TOOTH:
             return None
         low, high = min(numbers), max(numbers)
-        rises, down = [], False
-        for place, value in enumerate(numbers):
-            if value <= low + 0.35 * (high - low):
-                down = True
-            elif down and value >= low + 0.65 * (high - low):
-                rises.append(place)
-                down = False
-        if len(rises) < 3:
-            return None
-        samples = (rises[-1] - rises[0]) / (len(rises) - 1)
+        samples = between_rises(numbers, low + 0.35 * (high - low), low + 0.65 * (high - low))
         # What is faster than two samples cannot be told from something slower.
-        return samples * span / (len(numbers) - 1) if samples >= 2.5 else None
+        if samples is None or samples < 2.5:
+            return None
+        return samples * span / (len(numbers) - 1)
+
+    def fine(self, name: str, seconds: float = WINDOW_SECONDS) -> Fine | None:
+        """The driver's own samples of a reading; None where there are none, or not all of them.
+
+        Nor where the ticks are as close to each other as they are.
+        """
+        step = self.sample.gpu_utilization_samples_seconds
+        if name != "gpu_utilization_percent" or step is None:
+            return None
+        many, span, wanted = self.axis.within(seconds)
+        if span < ENOUGH_OF_WINDOW * wanted or step >= span / (many - 1):
+            return None
+        numbers = self.axis.history.busy_samples(self.device.uuid, many)
+        self.axis.read += len(numbers)
+        least, most = FINE_WHOLE
+        return Fine(numbers, step) if least <= len(numbers) * step / span <= most else None
 
 
 def finite(numbers: Sequence[float]) -> list[float]:

@@ -47,6 +47,16 @@ IO_WAIT = Limit(30, 20)
 """% of the samples in uninterrupted sleep: driver calls are in it for a moment, too."""
 SAW_TOOTH = 30.0
 """Points between the highest and the lowest busy from which on gaps are seen one by one."""
+FINE_SAW_TOOTH = 50.0
+"""The same among the driver's own samples: each is the mean of the time since the one before, and
+what is faster than they can show is in them as something slower of up to 45 points."""
+FINE_PERIOD = 3.5
+"""Samples from one gap to the next, at least: with fewer, some of the gaps are not seen."""
+FINE_CROSSING = 0.1
+"""Share of the height between highest and lowest, to both sides of the mean, that is no crossing
+of it: noise. The mean is crossed by each wave, also where its tip falls between two samples."""
+FINE_WHOLE = (0.9, 1.1)
+"""What they have to make up of the window: of less some are missing, and of more some repeat."""
 
 BUSY = Limit(90, 85)
 """%: there is always a kernel; the question is what it does."""

@@ -31,7 +31,8 @@ class _HostSide(NamedTuple):
 def input_bound(look: Look) -> Said | None:
     """Idle a good part of the time, while the host has no CPU to spare or waits for storage."""
     activity = look.activity
-    busy = look.mean(activity)
+    busy, fine = look.mean(activity), look.fine(activity)
+    busy = fine.mean if fine else busy
     if not (look.passes(t.STARVED, busy) and look.passes(t.WORKS, busy)):
         return None
     if not look.processes:
@@ -49,8 +50,9 @@ def input_bound(look: Look) -> Said | None:
         if side.waits is None:
             raise NoEvidence(PROCESS_IO_WAIT)
         return None
-    span, period = look.span(t.WINDOW_SECONDS), look.period(activity)
-    evidence = [Evidence("idle", activity, 100 - busy, "%", span)]
+    span, period = look.span(t.WINDOW_SECONDS), fine.period if fine else look.period(activity)
+    label = f"idle, from {1 / fine.step:.0f} samples a second" if fine else "idle"
+    evidence = [Evidence(label, activity, 100 - busy, "%", span)]
     gaps = ""
     if period is not None:
         gaps = f", every {period:.0f} s" if period >= 9.95 else f", every {period:.1f} s"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from gputop.telemetry.derived import DERIVED, derive
+from gputop.telemetry.fine import FineSeries
 from gputop.telemetry.snapshot import READINGS
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class _Device:
         self.since = time
         self.rings = {name: array("d", [math.nan]) * capacity for name in (*KEPT, *DERIVED)}
         self.figures: dict[str, _Figures] = {}
+        self.fine = FineSeries()
 
 
 class History:
@@ -161,6 +163,8 @@ class History:
             for name, ring in device.rings.items():
                 value = numbers[name] if name in numbers else getattr(readings, name)
                 ring[place] = math.nan if value is None else value
+            if readings.gpu_utilization_samples_percent:
+                device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds)
         for uuid, device in list(self._devices.items()):
             if device.newest == number:
@@ -185,6 +189,14 @@ class History:
         return _cut(
             device.rings[name], max(device.first, self._oldest, self.count - many), self.count
         )
+
+    def busy_samples(self, uuid: str, many: int) -> bytes:
+        """The driver's own samples of *busy*, %, from the first of the last `many` samples on.
+
+        They come evenly, as long as none is missing: it is for the caller to count them.
+        """
+        device = self._devices.get(uuid)
+        return device.fine.since(self.count - many) if device else b""
 
     def samples_within(self, seconds: float) -> int:
         """How many of the last samples are not older than that, counted from the newest one."""

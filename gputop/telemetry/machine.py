@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import Interruption
+from gputop.telemetry.once import joined, repeated
 from gputop.telemetry.snapshot import (
     READINGS,
     THIS_MACHINE,
@@ -78,9 +79,12 @@ class MachineStream:
             if not self._restarting:
                 self._inventory = self._named(record)
         elif self._inventory is not None and not self._restarting:
-            self._arrived_at, self.fresh = now, True
+            renamed = self._renamed(record)
+            if self.fresh and self._sample is not None:
+                devices = tuple(joined(self._sample.devices, renamed.devices))
+                renamed = replace(renamed, devices=devices)
+            self._arrived_at, self.fresh, self._sample = now, True, renamed
             self.state, self._problem, self._retry_at = MachineState.OK, None, None
-            self._sample = self._renamed(record)
             late = time - record.time  # of its clock against ours, and on its way
             self._events += [self._event(event, late) for event in record.events]
 
@@ -112,14 +116,17 @@ class MachineStream:
         """Of each device; all absent while it is away."""
         if not self._answers or self._sample is None:
             return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
+        devices = self._sample.devices
+        if not self.fresh:
+            devices = tuple(repeated(device) for device in devices)
         overdue = self._overdue(now)
         if overdue is None:
-            return self._sample.devices
+            return devices
         return tuple(
             device
             if device.age_seconds is None
             else replace(device, age_seconds=device.age_seconds + overdue)
-            for device in self._sample.devices
+            for device in devices
         )
 
     def take_events(self) -> tuple[Event, ...]:

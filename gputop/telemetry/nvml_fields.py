@@ -32,7 +32,7 @@ class Value(NamedTuple):
 
 Found = Mapping[Key, Value | Absence]
 
-_TYPES = {
+VALUE_TYPES = {
     nvml.NVML_VALUE_TYPE_DOUBLE: ("dVal", 64),
     nvml.NVML_VALUE_TYPE_UNSIGNED_INT: ("uiVal", 32),
     nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: ("ulVal", 64),
@@ -94,8 +94,8 @@ def _fetch(handle: Any, keys: list[Key]) -> Iterator[Value | Absence]:
             yield Absence.NOT_SUPPORTED
         elif row.nvmlReturn != nvml.NVML_SUCCESS:
             yield absence_of(row.nvmlReturn)
-        elif row.valueType in _TYPES:
-            member, bits = _TYPES[row.valueType]
+        elif row.valueType in VALUE_TYPES:
+            member, bits = VALUE_TYPES[row.valueType]
             number = getattr(row.value, member)
             if number in UNAVAILABLE:
                 yield Absence.NOT_SUPPORTED

@@ -14,6 +14,7 @@ import pynvml as nvml
 
 from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum
 from gputop.telemetry.nvml_question import SECOND, SLOW, Question, one, text
+from gputop.telemetry.nvml_samples import BusySamples
 from gputop.telemetry.nvml_traffic import NvLink, Pcie
 from gputop.telemetry.snapshot import Absence
 
@@ -246,6 +247,7 @@ def readings(
     pcie: Pcie | None = None,
 ) -> tuple[Question, ...]:
     """What one device is asked again and again; what it counts starts with this."""
+    samples = BusySamples(clock)
     often = Batch(
         clock,
         Field("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
@@ -278,6 +280,7 @@ def readings(
     )
     return (
         Question("gpu_utilization_percent memory_utilization_percent", _utilization),
+        Question(samples.names, samples),
         MEMORY,
         Question(
             "temperature_celsius",

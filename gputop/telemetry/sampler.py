@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from gputop import __version__
 from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader
+from gputop.telemetry.once import joined, repeated
 from gputop.telemetry.owners import Owners
 from gputop.telemetry.reading import (
     Driver,
@@ -88,6 +89,8 @@ class _Slot:
     asked_at: float = 0.0
     """When it was asked what it has not answered yet, or what it answered last."""
     readings: tuple[_Owned, ...] = ()
+    sent: bool = False
+    """Whether these have been sent before."""
     late: bool = False
 
     @property
@@ -110,6 +113,7 @@ class _Look(NamedTuple):
     readings: tuple[_Owned, ...]
     age: float
     hung: bool
+    sent: bool
 
 
 @dataclass(frozen=True)
@@ -274,8 +278,10 @@ class Sampler:
             )
             slot.owners.keep({p.pid for reading, _ in readings for p in reading.processes})
             with self._changed:
+                if slot.readings and not slot.sent:
+                    readings = _after(slot.readings, readings)
                 slot.answered, slot.readings, slot.since = tick, readings, time.monotonic()
-                slot.late = False
+                slot.sent = slot.late = False
                 self._changed.notify_all()
             # The next tick would wait for this; now nobody does.
             slot.reader.look_ahead(min(self._interval, LONGEST_AHEAD_SECONDS))
@@ -322,9 +328,12 @@ class Sampler:
                     slot.readings,
                     age=now - slot.since,
                     hung=slot.silent(now, interval) > limit,
+                    sent=slot.sent,
                 )
                 for slot in slots
             ]
+            for slot in slots:
+                slot.sent = True
             events = tuple(self._events)
             self._events.clear()
         # Indices move when a device is lost: two readers may have found the same one.
@@ -355,13 +364,24 @@ def _grace(interval: float) -> float:
 def _current(device: Device, owned: _Owned | None, look: _Look) -> DeviceSample:
     """What is known of a device now: its last reading with its age, or why there is none."""
     if owned is not None and not look.hung:
-        return dataclasses.replace(owned.reading.sample, age_seconds=look.age)
+        sample = repeated(owned.reading.sample) if look.sent else owned.reading.sample
+        return dataclasses.replace(sample, age_seconds=look.age)
     reason = Absence.TIMED_OUT if look.hung else Absence.NO_DATA_YET
     return DeviceSample(
         uuid=device.uuid,
         state=DeviceState.NOT_RESPONDING if look.hung else DeviceState.OK,
         age_seconds=look.age if look.hung else None,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
+    )
+
+
+def _after(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
+    """The newer readings, with what would be lost of those that have not been sent."""
+    before = [owned.reading.sample for owned in unsent]
+    found = joined(before, [owned.reading.sample for owned in readings])
+    return tuple(
+        owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
+        for owned, sample in zip(readings, found, strict=True)
     )
 
 

@@ -37,6 +37,8 @@ CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
 HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
 FIRST_PID = 48_211
 SLOWDOWN_CELSIUS = 89
+SAMPLE_SECONDS = 1 / 6
+"""From one of the driver's own samples to the next."""
 LINKS = 18
 ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
@@ -56,6 +58,7 @@ class SimulatedReader:
         self._at = 0.0
         self._joules = 0.0
         self._noise = digits
+        self._sample_noise = random.Random(f"{SEED}:{self.index}:samples")  # noqa: S311 - the same
         self.device = Device(
             index=self.index,
             uuid=f"GPU-51a0{self.index:04x}-{digits.getrandbits(16):04x}-4d0e-8c11-{self.index:012x}",
@@ -92,7 +95,8 @@ class SimulatedReader:
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """The device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
-        busy = self._busy(now)
+        busy = self._busy(now, self._noise)
+        samples = self._samples(now, busy)
         hot = self.index == HOT_DEVICE
         power = IDLE_WATTS + busy / 100 * (575 + 12 * math.sin(now / 7 + self.index))
         power = min(LIMIT_WATTS, power + self._noise.gauss(0, 6) * (busy > 0))
@@ -107,6 +111,8 @@ class SimulatedReader:
             uuid=self.device.uuid,
             age_seconds=0.0,
             gpu_utilization_percent=busy,
+            gpu_utilization_samples_percent=samples,
+            gpu_utilization_samples_seconds=round(SAMPLE_SECONDS, 3),
             memory_utilization_percent=round(busy * 0.46),
             encoder_utilization_percent=0,
             decoder_utilization_percent=0,
@@ -170,7 +176,16 @@ class SimulatedReader:
             return ("idle",)
         return ("sw_thermal",) if hot else ()
 
-    def _busy(self, now: float) -> int:
+    def _samples(self, now: float, busy: int) -> tuple[int, ...]:
+        """Those since the last read; the newest of them is what the device says of itself."""
+        first, end = (int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now))
+        earlier = (
+            self._busy(number * SAMPLE_SECONDS, self._sample_noise)
+            for number in range(first, end - 1)
+        )
+        return (*earlier, busy) if end > first else ()
+
+    def _busy(self, now: float, noise: random.Random) -> int:
         if self.index == NOTEBOOK_DEVICE:
             return 0
         into = now % CHECKPOINT_EVERY_SECONDS
@@ -178,7 +193,7 @@ class SimulatedReader:
             return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
         stalled = math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6  # one loader stalls them all
         ceiling = 62 if stalled else 99
-        return max(0, min(100, round(self._noise.gauss(ceiling, 1.2))))
+        return max(0, min(100, round(noise.gauss(ceiling, 1.2))))
 
     def _warm(self, power: float, now: float, *, hot: bool) -> None:
         target = 28 + power / (10.9 if hot else 17.5)

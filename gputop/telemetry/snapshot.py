@@ -234,6 +234,13 @@ class DeviceSample:
     """None where there has been no reading yet; since the start where one is overdue."""
     gpu_utilization_percent: int | None = None
     """Share of time in which at least one kernel ran, 0 to 100: shown as *busy*."""
+    gpu_utilization_samples_percent: tuple[int, ...] | None = None
+    """The same as the driver has sampled it since the sample before, oldest first.
+
+    None is left out or there twice; `()` is that there was none, as with some drivers while idle.
+    """
+    gpu_utilization_samples_seconds: float | None = None
+    """From one of these to the next, by the driver's clock."""
     memory_utilization_percent: int | None = None
     """Share of time in which device memory was read or written."""
     encoder_utilization_percent: int | None = None
@@ -332,6 +339,8 @@ READINGS: tuple[str, ...] = tuple(
     if f.name not in ("uuid", "state", "age_seconds", "absent")
 )
 """The names of what a device can be asked for at every tick."""
+SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")
+"""Those that are a piece of a series: for the stream and the history, and in no table."""
 GPM_READINGS: tuple[str, ...] = tuple(name for name in READINGS if name.endswith("_active_percent"))
 GPM_READINGS += ("sm_occupancy_percent",)
 """Those that GPM has, which is asked only where somebody looks."""

@@ -105,6 +105,17 @@ class FakeUsage:
         return " ".join(map(str, (self.pid, self.age_ms, *percentages)))
 
 
+@dataclass(frozen=True, slots=True)
+class FakeSample:
+    """A sample of GPU utilization, with its time by the driver's clock."""
+
+    time_us: int
+    percent: float = 97
+
+    def __str__(self) -> str:
+        return f"{self.time_us} {self.percent}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeInstance:
     """A MIG instance, as it stands a 1g.10gb of an H100: all that its handle answers for."""
@@ -223,6 +234,15 @@ class FakeDevice:
     processes: tuple[FakeProcess, ...] = ()
     usage: tuple[FakeUsage, ...] = ()
     """Rows of process utilization as they are, besides those of the processes."""
+    samples: tuple[FakeSample, ...] = (FakeSample(5_000_000), FakeSample(5_166_000))
+    """What the driver has sampled of GPU utilization; without any, and no wave, not supported."""
+    samples_wave: str | None = None
+    """Besides, samples by the clock: milliseconds from one to the next and of a wave, and the
+    values of its two halves, as in `200 800 95 2`."""
+    samples_type: int | None = None
+    """Of the values; -1 is none, and without it they are unsigned integers."""
+    samples_count: int | None = None
+    """What the driver says how many there are, however many it hands out."""
     gpm_supported: int | None = 1
     gpm: Mapping[int | str, float] = field(default_factory=lambda: dict(GPM))
     """What each metric would be at this moment; `5.2` is metric 5 of GPU instance 2."""

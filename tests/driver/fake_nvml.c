@@ -20,6 +20,12 @@
  *   device.0.fail.field.83 3             return code of one field, or of one link of it
  *   device.0.usage.0 4242 -20 37 12 0 0  a row of process utilization: pid, age in ms (below zero:
  *                                        to come), and of SMs, memory, encoder, decoder
+ *   device.0.samples.0 5000000 97        a row of GPU utilization samples: when by the driver's clock,
+ *                                        in us, and the value, which may be any number, or nan
+ *   device.0.samples_wave 200 800 95 2   besides, from the clock since boot: one each 200 ms, of a
+ *                                        wave of 800 ms whose halves are 95 and 2
+ *   device.0.samples_type 1              NVML_VALUE_TYPE_...; -1 leaves it as it was
+ *   device.0.samples_count 4000000000    what it says how many there are, whatever it hands out
  *   device.0.gpm_supported 1
  *   device.0.gpm.5 61.25                 a GPM metric now; gpm.5.2 is that of GPU instance 2
  *   device.0.fail.gpm.5 3                return code of one metric
@@ -662,6 +668,84 @@ int nvmlDeviceGetFieldValues(device_t device, int count, struct field *fields)
         fields[n].code = code ? (unsigned)code : value ? SUCCESS : NOT_SUPPORTED;
         fields[n].value = value && !code ? strtoull(value, NULL, 0) : 0;
     }
+    return leave(SUCCESS);
+}
+
+/* ---- Samples of utilization ----------------------------------------------------------------- */
+
+enum { GPU_UTILIZATION = 1, RING = 100, UNSIGNED_INT = 1 };
+
+struct busy { u64 time_us; union { double real; u64 whole; } value; };
+
+/* The share of a step before `end` that a wave is in its first half. */
+static double high_share(double end, double step, double period)
+{
+    enum { PARTS = 64 };
+    int high = 0;
+    for (int n = 0; n < PARTS; n++) {
+        double into = (end - step * (n + 0.5) / PARTS) / period;
+        high += into - (double)(u64)into < 0.5;
+    }
+    return (double)high / PARTS;
+}
+
+static unsigned add_busy(struct busy *out, unsigned found, unsigned room, int type, u64 time_us,
+    double value)
+{
+    if (found < room) {
+        out[found] = (struct busy){.time_us = time_us};
+        if (type == 0)
+            out[found].value.real = value;
+        else
+            out[found].value.whole = (u64)(long long)value;
+    }
+    return found + 1;
+}
+
+/* Rows newer than that: those of the wave, as the ring still has them, then those of the file. */
+static unsigned busy(int index, int type, u64 last_seen_us, struct busy *out, unsigned room)
+{
+    unsigned found = 0;
+    double step, period, high, low;
+    u64 when;
+    const char *value = find(index, "samples_wave");
+    if (value && sscanf(value, "%lf %lf %lf %lf", &step, &period, &high, &low) == 4) {
+        struct timespec now;
+        clock_gettime(CLOCK_BOOTTIME, &now);
+        u64 newest = (u64)(((double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6) / step);
+        for (u64 n = newest > RING ? newest - RING + 1 : 1; n <= newest; n++) {
+            double end = (double)n * step, share = high_share(end, step, period);
+            when = (u64)(end * 1e3);
+            if (when > last_seen_us)
+                found = add_busy(out, found, room, type, when, low + share * (high - low));
+        }
+    }
+    for (int n = 0; (value = find(index, "samples.%d", n)); n++) {
+        char *rest;
+        when = strtoull(value, &rest, 0);
+        if (when > last_seen_us)
+            found = add_busy(out, found, room, type, when, strtod(rest, NULL));
+    }
+    return found;
+}
+
+/* Asked for their number alone, it says how many the ring holds, as the driver does. */
+int nvmlDeviceGetSamples(device_t device, unsigned type, u64 last_seen_us, unsigned *value_type,
+    unsigned *count, struct busy *out)
+{
+    ENTER(device);
+    if (type != GPU_UTILIZATION
+        || (!find(index, "samples.0") && !find(index, "samples_wave")))
+        return leave(NOT_SUPPORTED);
+    const char *said_type = find(index, "samples_type"), *said = find(index, "samples_count");
+    int kind = said_type ? (int)number(said_type) : UNSIGNED_INT;
+    unsigned room = out ? *count : 0;
+    unsigned found = busy(index, kind, out ? last_seen_us : 0, out, room);
+    if (!found)
+        return leave(NOT_FOUND);
+    if (kind >= 0)
+        *value_type = (unsigned)kind;
+    *count = said ? (unsigned)strtoull(said, NULL, 0) : out && found > room ? room : found;
     return leave(SUCCESS);
 }
 

@@ -120,6 +120,7 @@ def a100_mig(**changes: Any) -> FakeDevice:
         memory_reserved_bytes=571 * MIB,
         bar1_total_bytes=64 * GIB,
         gpu_utilization_percent=None,
+        samples=(),
         memory_utilization_percent=None,
         encoder_utilization_percent=None,
         decoder_utilization_percent=None,
@@ -332,6 +333,7 @@ def orin(**changes: Any) -> FakeDevice:
         "name": "Orin (nvgpu)",
         "uuid": "GPU-7a1f0c9e-2b64-5c8d-9e3f-4d5b6a7c8e90",
         "compute_mode": 0,
+        "samples": (),
         "values": {},
         "fail": dict.fromkeys(lists, NOT_SUPPORTED),
     }

@@ -50,6 +50,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "float": st.floats(-1e300, 1e300) | st.floats(0, 100),
     "bool": st.booleans(),
     "str": st.text(max_size=12) | st.sampled_from(["none", "gpu_reset", "\x1b[2J"]),
+    "tuple[int, ...]": st.lists(st.integers(-5, 105) | st.integers(-(1 << 60), 1 << 60)).map(tuple),
     "tuple[str, ...]": st.lists(
         st.sampled_from(["idle", "sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "new"])
     ).map(tuple),

@@ -36,6 +36,7 @@ INTERVAL = 1.0
 NO_DRIVER = Problem("No driver", "there is none", "Install one")
 VALUES: dict[str, object] = {name: 7 for name in READINGS if name != "fan_percent"} | {
     "fans_percent": (7, 7),
+    "gpu_utilization_samples_percent": (7, 7),
     "clock_event_reasons": ("idle",),
     "clock_event_seconds": {"sw_power_cap": 7.0},
     "nvlink_link_rx_bytes_per_second": (7, None),

@@ -22,11 +22,13 @@ from gputop.telemetry.derived import (
     SLOWDOWN_BITS,
     SLOWDOWNS,
 )
+from gputop.telemetry.fine import FINE_CAPACITY
 from gputop.telemetry.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History, Statistics
 from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, Host, Sample
 from tests import streams
 
 NAME = "temperature_celsius"
+SAMPLES = "gpu_utilization_samples_percent"
 
 
 def sample(time: float = 0.0, **temperatures: int | None) -> Sample:
@@ -52,6 +54,24 @@ def test_readings_oldest_first() -> None:
         history.add(sample(a=temperature))
     assert list(history.series("a", NAME)) == [30, 31, None, 33]
     assert history.count == 4
+
+
+def test_the_drivers_own_samples_by_the_sample_that_brought_them() -> None:
+    pieces = [(1, 2), (3, 4), None, (), (5,), (50, 101), (-1,), (6, 7)]
+    history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))
+    assert [*history.busy_samples("a", 1)] == []
+    assert [*history.busy_samples("a", 2)] == [6, 7]
+    assert [*history.busy_samples("a", 4)] == [6, 7]  # what is impossible is a gap
+    assert [*history.busy_samples("a", 5)] == [5, 6, 7]
+    assert [*history.busy_samples("a", 8)] == [3, 4, 5, 6, 7]
+    assert [*history.busy_samples("a", 99)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [*history.busy_samples("b", 99)] == []
+
+
+@given(st.lists(st.integers(0, 3000).map(lambda many: (7,) * many), max_size=9))
+def test_the_drivers_own_samples_do_not_grow_for_ever(pieces: list[tuple[int, ...]]) -> None:
+    history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))
+    assert len(history.busy_samples("a", 99)) <= FINE_CAPACITY
 
 
 def test_what_is_derived_is_a_series_too() -> None:

@@ -119,6 +119,19 @@ def test_silence_ages_its_readings() -> None:
     assert made.machine(1.0 + 4.5).state is MachineState.OK
 
 
+def test_samples_of_utilization_are_told_once() -> None:
+    made, told = machine(), []
+    made.take(streams.inventory(1), 1.0, NOW)
+    for arrived in ([(1, 2)], [], [(3,), (4, 5)], [(6,)]):
+        for samples in arrived:
+            reading = streams.readings(0, gpu_utilization_samples_percent=samples)
+            made.take(dataclasses.replace(streams.sample(1), devices=(reading,)), 1.0, NOW)
+        (reading,) = sample_of([made], 1.0, NOW).devices
+        assert reading.gpu_utilization_percent == 97
+        told.append(reading.gpu_utilization_samples_percent)
+    assert told == [(1, 2), (), (3, 4, 5), (6,)]
+
+
 def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> None:
     made = answering()
     made.take(DEATH, 5.0, NOW)

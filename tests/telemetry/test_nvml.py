@@ -22,6 +22,7 @@ from gputop.telemetry.reading import DriverError, GpuProcess, Reading
 from gputop.telemetry.snapshot import (
     GPM_READINGS,
     READINGS,
+    SERIES_READINGS,
     Absence,
     DeviceSample,
     DeviceState,
@@ -83,6 +84,7 @@ RATES = (
 """What a second reading is needed for."""
 FUNCTIONS = {
     "nvmlDeviceGetUtilizationRates": ("gpu_utilization_percent", "memory_utilization_percent"),
+    "nvmlDeviceGetSamples": SERIES_READINGS,
     "nvmlDeviceGetPowerUsage": ("power_watts",),
     "nvmlDeviceGetClockInfo": ("sm_clock_mhz", "memory_clock_mhz", "video_clock_mhz"),
     "nvmlDeviceGetPerformanceState": ("performance_state",),
@@ -141,7 +143,7 @@ def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
     return {
         name: reason
         for name, reason in absent.items()
-        if not (name in RATES and reason is Absence.NO_DATA_YET)
+        if not (name in (*RATES, *SERIES_READINGS) and reason is Absence.NO_DATA_YET)
         and not (name in GPM_READINGS and reason is Absence.DISABLED)
     }
 
@@ -631,6 +633,7 @@ EVERY_TICK = (
     "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetTemperatureV",
+    "nvmlDeviceGetSamples",
     "nvmlDeviceGetPowerUsage",
     "nvmlDeviceGetPerformanceState",
     "nvmlDeviceGetCurrentClocksEventReasons",

@@ -15,6 +15,7 @@ from gputop.telemetry.nvml_readings import memory_is_shared
 from gputop.telemetry.snapshot import (
     GPM_READINGS,
     READINGS,
+    SERIES_READINGS,
     Absence,
     DeviceState,
     Host,
@@ -61,6 +62,7 @@ NOT_THERE: dict[str, tuple[str, ...]] = {
     "a100_mig": (
         *FANS,
         *ENGINES,
+        *SERIES_READINGS,
         *POWER_AVERAGES,
         "gpu_utilization_percent",
         "memory_utilization_percent",
@@ -187,7 +189,7 @@ def test_each_absence_has_its_reason(nvml: FakeDriver, platform: str) -> None:
     links = () if "field.91" not in device.values else NVLINK
     assert sample.absent == {
         **dict.fromkeys(GPM_READINGS, Absence.DISABLED),
-        **dict.fromkeys((*counters, *links), Absence.NO_DATA_YET),
+        **dict.fromkeys((*counters, *links, *SERIES_READINGS), Absence.NO_DATA_YET),
         **dict.fromkeys(NOT_THERE[platform], Absence.NOT_SUPPORTED),
         **dict.fromkeys(DISABLED.get(platform, ()), Absence.DISABLED),
     }

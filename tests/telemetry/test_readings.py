@@ -16,6 +16,7 @@ from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import (
     GPM_READINGS,
     READINGS,
+    SERIES_READINGS,
     Absence,
     Device,
     Host,
@@ -35,6 +36,7 @@ from tests.driver import (
     FakeDevice,
     FakeDriver,
     FakeProcess,
+    FakeSample,
 )
 from tests.telemetry.test_nvml import OLDER, RATES, Clock
 
@@ -85,6 +87,13 @@ SECONDS = {
 
 SAMPLE = (
     Row("gpu_utilization_percent", {"gpu_utilization_percent": 93}, 93, get("UtilizationRates")),
+    Row(
+        "gpu_utilization_samples_percent",
+        {"samples": (FakeSample(1_000_000, 70), FakeSample(1_200_000, 71))},
+        [72, 73],
+        get("Samples"),
+    ),
+    Row("gpu_utilization_samples_seconds", {}, 0.2, get("Samples")),
     Row(
         "memory_utilization_percent",
         {"memory_utilization_percent": 42},
@@ -283,7 +292,12 @@ def later(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[dict[st
     clock = Clock()
     reader = Reader(0, "580.95.05", clock)
     reader.read(gpm=True)
-    nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
+    fresh = (FakeSample(1_400_000, 72), FakeSample(1_600_000, 73))
+    nvml.change(
+        0,
+        values={**nvml.devices[0].values, **A_SECOND_LATER},
+        samples=nvml.devices[0].samples + fresh,
+    )
     clock.seconds += 1.0
     return to_json(reader.read(gpm=True)[0].sample), reader
 
@@ -326,7 +340,7 @@ def test_the_commands_say_the_same(driver: FakeDriver, command: list[str]) -> No
     assert {row.name: found[row.name] for row in INVENTORY} == {
         row.name: row.value for row in INVENTORY
     }
-    second = (*RATES, *GPM_READINGS)
+    second = (*RATES, *SERIES_READINGS, *GPM_READINGS)
     """What a second reading is needed for."""
     assert sample["absent"] == dict.fromkeys(second, "no_data_yet")
     assert {row.name: sample[row.name] for row in SAMPLE} == {

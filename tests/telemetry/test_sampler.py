@@ -26,6 +26,7 @@ from gputop.telemetry.snapshot import (
     Event,
     Inventory,
     ProcessKind,
+    Sample,
     Source,
     silence_limit,
 )
@@ -124,6 +125,46 @@ def test_events_come_once(opened: Open, readers: list[FakeReader]) -> None:
     driver.reported.put(event)
     assert stream.until(lambda sample: bool(sample.events)).events == (event,)
     assert stream.sample().events == ()
+
+
+def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:
+    device = sample.device(uuid)
+    assert device is not None
+    return device.gpu_utilization_samples_percent
+
+
+def with_samples(reader: FakeReader, *samples: int) -> None:
+    """What it answers from here on, each time anew."""
+    changed = replace(reader.reading.sample, gpu_utilization_samples_percent=samples)
+    reader.reading = replace(reader.reading, sample=changed)
+
+
+def test_samples_of_utilization_come_once(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a device that is late: what it answers between two ticks is not lost."""
+    stream = started(opened, readers)
+    first, second, _ = readers
+    with_samples(first, 1, 2)
+    with_samples(second, 3, 4)
+    stream.until(lambda sample: fine(sample, "GPU-1") == (3, 4))
+    hang(stream, second, monkeypatch)
+    late = stream.sample()
+    assert (fine(late, "GPU-0"), fine(late, "GPU-1")) == ((1, 2), ())
+    assert late.devices[1].gpu_utilization_percent == 7  # as it was
+    second.gate.set()
+    stream.wait_for(second)
+    slot = next(slot for slot in stream.sampler._opened.slots if slot.reader is second)
+    with_samples(second, 5)
+    with stream.sampler._changed:  # asked, and answered again, before anything is sent
+        slot.asked += 1
+        slot.ask.notify()
+    stream.wait_for(second)
+    # What it was asked as it hung, and since then, and this.
+    assert fine(stream.sample(), "GPU-1") == (3, 4, 3, 4, 5)
+    with_samples(second, 3, 4)
+    stream.sample()
+    assert fine(stream.sample(), "GPU-1") == (3, 4)
 
 
 def test_another_interval_is_in_the_inventory(opened: Open, readers: list[FakeReader]) -> None:

@@ -1,0 +1,114 @@
+"""How busy a device was between two questions: the samples that the driver itself has taken.
+
+The call is in https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html. The driver
+keeps about a hundred, five or six a second on many devices, each the mean of the time since the one
+before. What clock their times are of it does not say (mostly it is that since boot), so they are
+compared with each other only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pynvml as nvml
+
+from gputop.telemetry.nvml_fields import VALUE_TYPES
+from gputop.telemetry.nvml_question import SLOW
+from gputop.telemetry.snapshot import SERIES_READINGS, Absence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gputop.telemetry.nvml_fields import Clock
+
+_ROOM = 256
+"""Samples: more than the driver keeps of utilization (100), or of anything (120)."""
+_NO_TYPE = 0xFFFF_FFFF
+
+
+class BusySamples:
+    """A source: what was sampled since the call before, and seconds from one to the next.
+
+    One device's; the first call only begins.
+    """
+
+    names = " ".join(SERIES_READINGS)
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rows = (nvml.c_nvmlSample_t * _ROOM)()
+        self._begun = False
+        self._seen = 0
+        """The time of the newest one so far, in microseconds."""
+        self._new_at = clock()
+        """When there was a new one, or all were asked for, the last time."""
+        self._steps: deque[int] = deque(maxlen=64)
+        """Microseconds from one to the next: the median is not moved by gaps."""
+
+    def __call__(self, handle: Any) -> tuple[tuple[int, ...] | Absence, float | Absence]:
+        now = self._clock()
+        # All of them where none comes: their clock may have been set back.
+        wants_all = not self._begun or now - self._new_at > SLOW
+        return self.take(self._fetch(handle, 0 if wants_all else self._seen), now)
+
+    def take(
+        self, rows: Sequence[tuple[int, int | None]], now: float
+    ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
+        """What is new among these: times with percentages, None for an impossible one, in order."""
+        silent = now - self._new_at > SLOW
+        set_back = silent and bool(rows) and rows[-1][0] < self._seen
+        if set_back:
+            self._seen = 0
+        new = [percent for time, percent in rows if self._is_next(time)]
+        if new or silent:
+            self._new_at = now
+        if set_back or not self._begun:
+            self._begun = True
+            return Absence.NO_DATA_YET, Absence.NO_DATA_YET
+        sound = tuple(percent for percent in new if percent is not None)
+        if new and not sound:
+            return Absence.ERROR, Absence.ERROR
+        step = statistics.median(self._steps) / 1e6 if self._steps else Absence.NO_DATA_YET
+        return sound, step
+
+    def _is_next(self, time: int) -> bool:
+        """Whether it is newer than all before it, as every one is at most once."""
+        if time <= self._seen:
+            return False
+        if self._seen:
+            self._steps.append(time - self._seen)
+        self._seen = time
+        return True
+
+    def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
+        """Time and percentage of what the driver has after that time, oldest first.
+
+        nvidia-ml-py's own function asks how many there are first, and makes room for as many as the
+        driver says, whatever that is: this is half the calls.
+        """
+        call = nvml._nvmlGetFunctionPointer("nvmlDeviceGetSamples")  # noqa: SLF001
+        kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
+        code = call(
+            handle,
+            nvml.NVML_GPU_UTILIZATION_SAMPLES,
+            ctypes.c_ulonglong(since),
+            ctypes.byref(kind),
+            ctypes.byref(count),
+            self._rows,
+        )
+        if code == nvml.NVML_ERROR_NOT_FOUND:  # nothing new: some take none while it is idle
+            return []
+        if code != nvml.NVML_SUCCESS:
+            raise nvml.NVMLError(code)
+        # Where no type is said, it is what the documentation says.
+        member = VALUE_TYPES.get(kind.value, ("uiVal", 32))[0]
+        found = self._rows[: count.value]  # at most those that there is room for
+        rows = [(row.timeStamp, _percent(getattr(row.sampleValue, member))) for row in found]
+        return sorted(rows, key=lambda row: row[0])
+
+
+def _percent(value: float) -> int | None:
+    return round(value) if 0 <= value <= 100 else None  # nor if it is no number
