@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _ROOM = 256
 """Samples: more than the driver keeps of utilization (100), or of anything (120)."""
 _NO_TYPE = 0xFFFF_FFFF
+_BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
 
 
 class BusySamples:
@@ -84,30 +85,38 @@ class BusySamples:
         return True
 
     def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
-        """Time and percentage of what the driver has after that time, oldest first.
+        """Time and percentage of what the driver has after that time, oldest first."""
+        try:
+            kind, found = self._ask(handle, since)
+        except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
+            return []
+        # Where no type is said, it is what the documentation says.
+        member = VALUE_TYPES.get(kind, ("uiVal", 32))[0]
+        rows = [(row.timeStamp, _percent(getattr(row.sampleValue, member))) for row in found]
+        return sorted(rows, key=lambda row: row[0])
+
+    def _ask(self, handle: Any, since: int) -> tuple[int, Sequence[Any]]:
+        """The values' type and the rows after that time; raises `NVMLError`.
 
         nvidia-ml-py's own function asks how many there are first, and makes room for as many as the
         driver says, whatever that is: this is half the calls.
         """
-        call = nvml._nvmlGetFunctionPointer("nvmlDeviceGetSamples")  # noqa: SLF001
+        pointer = getattr(nvml, "_nvmlGetFunctionPointer", None)
+        if pointer is None:
+            found: tuple[int, Sequence[Any]] = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
+            return found
         kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
-        code = call(
+        code = pointer("nvmlDeviceGetSamples")(
             handle,
-            nvml.NVML_GPU_UTILIZATION_SAMPLES,
+            _BUSY,
             ctypes.c_ulonglong(since),
             ctypes.byref(kind),
             ctypes.byref(count),
             self._rows,
         )
-        if code == nvml.NVML_ERROR_NOT_FOUND:  # nothing new: some take none while it is idle
-            return []
         if code != nvml.NVML_SUCCESS:
             raise nvml.NVMLError(code)
-        # Where no type is said, it is what the documentation says.
-        member = VALUE_TYPES.get(kind.value, ("uiVal", 32))[0]
-        found = self._rows[: count.value]  # at most those that there is room for
-        rows = [(row.timeStamp, _percent(getattr(row.sampleValue, member))) for row in found]
-        return sorted(rows, key=lambda row: row[0])
+        return kind.value, self._rows[: count.value]  # at most those that there is room for
 
 
 def _percent(value: float) -> int | None:
