@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isfinite
 
 from gputop.insight import thresholds as t
@@ -44,9 +45,10 @@ def ecc(look: Look) -> Said | None:
     if not look.reading(ECC):
         return None
     counts = look.values(ECC, t.ECC_SECONDS, enough=0.01)
-    first, last = next(filter(isfinite, counts)), next(filter(isfinite, reversed(counts)))
-    # One that starts anew has counted from zero since.
-    rise = last - first if last >= first else last
+    known = [*filter(isfinite, counts)]
+    last = known[-1]
+    # One that goes backwards starts anew from there.
+    rise = sum(max(0.0, after - before) for before, after in pairwise(known))
     if rise <= 0:
         return None
     span = look.span(t.ECC_SECONDS)
