@@ -2,7 +2,8 @@
  * For LD_PRELOAD: lets a program and its children see another machine than this one. The environment
  * variable PRETEND names a folder, looked at on every call, so that a test changes it at any time:
  *
- *   clock                seconds by which the time of day is ahead of this machine's
+ *   clock                seconds by which the time of day, and that of the boot, is ahead of this
+ *                        machine's
  *   hostname             what this machine is called
  *   user.1000            the name of the user of that number
  *   proc/4242/...        where there is such a folder, it is all that there is of /proc/4242
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -77,6 +79,28 @@ int getpwuid_r(uid_t uid, struct passwd *out, char *room, size_t size, struct pa
     return really(uid, out, room, size, found);
 }
 
+/* As the kernel has it after the clock was set: it was started so much later. */
+static int stat_with_clock(long seconds)
+{
+    static char before[1 << 20], after[sizeof before + 32];
+    int real = (int)syscall(SYS_openat, AT_FDCWD, "/proc/stat", O_RDONLY | O_CLOEXEC);
+    long length = 0, got;
+    while ((got = read(real, before + length, sizeof before - 1 - (size_t)length)) > 0)
+        length += got;
+    close(real);
+    before[length] = '\0';
+    char *line = strstr(before, "\nbtime "), *rest = line ? strchr(line + 1, '\n') : NULL;
+    if (!rest)
+        return -1;
+    long boot = atol(line + 7) + seconds;
+    *line = '\0';
+    snprintf(after, sizeof after, "%s\nbtime %ld%s", before, boot, rest);
+    int file = memfd_create("stat", MFD_CLOEXEC);
+    if (write(file, after, strlen(after)) < 0 || lseek(file, 0, SEEK_SET) < 0)
+        return -1;
+    return file;
+}
+
 /* Where a file is really; `room` has its path then. */
 static const char *place(const char *path, char *room)
 {
@@ -100,6 +124,8 @@ static const char *place(const char *path, char *room)
         va_start(arguments, flags);                                                                \
         int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, int) : 0;                     \
         va_end(arguments);                                                                         \
+        if (!strcmp(path, "/proc/stat") && content("clock", room, sizeof room) > 0)                \
+            return stat_with_clock(atol(room));                                                    \
         return (int)syscall(SYS_openat, AT_FDCWD, place(path, room), flags, mode);                 \
     }
 

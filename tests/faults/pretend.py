@@ -1,4 +1,4 @@
-"""Another machine than this one, as gputop sees it: its clock, its name, its users, its processes."""
+"""Another machine than this one, as gputop sees it: its clock, name, users and processes."""
 
 from __future__ import annotations
 

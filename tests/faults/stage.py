@@ -48,6 +48,8 @@ class Stage:
         self.interval = interval
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
+        self.environment = dict(scenario.environment)
+        """Variables of gputop, which what prepares it may add to."""
         self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
@@ -68,14 +70,16 @@ class Stage:
         """The whole scenario; raises an `AssertionError` that shows the screen where it fails."""
         scenario, outcome = self.scenario, Outcome(self.scenario.name)
         self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
-        env = {**self.driver.environment(), **scenario.environment}
         if scenario.pretends:
             self._pretended = pretended(self.folder / "pretended", self.driver.library)
-            env |= self.pretended.environment
+            self.environment |= self.pretended.environment
+        if scenario.prepare is not None:
+            scenario.prepare(self)
         if scenario.at_start:
             self._begin()
         interval = "--interval", f"{self.interval:g}"
         argv = [*GPUTOP, *interval, *scenario.arguments]
+        env = {**self.driver.environment(), **self.environment}
         with Terminal(argv, env=env, columns=scenario.columns, rows=scenario.rows) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
@@ -105,6 +109,10 @@ class Stage:
         self.scenario.fault(self)
         self._faulty = True
         return 0.0 if self._terminal is None else self.terminal.elapsed
+
+    def watch(self) -> None:
+        """From now on nothing wrong may be on the screen: for a fault that takes its time."""
+        self._faulty = True
 
     def _look(self, terminal: Terminal) -> None:
         """At each piece of output: nothing wrong may be on the screen for a moment."""
