@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyte
+from wcwidth import wcwidth
 
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""
@@ -55,6 +56,18 @@ class _Screen(pyte.Screen):
 
     def write_process_input(self, data: str) -> None:
         self._answer(data.encode())
+
+    @property
+    def display(self) -> list[str]:
+        """The rows; half of a wide character that was written over is blank, as in a terminal."""
+        return [
+            "".join(
+                self.buffer[y][x].data
+                or ("" if x and wcwidth(self.buffer[y][x - 1].data[:1] or " ") == 2 else " ")
+                for x in range(self.columns)
+            )
+            for y in range(self.lines)
+        ]
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
         super().set_mode(*modes, **kwargs)

@@ -111,7 +111,7 @@ BELOW = f"""\
 GPU  name             busy         memory  temp      power     clock  state
   0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz
        48211  ada        70.0 GiB  python train.py --lr 1e-4
-     4000000  –                 –  (in another pid namespace: run with --pid=ho…
+     4000000  –                 –  (gone, or in another namespace: try --pid=ho…
   1  RTX 4090          3 %   0.5/24.0 GiB  41°C       19 W   210 MHz
            2  root        300 MiB  /usr/lib/xorg/Xorg :0
  10  T4                  –              –     –          –         –  LOST

@@ -255,7 +255,7 @@ PLAIN = "not supported by this device or its driver"
             "power_watts",
             "no_permission",
             GPU,
-            "no permission: run as root or ask for /dev/nvidia*",
+            "no permission: run as root",
         ),
         ("power_watts", "lost", GPU, "the device is lost or needs a reset: `dmesg` has the Xid"),
         (
@@ -285,7 +285,7 @@ def test_a_part_that_is_missing_says_which_and_why() -> None:
     device = dataclasses.replace(GPU, absent={"power_limit_default_watts": Absence.NO_PERMISSION})
     sample = DeviceSample("GPU-0", power_limit_watts=650.0)
     assert row.text(device, sample) == "650 W, default –"
-    reason = "no permission: run as root or ask for /dev/nvidia*"
+    reason = "no permission: run as root"
     assert row.reason(device, sample) == f"default: {reason}"
     both = DeviceSample("GPU-0", absent={"power_limit_watts": Absence.NO_PERMISSION})
     assert (row.text(device, both), row.reason(device, both)) == ("–", reason)

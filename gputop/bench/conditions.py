@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from gputop.bench import peaks
 from gputop.bench.compare import score
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
+from gputop.telemetry.history import FASTEST
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
@@ -66,16 +68,19 @@ class _Count:
 
     first: tuple[float, float]
     last: tuple[float, float]
-    backwards: bool = False
-    """Whether it started anew: what it counted before is not known then."""
+    fastest: float = math.inf
+    """A second: what is more is no count."""
+    broken: bool = False
+    """Whether it started anew, or leapt: what it counted is not known then."""
 
     def add(self, at: float, value: float) -> None:
-        self.backwards = self.backwards or value < self.last[1]
+        most = self.fastest * max(1.0, at - self.last[0])
+        self.broken = self.broken or not 0 <= value - self.last[1] <= most
         self.last = (at, value)
 
     @property
     def increase(self) -> float | None:
-        return None if self.backwards else self.last[1] - self.first[1]
+        return None if self.broken else self.last[1] - self.first[1]
 
     @property
     def seconds(self) -> float:
@@ -155,7 +160,8 @@ class Trace:
         running = self.began is not None and at >= self.began
         if joules is not None and running:
             if self._energy is None:
-                self._energy = _Count((at, joules), (at, joules))
+                fastest = FASTEST["energy_joules"]
+                self._energy = _Count((at, joules), (at, joules), fastest)
             self._energy.add(at, joules)
         for cause, seconds in causes.items():
             if running and at != self.began and cause in self._counted:

@@ -10,7 +10,8 @@ from gputop.bench.compare import score
 from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
 from gputop.bench.peaks import in_words
 from gputop.output.conditions import condition_rows
-from gputop.text import ABSENT, brief, quantity, size, tflops
+from gputop.text import ABSENT, brief, quantity, size, tflops, visible
+from gputop.text import cells as room_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +48,8 @@ class Table:
 
 def page(result: Result) -> str:
     """All that there is to say, as lines of text."""
-    head = f"{result.device}, {result.kind}" if result.points else result.device
+    device = visible(result.device)
+    head = f"{device}, {result.kind}" if result.points else device
     if result.kind != "copy":
         head += f", {result.dtype}"
     if result.kind == "soak":
@@ -279,9 +281,12 @@ def _by_series(
 
 def _columns(lines: list[list[str]]) -> list[str]:
     """Right-aligned, as numbers are."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(room_of, column)) for column in zip(*lines, strict=True)]
     return [
-        "  " + "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        "".join(
+            f"  {' ' * (width - room_of(cell))}{cell}"
+            for cell, width in zip(line, widths, strict=True)
+        )
         for line in lines
     ]
 

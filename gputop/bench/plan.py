@@ -14,6 +14,7 @@ from gputop.bench.dtypes import DTYPES, DataType
 from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.snapshot import Problem
 from gputop.text import size as sized
+from gputop.text import visible
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -82,7 +83,8 @@ class Target:
     @property
     def label(self) -> str:
         """What people call it: `GPU 0, NVIDIA H200`."""
-        return self.name if self.kind == "cpu" else f"GPU {self.number}, {self.name}"
+        name = visible(self.name)
+        return name if self.kind == "cpu" else f"GPU {self.number}, {name}"
 
     @property
     def gpu_uuid(self) -> str | None:

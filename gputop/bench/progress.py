@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
-from gputop.text import duration, tflops
+from gputop.text import duration, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +163,7 @@ class Together(Line):
 
 
 def _short(target: Target) -> str:
-    return target.name if target.number is None else f"GPU {target.number}"
+    return visible(target.name) if target.number is None else f"GPU {target.number}"
 
 
 def _with_bar(share: float, text: str, width: int) -> str:

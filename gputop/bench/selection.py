@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import devices, plan
 from gputop.bench.said import say
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,15 +90,13 @@ def look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
             f"{target.label} {use}. "
             "Wait for it to end, choose another --device, or add --ignore-busy."
         )
-    print(f"{target.label} {use}.", file=sys.stderr)
+    print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
     print("Put it under stress all the same? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise RefusedError("nothing was started: the device is in use. Choose another --device.")
 
 
 def _named(holders: list[Process]) -> str:
-    from gputop.text import visible
-
     named = ", ".join(
         f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
         for process in holders[:3]

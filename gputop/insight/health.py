@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -62,9 +63,10 @@ def ecc(look: Look) -> Said | None:
 
 def _corrected(look: Look) -> Said | None:
     counts = look.values(ECC, t.ECC_SECONDS, enough=0.01)
-    first, last = next(filter(isfinite, counts)), next(filter(isfinite, reversed(counts)))
-    # One that starts anew has counted from zero since.
-    rise = last - first if last >= first else last
+    known = [*filter(isfinite, counts)]
+    last = known[-1]
+    # One that goes backwards starts anew from there.
+    rise = sum(max(0.0, after - before) for before, after in pairwise(known))
     if rise <= 0:
         return None
     span = look.span(t.ECC_SECONDS)

@@ -81,10 +81,7 @@ class Axis:
         if known is None:
             wanted = max(seconds, self._shortest)
             many = self.history.samples_within(wanted)
-            times = self.history.times
-            first, last = (times[-many], times[-1]) if many else (0.0, 0.0)
-            span = max(0.0, (last or 0.0) - (first or 0.0))
-            known = self._known[seconds] = Window(many, span, wanted)
+            known = self._known[seconds] = Window(many, self.history.span(many), wanted)
         return known
 
 

@@ -72,9 +72,7 @@ def _idle_seconds(look: Look, activity: str) -> float:
         if number > t.IDLE.end:
             break
         idle += 1
-    times = history.times
-    first, last = times[-idle] if idle else times[-1], times[-1]
-    return max(0.0, (last or 0.0) - (first or 0.0))
+    return history.span(idle)
 
 
 def unattributed(look: Look) -> Said | None:

@@ -15,14 +15,14 @@ _RATES = tuple(name for name in READINGS if name.endswith("_bytes_per_second"))
 _MEMORY = tuple(name for name in READINGS if name.startswith("memory_") and "_bytes" in name)
 
 UNSEEN = {
-    Absence.LOST: "in another pid namespace: run with --pid=host",
+    Absence.LOST: "gone, or in another namespace: try --pid=host",
     Absence.NO_PERMISSION: "not permitted to look: run as its user or root",
     Absence.TIMED_OUT: "the host did not say in time: wait for the next sample",
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
 """Why nothing is known of a process but its pid, and what to do about it."""
 UNSEEN_BRIEFLY = {
-    Absence.LOST: "other pid namespace: --pid=host",
+    Absence.LOST: "gone, or elsewhere: --pid=host",
     Absence.NO_PERMISSION: "no permission: needs root",
 }
 """The same where there is no room for it."""
@@ -36,7 +36,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
         case Absence.DISABLED:
             return _disabled(name)
         case Absence.NO_PERMISSION:
-            return "no permission: run as root or ask for /dev/nvidia*"
+            return "no permission: run as root"
         case Absence.LOST:
             return "the device is lost or needs a reset: `dmesg` has the Xid"
         case Absence.TIMED_OUT:

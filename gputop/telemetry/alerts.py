@@ -14,6 +14,7 @@ from gputop.telemetry.snapshot import (
     Machine,
     MachineState,
 )
+from gputop.text import visible
 
 ALMOST_FULL = 0.98
 """Share of the memory that can be had which is in use. Allocators that take 90 % ahead are none."""
@@ -130,7 +131,7 @@ def _of_device(device: Device, sample: DeviceSample | None) -> Iterator[Alert]:
         yield alert(Severity.WARNING, "remap_pending", "remaps a memory row at its next reset")
     action = sample.recovery_action
     if action not in (None, "none") and sample.state is DeviceState.OK:
-        yield alert(Severity.FAULT, "recovery", f"wants: {action.replace('_', ' ')}")
+        yield alert(Severity.FAULT, "recovery", f"wants: {visible(action, 40).replace('_', ' ')}")
     reasons = sample.clock_event_reasons or ()
     slowdown = next((name for name in _SLOWDOWNS if name in reasons), None)
     if slowdown:

@@ -38,6 +38,8 @@ KEPT = (
     "ecc_corrected",
 )
 """The readings that are drawn over time, and those of which rules want to know how they were."""
+FASTEST = {"energy_joules": 1e5}
+"""What counters count in a second at most, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""
 
@@ -82,23 +84,30 @@ class Statistics:
     count: int
     """Samples that had the reading."""
     increase: float
-    """How much it went up in all: of a counter, what it counted. One that starts anew goes on."""
+    """How much it went up in all: of a counter, what it counted.
+
+    One that goes backwards goes on from there: what it counted meanwhile is not known.
+    """
 
 
 class _Figures:
     """A reading's statistics as they grow."""
 
-    __slots__ = ("_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
+    __slots__ = ("_at", "_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value: float, at: float) -> None:
+        self._at = at
         self.minimum = self.maximum = self.last = value
         self.mean = float(value)
         self._seconds = 0.0
         self.increase = 0.0
         self.count = 1
 
-    def add(self, value: float, seconds: float) -> None:
-        """Takes in a value that stands for that many seconds before it."""
+    def add(self, value: float, seconds: float, at: float, fastest: float) -> None:
+        """Takes in a value that stands for that many seconds before it.
+
+        `at` is when it was read; what went up by more than `fastest` a second leapt.
+        """
         self.count += 1
         self._seconds += seconds
         if value < self.minimum:
@@ -108,8 +117,10 @@ class _Figures:
         if self._seconds:  # the first one stands for no time: it counts while it is the only one
             self.mean += (value - self.mean) * (seconds / self._seconds)
         if value != self.last:
-            self.increase += value - self.last if value > self.last else value
+            if 0 < value - self.last <= fastest * max(1.0, at - self._at):
+                self.increase += value - self.last
             self.last = value
+        self._at = at
 
     def frozen(self) -> Statistics:
         """As they are now."""
@@ -140,7 +151,9 @@ class History:
         self._capacity = capacity
         self._devices: dict[str, _Device] = {}
         self._times = array("d", [math.nan]) * capacity
-        self._time: float | None = None
+        self._seconds = array("d", [math.nan]) * capacity
+        self._newest: Sample | None = None
+        self._elapsed = 0.0
         self.count = 0
         """Samples ever added: places the newest one in a chart that does not scroll."""
 
@@ -148,10 +161,12 @@ class History:
         """Takes in a sample; devices that it does not have get a gap."""
         number, self.count = self.count, self.count + 1
         place = number % self._capacity
-        # A clock that is set back makes time stand still, and does not undo what was.
-        elapsed = 0.0 if self._time is None else max(0.0, sample.time - self._time)
+        elapsed = 0.0 if self._newest is None else _between(self._newest, sample)
         seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
-        self._time = self._times[place] = sample.time
+        self._newest = sample
+        self._times[place] = sample.time
+        self._elapsed += elapsed
+        self._seconds[place] = self._elapsed
         derived = derive(sample)
         for readings in sample.devices:
             device = self._devices.get(readings.uuid)
@@ -165,7 +180,7 @@ class History:
                 ring[place] = math.nan if value is None else value
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
-            _count(device.figures, readings, seconds)
+            _count(device.figures, readings, seconds, self._elapsed)
         for uuid, device in list(self._devices.items()):
             if device.newest == number:
                 continue
@@ -200,9 +215,7 @@ class History:
 
     def samples_within(self, seconds: float) -> int:
         """How many of the last samples are not older than that, counted from the newest one."""
-        if self._time is None:
-            return 0
-        limit, times = self._time - seconds, self._times
+        limit, times = self._elapsed - seconds, self._seconds
         low, high = self._oldest, self.count
         while low < high:  # bisect, on a ring
             middle = (low + high) // 2
@@ -214,8 +227,19 @@ class History:
 
     @property
     def times(self) -> Sequence[float | None]:
-        """When the samples were taken, in Unix seconds: the time axis of every series."""
+        """When the samples were taken, in Unix seconds: not in order where the clock was set."""
         return Series(self._times, self._oldest, self.count)
+
+    @property
+    def seconds(self) -> Sequence[float | None]:
+        """How long after the first sample each was taken, whatever the clock was set to."""
+        return Series(self._seconds, self._oldest, self.count)
+
+    def span(self, samples: int) -> float:
+        """Seconds from the first to the last of so many of the last samples."""
+        axis = self.seconds
+        first = axis[-samples] if 0 < samples <= len(axis) else None
+        return 0.0 if first is None else self._elapsed - first
 
     @property
     def _oldest(self) -> int:
@@ -238,9 +262,18 @@ class History:
     def reset(self, uuid: str) -> None:
         """Begins the device's statistics anew; its series stay."""
         device = self._devices.get(uuid)
-        if device is not None and self._time is not None:
+        if device is not None and self._newest is not None:
             device.figures.clear()
-            device.since = self._time
+            device.since = self._newest.time
+
+
+def _between(before: Sample, after: Sample) -> float:
+    """Seconds from one sample to the next."""
+    ups = before.uptime_seconds, after.uptime_seconds
+    if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
+        return ups[1] - ups[0]
+    # A clock that is set back makes time stand still, and does not undo what was.
+    return max(0.0, after.time - before.time)
 
 
 def _cut(ring: array[float], start: int, stop: int) -> array[float]:
@@ -251,13 +284,13 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
     return piece if len(piece) == many else piece + ring[: many - len(piece)]
 
 
-def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float) -> None:
+def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
     for name, value in _numbers(readings):
         known = figures.get(name)
         if known is None:
-            figures[name] = _Figures(value)
+            figures[name] = _Figures(value, at)
         else:
-            known.add(value, seconds)
+            known.add(value, seconds, at, FASTEST.get(name, math.inf))
 
 
 def _numbers(readings: DeviceSample) -> Iterator[tuple[str, float]]:

@@ -43,7 +43,9 @@ def inventory_of(machines: Collection[MachineStream], interval: float, time: flo
     )
 
 
-def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
+def sample_of(
+    machines: Collection[MachineStream], now: float, time: float, uptime: float | None = None
+) -> Sample:
     """What all of them have `now`, by the monotonic clock; `time` is the same as Unix seconds."""
     states = tuple(each.machine(now) for each in machines)
     own = next((state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED)
@@ -54,6 +56,7 @@ def sample_of(machines: Collection[MachineStream], now: float, time: float) -> S
         processes=tuple(process for each in machines for process in each.processes),
         events=tuple(event for each in machines for event in each.take_events()),
         machines=states,
+        uptime_seconds=uptime,
     )
 
 

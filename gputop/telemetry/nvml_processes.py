@@ -33,6 +33,9 @@ _AHEAD = 1.0
 _DRIFT = 0.01
 """How fast two clocks may go apart, where one of them is set by a little now and then."""
 
+_LARGEST_PID = 1 << 22
+"""That Linux gives out; beyond it, and 0, is what stands for "not available"."""
+
 Percentages = tuple[int | None, int | None, int | None, int | None]
 """Of SMs, memory, encoder and decoder."""
 
@@ -145,6 +148,9 @@ def merge(
                 missing = reason
             continue
         for row in rows:
+            if not 0 < row.pid <= _LARGEST_PID:
+                missing = missing or Absence.ERROR  # somebody is there who has no name
+                continue
             kinds[row.pid] = _both(kinds.get(row.pid, kind), kind)
             used = value_of("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):

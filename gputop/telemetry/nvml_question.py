@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -42,6 +43,20 @@ _STATES = {
 
 _WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
 """What the schema has as integers: a field may come as a number of any type."""
+
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "_utilization_percent": (0, 100),
+    "fan_percent": (0, 1_000),  # of what is loud enough: more than 100 there is
+    "_watts": (0, 100_000_000),
+    "_margin_celsius": (-1_000, 1_000),
+    "_celsius": (-273, 1_000),
+    "_mhz": (0, 100_000),
+    "_generation": (0, 100),
+    "_generation_max": (0, 100),
+    "_width": (0, 1_000),
+    "_width_max": (0, 1_000),
+}
+"""Far beyond all devices, in NVML's units, by what a name ends in; the first that fits counts."""
 
 Source = Callable[[Any], Any]
 """Asks a handle: what `Question` says, or raises `NVMLError`."""
@@ -169,11 +184,18 @@ def value_of(name: str, raw: Any) -> Any:
     unavailable = unavailable and not (name == "temperature_margin_celsius" and raw == -1)
     if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
-    if not abs(raw) < 1 << 63 or (name.endswith("_utilization_percent") and not 0 <= raw <= 100):
+    least, most = _bounds(name)
+    if not least <= raw <= most:
         return Absence.ERROR
     if name.endswith(("_watts", "_joules")):
         return raw / 1000  # milliwatts and millijoules
     return round(raw) if name in _WHOLE else raw
+
+
+@functools.cache
+def _bounds(name: str) -> tuple[float, float]:
+    """Between which NVML's number may be something that it has read, and not what it has not."""
+    return next((_BOUNDS[end] for end in _BOUNDS if name.endswith(end)), (0, (1 << 63) - 1))
 
 
 def one(call: Callable[..., Any], *arguments: int) -> Source:

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml as nvml
 
 from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum
-from gputop.telemetry.nvml_question import SECOND, SLOW, Question, one, text
+from gputop.telemetry.nvml_question import SECOND, SLOW, UNAVAILABLE, Question, one, text
 from gputop.telemetry.nvml_samples import BusySamples
 from gputop.telemetry.nvml_traffic import NvLink, Pcie
 from gputop.telemetry.snapshot import Absence
@@ -90,13 +90,13 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
 
 def _memory_v2(handle: Any) -> tuple[Any, ...]:
     memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
-    return memory.total, memory.used, memory.free, memory.reserved
+    return memory.total, *_used_and_free(memory), memory.reserved
 
 
 def _memory_v1(handle: Any) -> tuple[Any, ...]:
     # `used` includes what version 2 reports as reserved, and nothing says how much that is.
     memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle))
-    return memory.total, memory.used, memory.free, Absence.NOT_SUPPORTED
+    return memory.total, *_used_and_free(memory), Absence.NOT_SUPPORTED
 
 
 def _some(memory: Any) -> Any:
@@ -104,6 +104,15 @@ def _some(memory: Any) -> Any:
     if memory.total == 0:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     return memory
+
+
+def _used_and_free(memory: Any) -> tuple[Any, Any]:
+    """Neither is known where one cannot be: what is free would be a guess, and it is chosen by."""
+    if memory.used in UNAVAILABLE or memory.free in UNAVAILABLE:
+        return (Absence.NOT_SUPPORTED,) * 2
+    if max(memory.used, memory.free) > memory.total:
+        return (Absence.ERROR,) * 2
+    return memory.used, memory.free
 
 
 def _pci(handle: Any) -> tuple[str, str]:

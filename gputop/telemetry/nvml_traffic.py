@@ -9,7 +9,7 @@ from typing import Any
 import pynvml as nvml
 
 from gputop.telemetry.nvml_fields import Clock, Found, Key, Value, first_reason
-from gputop.telemetry.nvml_question import AGAIN, SLOW, absence_of
+from gputop.telemetry.nvml_question import AGAIN, SLOW, UNAVAILABLE, absence_of
 from gputop.telemetry.snapshot import Absence
 
 
@@ -95,13 +95,20 @@ class Pcie:
     def _measure(self, handle: Any) -> Sequence[Any]:
         try:
             return [
-                nvml.nvmlDeviceGetPcieThroughput(handle, direction) * 1024
+                _kib(nvml.nvmlDeviceGetPcieThroughput(handle, direction))
                 for direction in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES)
             ]
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
                 raise
             return [absence_of(error.value)] * 2
+
+
+def _kib(measured: int) -> int | Absence:
+    """Bytes; NVML's "not available" is a number here, too."""
+    if measured in UNAVAILABLE:
+        return Absence.NOT_SUPPORTED
+    return measured * 1024 if 0 <= measured * 1024 <= _PCIE_FASTEST else Absence.ERROR
 
 
 _NVLINK_FASTEST = 2e12

@@ -7,6 +7,7 @@ the trainer that waits for them takes nothing itself.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import pwd
 import re
@@ -27,6 +28,9 @@ WHO_SECONDS = 10.0
 change its user or be moved into a container, all with the pid and the start time that it has."""
 WINDOW_SECONDS = 0.1
 """A CPU percentage over less than this would be noise: a tick is a hundredth of a second."""
+LISTED_SECONDS = 1.0
+"""How old the driver's list of processes may be: for so long a pid in it that another process has
+taken says nothing about that one."""
 CHILDREN_SECONDS = 2.0
 """How often the child processes are looked at: a trainer may have tens of them."""
 MOST_CHILDREN = 64
@@ -96,6 +100,8 @@ class _Known:
     who_at: float
     cpu: _Cpu
     children: _Children
+    seen_from: float = -math.inf
+    """Since when the pid is its own, where another one had it before."""
 
 
 class Owners:
@@ -106,6 +112,7 @@ class Owners:
 
     def __init__(self, proc: str = PROC) -> None:
         self._proc = proc
+        self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
 
     def of(self, pid: int) -> Owner:
@@ -116,6 +123,9 @@ class Owners:
         except (OSError, ValueError) as error:
             return self._unseen(pid, error)
         absent = dict(known.who.absent)
+        if time.monotonic() - known.seen_from < LISTED_SECONDS:
+            # Who is listed may be the one that had the pid.
+            return Owner(absence=Absence.NO_DATA_YET)
         if known.cpu.percent is None:
             absent["cpu_percent"] = Absence.NO_DATA_YET
         if not stat.parent_pid:
@@ -130,7 +140,7 @@ class Owners:
         return Owner(
             user=known.who.user,
             command=known.who.command,
-            start_time=stat.start_time,
+            start_time=stat.started(self._boot.now()),
             cpu_percent=known.cpu.percent,
             memory_resident_bytes=stat.resident_bytes,
             parent_pid=stat.parent_pid or None,
@@ -155,14 +165,16 @@ class Owners:
         if known is None or known.start_ticks != stat.start_ticks:
             who = self._who(pid, stat)
             cpu, children = _Cpu(now, stat.cpu_ticks), self._children(pid, now, _Children(now))
-            return _Known(stat.start_ticks, who, now, cpu, children)
+            since = -math.inf if known is None else now
+            return _Known(stat.start_ticks, who, now, cpu, children, since)
         cpu = known.cpu.then(now, stat.cpu_ticks)
         children = known.children
         if now - children.at >= CHILDREN_SECONDS:
             children = self._children(pid, now, children)
         if now - known.who_at < WHO_SECONDS:
             return dataclasses.replace(known, cpu=cpu, children=children)
-        return _Known(stat.start_ticks, self._who(pid, stat), now, cpu, children)
+        who = self._who(pid, stat)
+        return dataclasses.replace(known, who=who, who_at=now, cpu=cpu, children=children)
 
     def _children(self, pid: int, now: float, before: _Children) -> _Children:
         """Never raises: a process can be known without its children."""

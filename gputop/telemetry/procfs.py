@@ -51,10 +51,9 @@ class Stat:
     state: str = ""
     """One letter: `R` runs, `S` sleeps, `D` waits and cannot be interrupted, mostly for storage."""
 
-    @property
-    def start_time(self) -> float:
-        """In Unix seconds, and for one process always the same; see `BOOT_TIME`."""
-        return BOOT_TIME + self.start_ticks / TICKS_PER_SECOND
+    def started(self, boot: float) -> float:
+        """When the process was started, as the kernel was at `boot`; both in Unix seconds."""
+        return boot + self.start_ticks / TICKS_PER_SECOND
 
 
 def read(path: str, limit: int = 4096) -> bytes:
@@ -118,12 +117,38 @@ def boot_time(proc: str = PROC) -> float:
     return int(match[1])
 
 
-BOOT_TIME = boot_time()
-"""What start times are counted from, read once: they stay when the clock is set later on.
+def _ahead() -> float:
+    """Seconds that the time of day is ahead of the clock since boot: they change with the step
+    of a clock that is set, and not with one that is slewed."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+BOOT_TIME, _AHEAD = boot_time(), _ahead()
+"""What start times are counted from, until the clock is set.
 
 Whoever wants to act on processes loads this module at its start, so that a sampler that it starts
 counts from the same moment.
 """
+STEP_SECONDS = 1.5
+"""By more than this a clock is set; a leap second is less."""
+
+
+class BootTime:
+    """What start times are counted from: `BOOT_TIME`, and what the kernel says after a step.
+
+    So the age of a process is right also after it, and its start time the same until then.
+    """
+
+    def __init__(self, proc: str = PROC) -> None:
+        self._proc = proc
+        self._seconds, self._ahead = BOOT_TIME, _AHEAD
+
+    def now(self) -> float:
+        """In Unix seconds."""
+        ahead = _ahead()
+        if abs(ahead - self._ahead) > STEP_SECONDS:
+            self._seconds, self._ahead = boot_time(self._proc), ahead
+        return self._seconds
 
 
 def is_process(stat: Stat, start_time: float, proc: str = PROC) -> bool:

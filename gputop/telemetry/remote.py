@@ -109,7 +109,8 @@ class Machines:
                     last = inventory
                     yield inventory
                 self._changed = False
-                yield sample_of(streams, time.monotonic(), time.time())
+                uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+                yield sample_of(streams, time.monotonic(), time.time(), uptime)
                 await self._due()
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():

@@ -353,7 +353,15 @@ class Sampler:
             for reading, owners in look.readings
             for listed, owner in zip(reading.processes, owners, strict=True)
         )
-        return devices, Sample(time.time(), self._host.read(), samples, processes, events)
+        sample = Sample(
+            time.time(),
+            self._host.read(),
+            samples,
+            processes,
+            events,
+            uptime_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
+        )
+        return devices, sample
 
 
 def _grace(interval: float) -> float:

@@ -462,6 +462,8 @@ class Sample:
     """What came since the sample before."""
     machines: tuple[Machine, ...] = ()
     """Of a stream of several; `host` is then the machine that puts them together, if known."""
+    uptime_seconds: float | None = None
+    """The same moment as `time`, by a clock that nobody sets: what lies between two samples."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""

@@ -470,6 +470,7 @@ class GputopApp(ThemedApp):
     ) -> None:
         """Says something, in place of what was said before."""
         self.clear_notifications()
+        message = "\n".join(map(visible, message.splitlines()))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     @on(Worker.StateChanged)

@@ -93,6 +93,12 @@ class Scenario:
     driver_without: tuple[str, ...] = ()
     """Functions that the driver does not have, being old."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    prepare: Deed | None = None
+    """Done before gputop starts, to what is there all the time."""
+    pretends: bool = False
+    """Whether the machine is another one than this: `stage.pretended` says in what."""
+    unwritten: tuple[bytes, ...] = ()
+    """What it never writes to the terminal."""
     arguments: tuple[str, ...] = ()
     columns: int = 120
     rows: int = 40

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, SOON
+from tests.faults.pretend import Pretended, pretended
 from tests.faults.scenario import Key, Scenario, pattern
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
@@ -47,6 +48,9 @@ class Stage:
         self.interval = interval
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
+        self.environment = dict(scenario.environment)
+        """Variables of gputop, which what prepares it may add to."""
+        self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
         self._never = pattern(scenario.never)
@@ -57,15 +61,25 @@ class Stage:
         assert self._terminal is not None, "not started yet"
         return self._terminal
 
+    @property
+    def pretended(self) -> Pretended:
+        assert self._pretended is not None, "the scenario does not pretend"
+        return self._pretended
+
     def perform(self, idle_seconds: float = 1.0) -> Outcome:
         """The whole scenario; raises an `AssertionError` that shows the screen where it fails."""
         scenario, outcome = self.scenario, Outcome(self.scenario.name)
         self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
+        if scenario.pretends:
+            self._pretended = pretended(self.folder / "pretended", self.driver.library)
+            self.environment |= self.pretended.environment
+        if scenario.prepare is not None:
+            scenario.prepare(self)
         if scenario.at_start:
             self._begin()
         interval = "--interval", f"{self.interval:g}"
         argv = [*GPUTOP, *interval, *scenario.arguments]
-        env = {**self.driver.environment(), **scenario.environment}
+        env = {**self.driver.environment(), **self.environment}
         with Terminal(argv, env=env, columns=scenario.columns, rows=scenario.rows) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
@@ -95,6 +109,10 @@ class Stage:
         self.scenario.fault(self)
         self._faulty = True
         return 0.0 if self._terminal is None else self.terminal.elapsed
+
+    def watch(self) -> None:
+        """From now on nothing wrong may be on the screen: for a fault that takes its time."""
+        self._faulty = True
 
     def _look(self, terminal: Terminal) -> None:
         """At each piece of output: nothing wrong may be on the screen for a moment."""
@@ -181,6 +199,8 @@ class Stage:
             left = terminal.modes & {1000, 1002, 1003, 1006, 2004}
             assert not left, f"modes that it left set: {left}"
         assert "Traceback" not in terminal.text, terminal.text
+        written = [each for each in scenario.unwritten if each in terminal.raw]
+        assert not written, f"it wrote {written}"
 
 
 Build = Callable[..., Path]

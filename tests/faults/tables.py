@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices
+from tests.faults import devices, readings, texts
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
 
 TABLES: dict[str, tuple[Scenario, ...]] = {
     "device": devices.SCENARIOS,
+    "readings": readings.SCENARIOS,
+    "texts": texts.SCENARIOS,
 }

@@ -84,7 +84,7 @@ def watched(driver: FakeDriver) -> tuple[Judgement, float | None]:
             if inventory is None or not record.devices:
                 continue
             taken += 1
-            sample = dataclasses.replace(record, time=1e9 + taken * APART)
+            sample = dataclasses.replace(record, time=1e9 + taken * APART, uptime_seconds=None)
             history.add(sample)
             judgement = judge.judge(history, inventory, sample)
         else:
@@ -142,7 +142,7 @@ def test_a_busy_loop_whose_device_is_busy(driver: FakeDriver) -> None:
 
 def test_a_process_of_another_pid_namespace(driver: FakeDriver) -> None:
     """Nothing of the host is known of it: that is said."""
-    verdict, cpu = input_bound(driver, 0x7FFFFFFF)
+    verdict, cpu = input_bound(driver, 4_190_000)
     assert isinstance(verdict, Insufficient), verdict
     assert cpu is None
     assert verdict.lacking[0].reading == PROCESS_CPU

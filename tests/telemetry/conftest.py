@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(module, "pause", clock.pause)
-    wall = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 1e9 + clock.now)
+    wall = SimpleNamespace(
+        monotonic=lambda: clock.now,
+        time=lambda: 1e9 + clock.now,
+        clock_gettime=lambda _: clock.now,
+        CLOCK_BOOTTIME=7,
+    )
     monkeypatch.setattr(module, "time", wall)
     # A reader whose gate is open answers, however busy this machine is.
     monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)

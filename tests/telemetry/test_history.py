@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tracemalloc
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -214,7 +215,7 @@ def test_statistics_are_those_of_the_readings(steps: list[tuple[float, int | Non
     assert (found.minimum, found.maximum, found.count) == (min(values), max(values), len(values))
     assert found.mean == pytest.approx(mean, abs=1e-9 * scale)
     assert found.minimum <= found.mean <= found.maximum
-    ups = [after - b if after > b else after if after < b else 0 for b, after in pairwise(values)]
+    ups = [max(0, after - b) for b, after in pairwise(values)]
     assert found.increase == pytest.approx(sum(ups), abs=1e-9 * scale * len(values))
 
 
@@ -233,11 +234,44 @@ def test_a_suspended_machine_or_a_clock_set_back_does_not_spoil_the_mean() -> No
     assert found.mean == 50.0
 
 
-def test_a_counter_that_starts_anew_goes_on() -> None:
-    history = told(*((float(n), {"pcie_replays": value}) for n, value in enumerate((7, 9, 1, 4))))
-    found = history.statistics("a", "pcie_replays")
+@pytest.mark.parametrize(
+    ("name", "counts", "counted"),
+    [
+        ("pcie_replays", (7, 9, 1, 4), 2 + 3),
+        ("pcie_replays", (9_000_007, 9_000_006, 9_000_008), 2),
+        ("energy_joules", (5e6, 5.001e6, 9e12, 5.003e6, 5.004e6), 2_000.0),
+    ],
+)
+def test_a_counter_goes_on_where_it_started_anew_or_leapt(
+    name: str, counts: Sequence[float], counted: float
+) -> None:
+    """What it did not count is not guessed."""
+    history = told(*((float(n), {name: value}) for n, value in enumerate(counts)))
+    found = history.statistics("a", name)
     assert found is not None
-    assert found.increase == 2 + 1 + 3
+    assert found.increase == counted
+
+
+@pytest.mark.parametrize("step", [-3_600.0, 86_400.0])
+def test_a_clock_that_is_set_moves_the_times_and_nothing_else(step: float) -> None:
+    history = History()
+    for n in range(20):
+        time = 1e9 + n + (step if n >= 10 else 0.0)
+        history.add(dataclasses.replace(sample(time, a=n), uptime_seconds=500.0 + n))
+    assert list(history.times)[9:11] == [1e9 + 9, 1e9 + 10 + step]
+    assert list(history.seconds) == [float(n) for n in range(20)]
+    assert history.samples_within(14.5) == 15
+    assert history.span(history.samples_within(14.5)) == 14.0
+    found = history.statistics("a", NAME)
+    assert found is not None
+    assert found.mean == pytest.approx(10.0)
+
+
+def test_a_machine_that_was_booted_anew_counts_by_the_time_of_day() -> None:
+    history = History()
+    for time, up in ((1e9, 900.0), (1e9 + 60, 5.0), (1e9 + 61, 6.0)):
+        history.add(dataclasses.replace(sample(time, a=1), uptime_seconds=up))
+    assert list(history.seconds) == [0.0, 60.0, 61.0]
 
 
 def test_statistics_of_every_number_and_of_nothing_else() -> None:

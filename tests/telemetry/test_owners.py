@@ -22,6 +22,7 @@ from gputop.telemetry.owners import (
     ALL,
     CHILDREN,
     CHILDREN_SECONDS,
+    LISTED_SECONDS,
     PLACE,
     WHO_SECONDS,
     WINDOW_SECONDS,
@@ -377,17 +378,35 @@ def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owne
 
 
 def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    """At once another process, with nothing of the first one's."""
+    """Another process, with nothing of the first one's, once the driver has listed it itself."""
     proc.add(user_ticks=1000)
     owners.of(7)
     clock.now += 1.0
     assert owners.of(7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
+    assert owners.of(7) == Owner(absence=Absence.NO_DATA_YET)
+    clock.now += LISTED_SECONDS / 2
+    assert owners.of(7).command is None
+    clock.now += LISTED_SECONDS / 2
     owner = owners.of(7)
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND
-    assert owner.absent["cpu_percent"] is Absence.NO_DATA_YET
+    assert owner.cpu_percent == 0.0
+
+
+@pytest.mark.parametrize("step", [-7_200, 1, 2, 86_400])
+def test_a_process_is_as_old_as_before_when_the_clock_was_set(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    proc.add()
+    owners, ahead = Owners(proc.path), procfs._AHEAD
+    assert owners.of(7).start_time == START
+    monkeypatch.setattr(procfs, "_ahead", lambda: ahead + step)
+    proc.write("stat", b"btime %d\n" % (BOOT_TIME + step))
+    moved = step if abs(step) > procfs.STEP_SECONDS else 0  # a leap second is none
+    assert owners.of(7).start_time == START + moved
+    assert owners.of(7).start_time == START + moved
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(

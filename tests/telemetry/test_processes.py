@@ -288,9 +288,10 @@ def test_a_row_that_comes_between_the_two_calls_for_them() -> None:
 
 
 def test_pids_of_every_size(either: FakeDriver) -> None:
+    """Those that Linux has none of stand for "not available": nobody is called so."""
     pids = (0, 1, LARGEST_PID, (1 << 31) + 5, (1 << 32) - 1)
     rows = [FakeUsage(pid, n) for n, pid in enumerate(pids, 1)]
-    assert Watched(either, *pids).after(*rows) == [(n, 0, 0, 0) for n in range(1, 6)]
+    assert Watched(either, *pids).after(*rows) == [(2, 0, 0, 0), (3, 0, 0, 0)]
 
 
 def kinds(reading: Reading) -> dict[int, ProcessKind]:
@@ -353,7 +354,7 @@ def test_they_are_all_asked_for_at_the_same_moments() -> None:
 
 def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:
     """With pids that no process of this machine has, which must not trouble whoever looks."""
-    pids = (0, os.getpid(), (1 << 31) + 5, (1 << 32) - 1)
+    pids = (0, os.getpid(), LARGEST_PID, (1 << 31) + 5, (1 << 32) - 1)
     driver.write(
         FakeDevice(
             processes=tuple(FakeProcess(pid, "mps") for pid in pids),
@@ -372,8 +373,10 @@ def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:
     *mps, other = json.loads(done.stdout.splitlines()[-1])["processes"]
     names = ("pid", "kind", "sm_utilization_percent", "memory_utilization_percent")
     assert [[row[name] for name in names] for row in mps] == [
-        [pid, "mps", 10 + n, n] for n, pid in sorted(enumerate(pids), key=lambda item: item[1])
+        [os.getpid(), "mps", 11, 1],
+        [LARGEST_PID, "mps", 12, 2],
     ]
+    assert json.loads(done.stdout.splitlines()[-1])["devices"][0]["absent"]["processes"] == "error"
     assert other["sm_utilization_percent"] is None
     assert other["absent"]["sm_utilization_percent"] == "not_supported"
     assert other["absent"]["decoder_utilization_percent"] == "not_supported"

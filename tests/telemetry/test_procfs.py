@@ -74,7 +74,7 @@ def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
 
 
 def start_of(process: subprocess.Popen[bytes]) -> float:
-    return read_stat(process.pid).start_time
+    return read_stat(process.pid).started(BOOT_TIME)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ def test_this_process() -> None:
     assert stat.name == other.name()[:15]
     assert stat.parent_pid == os.getppid()
     assert stat.cpu_ticks / TICKS_PER_SECOND == pytest.approx(sum(os.times()[:2]), abs=0.5)
-    assert stat.start_time == other.create_time()
+    assert stat.started(BOOT_TIME) == other.create_time()
     # The kernel counts apart for each thread, and adds up when it comes to it.
     assert stat.resident_bytes == pytest.approx(other.memory_info().rss, rel=0.2)
 
@@ -142,7 +142,7 @@ def test_boot_time_without_the_kernels(proc: FakeProc, content: bytes | None) ->
 def test_a_process_is_known_across_the_stream(child: subprocess.Popen[bytes]) -> None:
     """Where floats are rounded."""
     stat = read_stat(child.pid)
-    process = Process(child.pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.start_time)
+    process = Process(child.pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.started(BOOT_TIME))
     assert is_process(stat, to_json(process)["start_time"])
 
 
@@ -154,7 +154,7 @@ def test_a_process_is_known_when_the_clock_was_set(
     mine = start_of(child)
     monkeypatch.setattr(procfs, "boot_time", lambda _: BOOT_TIME + step)
     stat = read_stat(child.pid)
-    assert stat.start_time == mine
+    assert stat.started(BOOT_TIME) == mine
     assert is_process(stat, mine)
     assert is_process(stat, mine + step)
     assert not is_process(stat, mine - step)
@@ -163,7 +163,7 @@ def test_a_process_is_known_when_the_clock_was_set(
 @pytest.mark.parametrize("ticks", [-100, -1, 1, 100])
 def test_another_start_is_another_process(child: subprocess.Popen[bytes], ticks: int) -> None:
     stat = read_stat(child.pid)
-    assert not is_process(stat, stat.start_time + ticks / TICKS_PER_SECOND)
+    assert not is_process(stat, stat.started(BOOT_TIME) + ticks / TICKS_PER_SECOND)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_pid_that_is_used_again_at_the_last_moment(
     killed: list[object] = []
     monkeypatch.setattr(procfs, "read_stat", look)
     monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
-    problem = send_signal(child.pid, stat.start_time, signal.SIGTERM)
+    problem = send_signal(child.pid, stat.started(BOOT_TIME), signal.SIGTERM)
     assert problem is not None
     assert problem.why == "it has ended"
     assert killed == []
@@ -255,7 +255,7 @@ def test_what_is_no_process_to_signal(monkeypatch: pytest.MonkeyPatch, pid: int)
     reached: list[object] = []
     monkeypatch.setattr(os, "kill", lambda *what: reached.append(what))
     monkeypatch.setattr(os, "pidfd_open", lambda *what: reached.append(what))
-    start = read_stat(1).start_time
+    start = read_stat(1).started(BOOT_TIME)
     problem = send_signal(pid, start, signal.SIGTERM)
     assert problem is not None
     assert str(problem).endswith("Choose another process")
@@ -263,7 +263,7 @@ def test_what_is_no_process_to_signal(monkeypatch: pytest.MonkeyPatch, pid: int)
 
 
 def test_this_program_does_not_signal_itself() -> None:
-    problem = send_signal(os.getpid(), read_stat(os.getpid()).start_time, signal.SIGKILL)
+    problem = send_signal(os.getpid(), read_stat(os.getpid()).started(BOOT_TIME), signal.SIGKILL)
     assert problem is not None
     assert problem.why == "it is this gputop"
 

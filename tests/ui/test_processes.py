@@ -123,8 +123,8 @@ def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
 @pytest.mark.parametrize(
     ("reason", "width", "said"),
     [
-        (Absence.LOST, 120, "in another pid namespace: run with --pid=host"),
-        (Absence.LOST, 80, "other pid namespace: --pid=host"),
+        (Absence.LOST, 120, "gone, or in another namespace: try --pid=host"),
+        (Absence.LOST, 80, "gone, or elsewhere: --pid=host"),
         (Absence.NO_PERMISSION, 160, "not permitted to look: run as its user or root"),
         (Absence.NO_PERMISSION, 80, "no permission: needs root"),
         (Absence.TIMED_OUT, 160, "the host did not say in time: wait for the next sample"),

@@ -159,7 +159,7 @@ async def test_foreign_text_is_inert() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        (Absence.LOST, "No signal to 7: in another pid namespace. Run with --pid=host"),
+        (Absence.LOST, "No signal to 7: gone, or in another namespace. Try --pid=host"),
         (Absence.NO_PERMISSION, "No signal to 7: not permitted to look. Run as its user or root"),
     ],
 )

@@ -36,9 +36,8 @@ class WhyTitle(LiveView):
         elif device is not None:
             name = short_name(visible(device.name))
             left.append(Span(f"GPU {device.label} {name} ", STRONG))
-        times = self._telemetry.history.times
-        first, last = (times[0], times[-1]) if times else (None, None)
-        seconds = (last or 0.0) - (first or 0.0)
+        history = self._telemetry.history
+        seconds = history.span(len(history.times))
         right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
         return [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
 

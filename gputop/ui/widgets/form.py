@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.containers import Container, Horizontal
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Label, Select
 
@@ -16,7 +17,7 @@ from gputop.ui.widgets.choice import CPU, MORE, Choice, key_of, label
 from gputop.ui.widgets.field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.app import ComposeResult
     from textual.widget import Widget
@@ -62,7 +63,7 @@ class Form(Container):
             type_to_search=False,
         )
         self._device_field: Select[str] = Select(
-            [(label(cpu), CPU)],
+            _inert([(label(cpu), CPU)]),
             id="device",
             compact=True,
             allow_blank=False,
@@ -166,7 +167,7 @@ class Form(Container):
             # Only what differs: new options close a list that somebody has open.
             if self._listed != (devices, dtypes):
                 self._listed = (devices, dtypes)
-                self._device_field.set_options(devices)
+                self._device_field.set_options(_inert(devices))
                 self._dtype_field.set_options(dtypes)
             self._device_field.value = self.choice.key(self.kind)
             self._dtype_field.value = self._suitable_dtype()
@@ -238,6 +239,11 @@ class Form(Container):
         if chosen != ALL:
             return (chosen,)
         return tuple(dict.fromkeys((usual, *several.shared_dtypes(self._targets))))
+
+
+def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
+    """Names of devices as they are: a `str` would be taken for markup."""
+    return [(Content(text), key) for text, key in options]
 
 
 def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity, summed
 from gputop.telemetry.snapshot import DeviceState, MachineState
-from gputop.text import duration, number, quantity, used_of, visible
+from gputop.text import cells, duration, number, quantity, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
@@ -65,7 +65,9 @@ class Header(LiveView):
         if inventory is not None:
             if inventory.driver_version:
                 version = f"driver {visible(inventory.driver_version)}"
-                cuda = f" · CUDA {inventory.cuda_version}" if inventory.cuda_version else ""
+                cuda = (
+                    f" · CUDA {visible(inventory.cuda_version)}" if inventory.cuda_version else ""
+                )
                 parts.insert(0, version + cuda)
             many = len(telemetry.machines)
             where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
@@ -76,8 +78,8 @@ class Header(LiveView):
             left += [Span(gap), Span(" PAUSED ", BADGE)]
         if self.recording is not None:
             left += [Span(gap), Span(f" REC {self.recording()} " if gap else " REC ", BADGE)]
-        room = width - sum(len(span.text) for span in left) - 2
-        while parts and len(" · ".join(parts)) > room:  # the time is the last to go
+        room = width - width_of(left) - 2
+        while parts and cells(" · ".join(parts)) > room:  # the time is the last to go
             parts.pop(-2 if len(parts) > 1 else 0)
         return spread(left, [Span(" · ".join(parts) + " ", DIM)], width)
 
@@ -143,15 +145,16 @@ class Header(LiveView):
         if busy:
             mean = f"{sum(busy) / len(busy):.0f} %".rjust(5)
             parts.append([Span("  busy ", DIM), Span(mean)])
-        used, total = (
-            _values(readings, "memory_used_bytes"),
-            _values(readings, "memory_total_bytes"),
-        )
-        if used and total:
+        # Of the same devices: else it would be what some use of what all have.
+        told = [r for r in readings if None not in (r.memory_used_bytes, r.memory_total_bytes)]
+        if told:
+            used, total = _values(told, "memory_used_bytes"), _values(told, "memory_total_bytes")
             parts.append([Span("  mem ", DIM), Span(used_of(sum(used), sum(total)))])
         watts = _values(readings, "power_watts")
         if watts:
-            parts.append([Span("  power ", DIM), Span(f"{sum(watts):.0f} W")])
+            # Of those that do not answer it has been said.
+            least = "≥" if len(watts) < len(readings) - lost else ""
+            parts.append([Span("  power ", DIM), Span(f"{least}{sum(watts):.0f} W")])
         parts += [[]] * (SUMS - len(parts))
         for label, name, unit in (
             ("hottest", "temperature_celsius", "°C"),

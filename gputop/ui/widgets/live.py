@@ -11,6 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputop.text import visible
 from gputop.ui.draw import Span, fit, is_narrow
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class LiveView(Widget):
         width, height = self.size
         rows = self.draw(width, height)[:height]
         rows += [[] for _ in range(height - len(rows))]
-        self._rows = [fit(row, width) for row in rows]
+        self._rows = [fit(_inert(row), width) for row in rows]
         self._drawn_size = (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -84,6 +85,13 @@ class LiveView(Widget):
     def text(self) -> str:
         """What is shown, without styles."""
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
+
+
+def _inert(row: Row) -> Row:
+    """The row without what a terminal would act on: foreign text that came here as it was."""
+    if all(span.text.isprintable() for span in row):
+        return row
+    return [Span(visible(span.text), span.style) for span in row]
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:

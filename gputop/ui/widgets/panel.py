@@ -211,7 +211,7 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
     reasons = readings.clock_event_reasons or ()
     known = next((LIMITS[name] for name in LIMITS if name in reasons), None)
     others = [name for name in reasons if name not in LIMITS and name != "idle"]
-    return known or (others[0] if others else "", DIM)
+    return known or (clip(visible(others[0], LONGEST_LIMIT), LONGEST_LIMIT) if others else "", DIM)
 
 
 def _fault_rows(fault: Fault, width: int, room: int) -> list[Row]:

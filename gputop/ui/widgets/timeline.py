@@ -198,16 +198,17 @@ class TimelineView(LiveView):
         return (self._dots - 1 if self._cursor is None else self._cursor) - first
 
     def _axis(self, first: int, room: int) -> Row:
-        times = self._telemetry.history.times
-        stamps = self._means(times, first, 2 * room)
-        newest, place = times[-1], self._place(first)
-        read = stamps[place] if 0 <= place < len(stamps) else None
-        if self._cursor is None or read is None or newest is None:
-            oldest = next((stamp for stamp in stamps if stamp is not None), None)
-            span = "" if oldest is None or newest is None else _ago(newest - oldest)
-            label = Span(f"last {span}" if span else "", DIM)
+        history = self._telemetry.history
+        stamps = self._means(history.times, first, 2 * room)
+        axis = self._means(history.seconds, first, 2 * room)
+        newest, place = history.seconds[-1] or 0.0, self._place(first)
+        read = axis[place] if 0 <= place < len(axis) else None
+        stamp = None if read is None else stamps[place]
+        if self._cursor is None or read is None or stamp is None:
+            oldest = next((seconds for seconds in axis if seconds is not None), None)
+            label = Span("" if oldest is None else f"last {_ago(newest - oldest)}", DIM)
         else:
-            label = Span(clip(f"{clock(read)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT)
+            label = Span(clip(f"{clock(stamp)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT)
         ticks = ""
         for x in range(0, room - len("╵00:00:00"), TICK):
             stamp = stamps[2 * x] if 2 * x < len(stamps) else None

@@ -1,0 +1,76 @@
+"""Another machine than this one, as gputop sees it: its clock, name, users and processes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.telemetry.fake_proc import stat_line
+
+_SOURCE = Path(__file__).with_name("pretend.c")
+
+
+class Pretended:
+    """A folder that says what differs; for programs started with its `environment`."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.environment = {"LD_PRELOAD": str(library), "PRETEND": str(folder)}
+
+    def write(self, name: str, content: bytes) -> None:
+        """A file of the folder, at once."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.new")
+        new.write_bytes(content)
+        new.replace(path)
+
+    def set_clock(self, seconds: int) -> None:
+        """Sets the time of day so far ahead of this machine's."""
+        self.write("clock", b"%d" % seconds)
+
+    def add(
+        self,
+        pid: int,
+        command: bytes,
+        *,
+        uid: int = 4242,
+        start: int = 500,
+        cgroup: bytes = b"0::/user.slice\n",
+        environment: bytes = b"",
+    ) -> None:
+        """A process, or at once another one with the pid of one that was added."""
+        final = self.folder / "proc" / str(pid)
+        number = sum(1 for _ in self.folder.iterdir())
+        for name, content in {
+            "stat": stat_line(pid, start=start, pages=2_000),
+            "cmdline": command,
+            "cgroup": cgroup,
+            "environ": environment,
+            f"task/{pid}/children": b"",
+            "status": b"Name:\tx\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid,
+        }.items():
+            self.write(f"made.{number}/{name}", content)
+        # A link is replaced at once, as a folder is not.
+        final.parent.mkdir(exist_ok=True)
+        link = final.with_suffix(".new")
+        link.symlink_to(self.folder / f"made.{number}")
+        link.replace(final)
+
+
+def pretended(folder: Path, near: Path) -> Pretended:
+    """Compiled beside the library of a fake driver, which is as long there as tests need it."""
+    compiler = shutil.which("cc")
+    assert compiler is not None, "it needs a C compiler"
+    key = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
+    library = near.parent / f"pretend-{key}.so"
+    if not library.exists():
+        new = library.with_suffix(f".{os.getpid()}")
+        command = [compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([*command, str(_SOURCE), "-o", str(new), "-ldl"], check=True, timeout=120)
+        new.replace(library)
+    return Pretended(folder, library)

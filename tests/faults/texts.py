@@ -1,0 +1,307 @@
+"""Text of others that would act on a terminal, on markup or on the columns beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gputop.telemetry.snapshot import Event
+from tests import fake_ssh, streams
+from tests.driver import FakeProcess
+from tests.e2e.shipped import DOWN, ENTER, ESCAPE, F9, GIB
+from tests.fake_ssh import FakeSsh
+from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
+
+if TYPE_CHECKING:
+    from tests.faults.stage import Stage
+    from tests.terminal import Terminal
+
+TEXTS = {
+    "csi": "a\x1b[31;7mb\x1b[2J\x1b[9;9Hc",
+    "osc8": "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
+    "osc52": "\x1b]52;c;RVZJTA==\x07",
+    "dcs": "\x1bP1$rEVIL\x1b\\\x9b31m\x9d52;c;x\x9c",
+    "markup": "[red]r[/red] [@click=app.quit]q[/] \\[x]",
+    "bidi": "\u202eabc\u202c \u2066x\u2069 \u200f",
+    "zero": "z\u200bw\u200dj\ufeff e" + "\u0301" * 40,
+    "wide": "宽字符 👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 ｆｕｌｌ 🇩🇪",
+    "short": "宽",
+    "ctrl": "t\tn\nr\rb\x07n\x01x\x7f",
+    "bytes": b"\xff\xfe\xc3(".decode("utf-8", "surrogateescape"),
+    "long": "L" * 60_000,
+}
+SHOWN = (
+    "csia␛[31;7mb␛[2J␛[9;9Hc arg",
+    "osc8␛]8;;http://evil␛\\link",
+    "osc52␛]52;c;RVZJTA==␇ arg",
+    "dcs␛P1$rEVIL␛\\⟨009b⟩31m⟨009d⟩52;c",
+    "markup[red]r[/red] [@click=app.quit]q[/]",
+    "bidi⟨202e⟩abc⟨202c⟩ ⟨2066⟩x⟨2069⟩",
+    "zeroz⟨200b⟩w⟨200d⟩j⟨feff⟩ e⟨0301⟩⟨0301⟩",
+    "⟨200d⟩👩⟨200d⟩👧",
+    "short宽 arg",
+    "ctrlt␉n␊r␍b␇n␁x␡ arg",
+    "bytes⟨ff⟩⟨fe⟩⟨c3⟩( arg",
+    "longLLLLLLLL",
+)
+"""As commands, with an argument, in what 120 columns leave for them."""
+FORBIDDEN = (
+    b"\x1b]52",
+    b"\x1b]8;",
+    b"\x1bP1$r",
+    b"\x1b[31;7m",
+    b"\x1b[9;9H",
+    b"\t",
+    *(code.encode() for code in "\x9b\x9d\u202e\u202c\u2066\u200f\u200b\u200d\ufeff\u0301\ufe0f"),
+)
+"""What none of it may become on the way to the terminal."""
+ALL = "\x1b[31;7m\x1b]52;c;RVZJTA==\x07[red]\x9b31m\u202e\u200be\u0301 \x1b]8;;x\x1b\\ 宽\t\n"
+FIRST_PID, FIRST_UID = 4_190_010, 7_000
+
+
+def raw(text: str) -> bytes:
+    """As the kernel or the driver has it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def people_the_machine(stage: Stage) -> None:
+    """A process for each of the texts: command, user, container and environment are called so."""
+    for n, (kind, text) in enumerate(TEXTS.items()):
+        container = raw(f"c{text}").replace(b"/", b"_").replace(b"\n", b"")
+        stage.pretended.write(f"user.{FIRST_UID + n}", raw(f"u{text}")[:200].replace(b"\n", b""))
+        stage.pretended.add(
+            FIRST_PID + n,
+            raw(kind + text) + b"\0arg",
+            uid=FIRST_UID + n,
+            start=500 + n,
+            cgroup=b"0::/lxc.payload." + container + b"\n",
+            environment=raw(f"A={text}") + b"\0" + raw(f"B{text}=x") + b"\0",
+        )
+    stage.pretended.write("hostname", raw("h" + TEXTS["csi"] + TEXTS["wide"])[:60])
+
+
+def holders(stage: Stage) -> None:
+    """All of them take the second device."""
+    pids = range(FIRST_PID, FIRST_PID + len(TEXTS))
+    processes = (FakeProcess(pid, memory_bytes=n * GIB) for n, pid in enumerate(pids, 1))
+    stage.driver.change(1, processes=tuple(processes))
+
+
+def columns(terminal: Terminal) -> list[str]:
+    """The rows of the screen with one character for each column: "\\0" behind a wide one."""
+    buffer, width = terminal.screen.buffer, range(terminal.screen.columns)
+    return [
+        "".join((buffer[y][x].data or "\0")[0] for x in width) for y in range(terminal.screen.lines)
+    ]
+
+
+def table_is_straight(terminal: Terminal) -> bool:
+    """Every process's memory ends under its heading, and its command begins under that."""
+    rows = columns(terminal)
+    head = next((row for row in rows if "GPU MEM" in row and "COMMAND" in row), None)
+    if head is None:
+        return False
+    end, start = head.index("GPU MEM") + len("GPU MEM"), head.index("COMMAND")
+    lines = [row for row in rows[rows.index(head) + 1 :] if " GiB " in row]
+    return len(lines) >= 3 and all(
+        row[end - 3 : end + 1] == "GiB " and row[start - 1] == " " != row[start] for row in lines
+    )
+
+
+def devices_are_straight(terminal: Terminal) -> bool:
+    """One below the other, their temperatures are in one column."""
+    rows = [row for row in columns(terminal) if "°C" in row and "/79.6 GiB" in row]
+    return len(rows) == 3 and len({row.index("°C") for row in rows}) == 1
+
+
+def panels_are_straight(terminal: Terminal) -> bool:
+    """The panel on the right begins where its bars do, whatever the left one is called."""
+    rows = columns(terminal)
+    bars = next((row for row in rows if row.count("busy ") == 2), "")
+    title = rows[rows.index(bars) - 1] if bars else ""
+    return title[bars.rindex("busy ") - 2 :].startswith("1 [red]r[/red]") if bars else False
+
+
+def called(texts: tuple[str, ...]) -> Any:
+    """Three devices with these names, cut to what NVML has room for, and nobody on them."""
+    named = [raw(f"NVIDIA {text}".replace("\n", ""))[:90].decode(errors="ignore") for text in texts]
+    return lambda pid: tuple(
+        dataclasses.replace(each, name=name) for each, name in zip(three(pid), named, strict=True)
+    )
+
+
+def nasty(value: Any) -> Any:
+    """A record in which every text has all of it at its end, and every mapping by text, too."""
+    if isinstance(value, enum.Enum):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [f.name for f in dataclasses.fields(value) if f.name != "absent"]
+        return dataclasses.replace(value, **{name: nasty(getattr(value, name)) for name in names})
+    if isinstance(value, tuple):
+        return tuple(map(nasty, value))
+    if isinstance(value, Mapping):
+        return {f"{key}{ALL}": each for key, each in value.items()}
+    return f"{value}{ALL}" if isinstance(value, str) else value
+
+
+def records() -> tuple[Any, Any]:
+    """An inventory and a sample, as no well-meaning host would send them."""
+    inventory = streams.inventory(2, driver_version="580", cuda_version="13.0", cpu_name="CPU")
+    first, second = inventory.devices
+    names = ("architecture", "compute_mode", "persistence_mode", "mig_mode")
+    words: Any = dict.fromkeys(names, "word")
+    inventory = dataclasses.replace(
+        inventory, devices=(dataclasses.replace(first, **words), second)
+    )
+    places: Any = ({"container": "box"}, {"pod": "pod"}, {"slurm_job": "7"})
+    sample = streams.sample(
+        2, [streams.process(4000 + n, n % 2, **p) for n, p in enumerate(places)]
+    )
+    reading = dataclasses.replace(
+        sample.devices[0],
+        clock_event_reasons=("unheard_of",),
+        clock_event_seconds={"unheard_of": 5.0},
+        recovery_action="do_this",
+    )
+    events = (Event(sample.time, first.uuid, "xid", 79), Event(sample.time, first.uuid, "odd"))
+    sample = dataclasses.replace(sample, devices=(reading, sample.devices[1]), events=events)
+    return nasty(inventory), nasty(sample)
+
+
+def remote(stage: Stage) -> None:
+    """One host that sends such records, and one that says such things instead."""
+    ssh = FakeSsh(stage.folder)
+    ssh.does("one")
+    ssh.does("rude", r"printf '\033]52;c;x\007\033[31;7mno\n' >&2; printf '\033]8;;\n'; exit 3")
+    stage.environment["PATH"] = f"{stage.folder}:{os.environ['PATH']}"
+
+
+def a_megabyte(stage: Stage) -> None:
+    """A real process with so long a command line, and as long an environment."""
+    words = [str(n) + "L" * 110_000 for n in range(9)]
+    process = subprocess.Popen(
+        ["megabyte", "-c", "read x", *words],  # noqa: S607 - it is how it is called, and not what is executed
+        executable="/bin/sh",
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={f"V{n}": "E" * 100_000 for n in range(8)},
+    )
+    stage.memory["process"] = process
+    stage.driver.change(1, processes=(FakeProcess(process.pid, memory_bytes=6 * GIB),))
+
+
+def end_it(stage: Stage) -> None:
+    process = stage.memory["process"]
+    process.kill()
+    process.communicate()
+    stage.driver.change(1, processes=())
+
+
+TO_LIST = (
+    Key("3", table_is_straight, "the list, in straight columns"),
+    Key("t", table_is_straight, "as a tree"),
+    Key("t", table_is_straight, "as a list again"),
+)
+BACK = Key("1", shows("c Density"), "the monitor")
+SCENARIOS = (
+    Scenario(
+        name="commands, users and containers of every kind",
+        pretends=True,
+        prepare=people_the_machine,
+        fault=holders,
+        says=SHOWN,
+        rows=48,
+        unwritten=FORBIDDEN,
+        keys=(
+            *KEYS,
+            *TO_LIST,
+            *(Key("j", table_is_straight, "the next one") for _ in range(4)),
+            Key("e", shows("Environment of"), "its environment"),
+            Key(ESCAPE, hides("Environment of"), "the list again"),
+            Key(F9, shows("Send a signal"), "the question which signal"),
+            Key(ENTER, shows("Send TERM to"), "the question whether"),
+            Key(ESCAPE, hides("Send TERM"), "the signals again"),
+            Key(ESCAPE, hides("Send a signal"), "the list again"),
+            BACK,
+        ),
+        mend=lambda stage: stage.driver.change(1, processes=()),
+        then=("2 Test 2",),
+        then_silent=("RVZJTA",),
+    ),
+    Scenario(
+        name="devices, host and driver with such names",
+        at_start=True,
+        pretends=True,
+        prepare=people_the_machine,
+        devices=called((TEXTS["csi"] + TEXTS["osc52"], TEXTS["markup"], TEXTS["wide"])),
+        machine={"driver_version": "580\x1b[31;7m"},
+        fault=lambda _: None,
+        says=("a␛[31;7mb␛[2J␛[9;9Hc", "1 [red]r[/red] [@click=app.quit]", "宽字符 👩⟨200d⟩"),
+        unwritten=FORBIDDEN,
+        keys=(
+            *KEYS,
+            Key("", panels_are_straight, "panels side by side"),
+            Key("c", devices_are_straight, "rows one below the other"),
+            Key("cc", panels_are_straight, "panels again"),
+            Key(DOWN, shows("▌1 [red]r"), "the second device"),
+            Key(ENTER, shows("1 [red]r[/red] [@click=app.quit]q[/] \\[x] ─"), "its page"),
+            Key(ESCAPE, hides("statistics since"), "the monitor"),
+            Key("2\t\t", shows(" Kind "), "the field of the device"),
+            Key(ENTER, shows("1 [red]r[/red] [@click=app.quit]q"), "all devices to choose from"),
+            Key(ESCAPE, hides("│1 [red]"), "the form"),
+            BACK,
+        ),
+    ),
+    Scenario(
+        name="a command line and an environment of a megabyte",
+        fault=a_megabyte,
+        says=("megabyte -c read x 0LLLL", "6.00 GiB"),
+        keys=(
+            *KEYS,
+            Key("3", shows("read x 0LLLL"), "the list"),
+            Key("j", lambda t: "▌    1" in t.text, "the process"),
+            Key("e", shows("V0=EEEEE"), "its environment"),
+            Key(ESCAPE, hides("V0=EEEEE"), "the list again"),
+            Key(F9, shows("Send a signal"), "the question which signal"),
+            Key(ESCAPE, hides("Send a signal"), "the list again"),
+            BACK,
+        ),
+        mend=end_it,
+        then=("2 Test 2",),
+        then_silent=("megabyte",),
+    ),
+    Scenario(
+        name="hosts that send such texts",
+        at_start=True,
+        prepare=remote,
+        arguments=(
+            *("--host", "one", "--host", "rude"),
+            *("--remote-command", shlex.join(fake_ssh.stream(*records(), seconds=0.25))),
+        ),
+        fault=lambda _: None,
+        alive=None,
+        says=(
+            "H100 80GB HBM3␛[31;7m",
+            "wants: do this␛[31;7m␛]52;c;",
+            "unheard",
+            "ada␛[31;",
+            "␛]52;c;x␇",
+        ),
+        unwritten=FORBIDDEN,
+        keys=(
+            *KEYS,
+            *TO_LIST,
+            BACK,
+            Key(ENTER, shows("statistics since"), "a device's page"),
+            Key(ESCAPE, hides("statistics since"), "the monitor"),
+            Key("w", shows("Why is it slow?"), "findings"),
+            Key(ESCAPE, hides("Why is it slow?"), "the monitor"),
+            Key("c", shows(" BUSY "), "rows"),
+        ),
+    ),
+)
