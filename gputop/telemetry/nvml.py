@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pynvml as nvml
@@ -25,6 +25,7 @@ from gputop.telemetry.nvml_processes import (
     total,
 )
 from gputop.telemetry.nvml_question import (
+    DRIVER_IS_GONE,
     SLOW,
     Answers,
     Asker,
@@ -35,7 +36,7 @@ from gputop.telemetry.nvml_question import (
 )
 from gputop.telemetry.nvml_readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.telemetry.nvml_traffic import Pcie
-from gputop.telemetry.reading import DriverError, Reading
+from gputop.telemetry.reading import DriverError, Reading, ReplacedError
 from gputop.telemetry.snapshot import (
     Absence,
     Device,
@@ -51,14 +52,17 @@ _FAILURES = {
     nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Failure.MISMATCH,
     nvml.NVML_ERROR_NO_PERMISSION: Failure.NO_PERMISSION,
     nvml.NVML_ERROR_FUNCTION_NOT_FOUND: Failure.TOO_OLD,
+    nvml.NVML_ERROR_UNINITIALIZED: Failure.GONE,
 }
 
 
 def start() -> Driver:
-    """Initialize NVML, which can take seconds; raises `DriverError`."""
+    """Initialize NVML, which can take seconds; raises `DriverError`, and `ReplacedError`."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH and Driver.has_worked:
+            raise ReplacedError("the NVIDIA driver was replaced") from None
         raise DriverError(_problem(error)) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
@@ -74,7 +78,11 @@ def _problem(error: Any) -> Problem:
 class Driver:
     """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`."""
 
+    has_worked = False
+    """Whether there has been one in this process: its library stays loaded."""
+
     def __init__(self) -> None:
+        Driver.has_worked = True
         self.driver_version: str | None = _system(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
@@ -116,6 +124,17 @@ def _system(call: Callable[[], Any]) -> Any:
         return None
 
 
+def _check_driver(answers: Iterable[Any]) -> None:
+    """Raises `DriverError` where these are of a driver that is gone, and it says so itself."""
+    if DRIVER_IS_GONE.isdisjoint(answer for answer in answers if isinstance(answer, int)):
+        return
+    try:
+        nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        if error.value in DRIVER_IS_GONE:
+            raise DriverError(_problem(error)) from None
+
+
 def _numbers(version: str | None) -> tuple[int, ...]:
     """`580.95.05` as (580, 95): what is compared."""
     return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
@@ -151,6 +170,8 @@ class Reader:
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """Ask what is due, however long the driver takes; nothing that it says is raised.
 
+        Raises `DriverError` where the driver is gone: unloaded, or replaced by another.
+
         Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
         says why processes are missing, be it all or some.
         """
@@ -166,7 +187,9 @@ class Reader:
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
+            _check_driver([error.value])
             return self._unreadable(error.value)
+        _check_driver((*answers, *lists))
         found = sort(self._questions, answers)
         processes, missing = merge(*(*parts.others, usage))
         if missing:
@@ -184,6 +207,11 @@ class Reader:
             **found.values,
         )
         return (Reading(self.device, sample, processes), *parts.readings)
+
+    @property
+    def heard_at(self) -> float:
+        """When the device last answered a question, by the clock."""
+        return self._asker.heard_at
 
     def look_ahead(self, seconds: float) -> None:
         """Ask now what costs the driver much and is due within that time: `read` is quick then."""

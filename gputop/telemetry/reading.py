@@ -25,6 +25,10 @@ class DriverError(Exception):
         self.problem = problem
 
 
+class ReplacedError(Exception):
+    """The driver is another one now: only a new process can load the library that fits it."""
+
+
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
     """A process as the driver lists it: `absence` says why its memory is None."""
@@ -90,6 +94,11 @@ class Reader(Protocol):
     """One GPU, read by one thread."""
 
     @property
+    def heard_at(self) -> float:
+        """Monotonic time at which it last answered one of the questions of a `read`, if ever."""
+        ...
+
+    @property
     def device(self) -> Device:
         """What stands for it until it was read for the first time."""
         ...
@@ -97,7 +106,8 @@ class Reader(Protocol):
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """The GPU now, and after it its MIG instances; with GPM's readings where `gpm`.
 
-        May block; never raises for what the driver says.
+        May block. Raises `DriverError` where the driver itself is gone, be it replaced by another
+        or not; never for what the driver says of the device.
         """
         ...
 
@@ -121,4 +131,8 @@ class Driver(Protocol):
 
     def events(self) -> tuple[Event, ...]:
         """What was reported since the last call; waits for it up to a second, from one thread."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of it, once it is gone; may block."""
         ...
