@@ -36,7 +36,7 @@ from gputop.telemetry.nvml_question import (
 )
 from gputop.telemetry.nvml_readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.telemetry.nvml_traffic import Pcie
-from gputop.telemetry.reading import DriverError, Reading, ReplacedError
+from gputop.telemetry.reading import DriverError, Reading
 from gputop.telemetry.snapshot import (
     Absence,
     Device,
@@ -57,13 +57,12 @@ _FAILURES = {
 
 
 def start() -> Driver:
-    """Initialize NVML, which can take seconds; raises `DriverError`, and `ReplacedError`."""
+    """Initialize NVML, which can take seconds; raises `DriverError`."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH and Driver.has_worked:
-            raise ReplacedError("the NVIDIA driver was replaced") from None
-        raise DriverError(_problem(error)) from None
+        mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+        raise DriverError(_problem(error), mismatch=mismatch) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
     return Driver()
@@ -78,11 +77,7 @@ def _problem(error: Any) -> Problem:
 class Driver:
     """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`."""
 
-    has_worked = False
-    """Whether there has been one in this process: its library stays loaded."""
-
     def __init__(self) -> None:
-        Driver.has_worked = True
         self.driver_version: str | None = _system(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class DriverError(Exception):
-    """The driver cannot be used; `problem` says it to the user."""
+    """The driver cannot be used; `problem` says it to the user.
 
-    def __init__(self, problem: Problem) -> None:
+    A `mismatch` is one of the library that this process has loaded with the kernel's module.
+    """
+
+    def __init__(self, problem: Problem, *, mismatch: bool = False) -> None:
         super().__init__(str(problem))
         self.problem = problem
+        self.mismatch = mismatch
 
 
 class ReplacedError(Exception):

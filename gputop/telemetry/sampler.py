@@ -30,6 +30,7 @@ from gputop.telemetry.reading import (
     OwnersOf,
     Reader,
     Reading,
+    ReplacedError,
 )
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -233,12 +234,18 @@ class Sampler:
             return self.settled
 
     def _open(self) -> None:
-        """Starts the driver, however long that takes, and again while it cannot be used."""
+        """Starts the driver, however long that takes, and again while it cannot be used.
+
+        Raises `ReplacedError` where one that worked has come back as another.
+        """
+        worked = False
         while True:
             try:
                 driver = self._start()
                 readers = driver.readers()
             except DriverError as error:
+                if worked and error.mismatch:
+                    raise ReplacedError("the NVIDIA driver was replaced") from None
                 with self._changed:
                     self._opened = _Opened(problem=error.problem)
                     self._changed.notify_all()
@@ -246,10 +253,11 @@ class Sampler:
                 continue
             again = self._opened.state is DriverState.UNAVAILABLE
             self._run(driver, readers)
+            worked = True
             if again:
                 self._tick_now()
             with self._changed:
-                self._changed.wait_for(lambda: self._opened.driver is not driver)
+                self._changed.wait_for(lambda: self._opened.driver is None)
             driver.close()
 
     def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:

@@ -8,7 +8,6 @@ from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH
 from tests.faults.scenario import Scenario
 
 if TYPE_CHECKING:
-    from tests.driver import FakeDevice
     from tests.faults.stage import Stage
 
 WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")

@@ -181,7 +181,7 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
     assert (second.device.index, second.device.name) == (1, "NVIDIA L4")
     assert (second.device.pci_bus_id, second.device.pci_device_id) == ("00000000:27:00.0", "27b8")
     driver.close()
-    with pytest.raises(DriverError, match="Uninitialized"):
+    with pytest.raises(DriverError, match="NVIDIA driver gone"):
         driver.readers()
 
 
