@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
-from signal import SIGKILL, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gputop.exits import signal_name
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 LONGEST_LINE_BYTES = 64 << 20
 START_SECONDS = 10.0
 """How long a child may take to say its first word: an interpreter on a slow file system."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
-"""Between a child's death and its next life; doubled while they are short."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
+"""Between a child's death and its next life; doubled while they are short. A start takes a quarter
+of a second of a core: one that crashes at each start uses a tenth of it."""
 LONG_LIFE_SECONDS = 10.0
 """What a child that crashes never reaches: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
@@ -151,6 +152,7 @@ class StreamChild:
             if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause
             problem = Problem("The sampler stopped", why, "It is being started again")
+            problem = _crash(status) or problem
             yield Interruption(
                 problem, retry_seconds=pause, status=status, errors=self._errors.text
             )
@@ -202,6 +204,21 @@ class StreamChild:
                 break
         # Not before: who is cancelled in the middle of it closes it again, and all is done then.
         self._process = None
+
+
+_CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
+
+
+def _crash(status: int | None) -> Problem | None:
+    """What native code did to a child: all that it runs but Python's own is the driver's."""
+    if status is None or -status not in _CRASHES:
+        return None
+    return Problem(
+        "The NVIDIA library crashed",
+        f"it took the sampler with it ({signal_name(status)})",
+        "The sampler is started again. If it goes on, reinstall or update the driver",
+        "nvml",
+    )
 
 
 def _limit(interval: float) -> float:

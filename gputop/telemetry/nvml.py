@@ -41,6 +41,7 @@ from gputop.telemetry.snapshot import (
     Absence,
     Device,
     DeviceSample,
+    DeviceState,
     Event,
     Problem,
 )
@@ -201,6 +202,8 @@ class Reader:
             absent=found.absent,
             **found.values,
         )
+        if sample.state is DeviceState.NEEDS_RESET:
+            self._lose()  # or what it said of the slow questions would outlast the reset
         return (Reading(self.device, sample, processes), *parts.readings)
 
     @property
@@ -246,6 +249,13 @@ class Reader:
         )
         self._identity.add("memory_is_shared", shared)
 
+    def _lose(self) -> None:
+        """The next `read` attaches to the device anew: what it counts may have begun again."""
+        self._detach()
+        self._asker.forget()
+        self._processes = process_questions(self._version, self._clock)
+        self._begin()
+
     def _detach(self) -> None:
         """What belongs to the handle goes with it."""
         if self._gpm is not None:
@@ -276,11 +286,8 @@ class Reader:
         return self._somebody(nobody, Answers())
 
     def _unreadable(self, code: int) -> tuple[Reading, ...]:
-        """The device as a whole does not answer: the next `read` attaches to it anew."""
-        self._detach()
-        self._asker.forget()
-        self._processes = process_questions(self._version, self._clock)
-        self._begin()
+        """The device as a whole does not answer."""
+        self._lose()
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence_of(code))
         sample = unreadable(self.device.uuid, code)

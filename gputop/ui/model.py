@@ -15,6 +15,7 @@ from gputop.telemetry.history import CAPACITY, History
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
+    DeviceState,
     DriverState,
     Event,
     Host,
@@ -23,6 +24,7 @@ from gputop.telemetry.snapshot import (
     Problem,
     Sample,
     Source,
+    is_old,
     qualified,
     silence_limit,
 )
@@ -73,7 +75,7 @@ class Telemetry:
         self._broken_off = False
         """Whether the stream has ended since the newest sample."""
         self.restarting = False
-        """Whether devices are known from before, and the driver has not answered again."""
+        """Whether it broke off or devices are known, and the driver has not answered again."""
         self.began_at = self.received_at = clock()
 
     def take(self, record: Record | Interruption) -> None:
@@ -83,8 +85,10 @@ class Telemetry:
             self._broken_off |= not record.left_out
             return
         if isinstance(record, Inventory):
-            # A sampler that was started again knows nothing yet: what was known is still shown.
-            self.restarting = record.driver_state is DriverState.STARTING and bool(self.devices)
+            # A sampler that was started again knows nothing yet: what was known is still shown, and
+            # what ended the one before, which may end this one as well.
+            starting = record.driver_state is DriverState.STARTING
+            self.restarting = starting and (self._broken_off or bool(self.devices))
         if self.restarting:
             if isinstance(record, Sample) and not self.paused:
                 self.host = record.host
@@ -200,6 +204,14 @@ class Telemetry:
     def silence_limit(self) -> float:
         """Seconds without a sample that are too many."""
         return silence_limit(self.inventory.interval_seconds if self.inventory else 1.0)
+
+    def old_seconds(self, readings: DeviceSample) -> float | None:
+        """How old these are, where they must not look like those of this moment."""
+        if readings.state is not DeviceState.OK or readings.age_seconds is None:
+            return None
+        age = readings.age_seconds + (self.silent_seconds or 0.0)
+        interval = self.inventory.interval_seconds if self.inventory else 1.0
+        return age if is_old(age, interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""

@@ -2,46 +2,190 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.telemetry.diagnosis import Failure, diagnose
+from gputop.telemetry.system import look
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH
-from tests.faults.scenario import Scenario
+from tests.faults.scenario import Scenario, three
 
 if TYPE_CHECKING:
+    from tests.driver import FakeDevice
     from tests.faults.stage import Stage
 
+    Deed = Callable[[Stage], None]
+
 WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
-GONE = ("LOST", "No NVIDIA", "Waiting", "crash", "not loaded")
-"""What is on no screen any more where all is well."""
-NO_NUMBER = (r"\b0 ?°C", r"\b0 W", r"\b0 MHz")
+NO_ZERO = (r"\b0 ?°C", r"\b0 W", r"\b0 MHz")
+NO_DEVICE = ("Test 0", *NO_ZERO)
 
 
-def machine(**changes: object) -> object:
+def machine(**changes: object) -> Deed:
     """Lets the whole machine be so."""
-
-    def deed(stage: Stage) -> None:
-        stage.driver.change_machine(**changes)
-
-    return deed
+    return lambda stage: stage.driver.change_machine(**changes)
 
 
-def refused(code: int, name: str, *says: str) -> Scenario:
-    """A driver that cannot be initialized, and then can."""
+def said(failure: Failure) -> tuple[str, ...]:
+    """What is on the screen of such a machine as this one."""
+    problem = diagnose(failure, look())
+    return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
+
+
+def refused(name: str, failure: Failure, code: int) -> Scenario:
+    """A driver that cannot be initialized at first."""
+    says = said(failure)
     return Scenario(
         name=name,
         at_start=True,
         alive=None,
-        fault=machine(init_code=code),  # type: ignore[arg-type]
+        fault=machine(init_code=code),
         says=says,
-        never=("Test 0", *NO_NUMBER),
-        mend=machine(init_code=0),  # type: ignore[arg-type]
+        never=NO_DEVICE,
+        mend=machine(init_code=0),
         then=WELL,
-        then_silent=says[:1],
+        then_silent=says,
     )
 
 
+def library_elsewhere(stage: Stage) -> None:
+    """Where the driver's library is to be there is nothing so far."""
+    folder = stage.folder / "lib"
+    folder.mkdir()
+    stage.environment["LD_LIBRARY_PATH"] = str(folder)
+
+
+def install_library(stage: Stage) -> None:
+    (stage.folder / "lib" / stage.driver.library.name).symlink_to(stage.driver.library)
+
+
+def gone(stage: Stage) -> None:
+    """The driver is unloaded: who has it open is told so, and who opens it as well."""
+    stage.driver.change_machine(generation=1, init_code=DRIVER_NOT_LOADED)
+
+
+def back_in_another_order(stage: Stage) -> None:
+    """It is loaded again, and has the devices at other indices, and one of them is another."""
+    zero, one, two = stage.driver.devices
+    one = replace(one, uuid="GPU-11111111-fa4e-4dcf-8a3b-111111111111")
+    two = replace(two, uuid="GPU-22222222-fa4e-4dcf-8a3b-222222222222", name="NVIDIA Other")
+    zero = replace(zero, uuid="GPU-00000000-fa4e-4dcf-8a3b-000000000000")
+    stage.driver.write(two, zero, one, init_code=0, generation=2)
+
+
+def reloaded_at_once(stage: Stage) -> None:
+    """Between two samples it was unloaded, and is loaded again with two devices."""
+    zero, one, _ = stage.driver.devices
+    stage.driver.write(zero, replace(one, temperature_celsius=77), generation=1)
+
+
+def no_devices(_: int) -> tuple[FakeDevice, ...]:
+    return ()
+
+
+CRASHED = ("The NVIDIA library crashed", "reinstall or update the driver")
+
 SCENARIOS = (
-    refused(DRIVER_NOT_LOADED, "driver not loaded", "NVIDIA driver not loaded", "modprobe nvidia"),
-    refused(VERSION_MISMATCH, "driver half upgraded", "NVIDIA driver half upgraded", "eboot"),
-    refused(NO_PERMISSION, "no permission for the driver", "No permission for the GPUs", "sk for"),
+    Scenario(
+        name="driver's library missing",
+        at_start=True,
+        alive=None,
+        prepare=library_elsewhere,
+        fault=lambda _: None,
+        says=said(Failure.NO_LIBRARY),
+        never=NO_DEVICE,
+        mend=install_library,
+        then=WELL,
+        then_silent=("No NVIDIA",),
+    ),
+    refused("driver not loaded", Failure.NOT_LOADED, DRIVER_NOT_LOADED),
+    refused("driver half upgraded", Failure.MISMATCH, VERSION_MISMATCH),
+    refused("no permission for the driver", Failure.NO_PERMISSION, NO_PERMISSION),
+    Scenario(
+        name="driver without devices",
+        at_start=True,
+        alive=None,
+        devices=no_devices,
+        fault=lambda _: None,
+        says=said(Failure.NO_DEVICES),
+        never=NO_DEVICE,
+        mend=lambda stage: stage.driver.write(*three(os.getpid())),
+        then=WELL,
+        then_silent=("No NVIDIA device",),
+    ),
+    Scenario(
+        name="driver takes 2 s to start",
+        at_start=True,
+        alive=None,
+        keys=(),
+        fault=machine(init_delay_ms=2000),
+        says=("Waiting for the NVIDIA driver to answer", "on "),
+        never=NO_DEVICE,
+        mend=lambda _: None,
+        then=WELL,
+        then_silent=("Waiting",),
+    ),
+    Scenario(
+        name="driver never starts",
+        at_start=True,
+        alive=None,
+        fault=machine(init_hang=True),
+        says=("Waiting for 2 s for the NVIDIA driver to answer", "dmesg"),
+        never=NO_DEVICE,
+        mend=machine(init_hang=False),
+        then=WELL,
+        then_silent=("Waiting",),
+    ),
+    Scenario(
+        name="driver unloaded in mid-run, and loaded anew",
+        alive=None,
+        fault=gone,
+        says=said(Failure.NOT_LOADED),
+        silent=("Test 0", "44 %", "°C"),
+        never=NO_ZERO,
+        mend=back_in_another_order,
+        then=("0 Other", "1 Test 0", "2 Test 1", "44 %", "59 %"),
+        then_silent=("Test 2", "not loaded"),
+    ),
+    Scenario(
+        name="driver reloaded between two samples",
+        fault=reloaded_at_once,
+        says=("2 GPUs", "77°C"),
+        silent=("Test 2", "59 %"),
+        never=NO_ZERO,
+    ),
+    Scenario(
+        name="driver replaced by another version in mid-run",
+        alive=None,
+        fault=machine(generation=1, init_code=VERSION_MISMATCH),
+        says=said(Failure.MISMATCH),
+        silent=("Test 0", "44 %"),
+        never=NO_ZERO,
+        mend=machine(init_code=0),
+        then=WELL,
+        then_silent=("half upgraded",),
+    ),
+    Scenario(
+        name="NVML crashes in mid-run",
+        alive=None,
+        fault=machine(crash=("nvmlDeviceGetPowerUsage",)),
+        says=CRASHED,
+        never=NO_ZERO,
+        mend=machine(crash=()),
+        then=WELL,
+        then_silent=("crashed", "No data"),
+    ),
+    Scenario(
+        name="NVML crashes at every start",
+        at_start=True,
+        alive=None,
+        fault=machine(init_crash=True),
+        says=CRASHED,
+        never=NO_DEVICE,
+        mend=machine(init_crash=False),
+        then=WELL,
+        then_silent=("crashed", "No data"),
+    ),
 )
