@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from gputop.telemetry.diagnosis import Failure, diagnose
 from gputop.telemetry.system import look
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH
-from tests.faults.scenario import Scenario, three
+from tests.e2e.shipped import ENTER
+from tests.faults.scenario import KEYS, Key, Scenario, shows, three
 
 if TYPE_CHECKING:
     from tests.driver import FakeDevice
@@ -81,6 +82,74 @@ def reloaded_at_once(stage: Stage) -> None:
     stage.driver.write(zero, replace(one, temperature_celsius=77), generation=1)
 
 
+LACKING: dict[str, tuple[str, ...]] = {
+    "535.183.06": (
+        "nvmlDeviceGetMarginTemperature",
+        "nvmlDeviceGetPciInfoExt",
+        "nvmlDeviceGetProcessesUtilizationInfo",
+        "nvmlDeviceGetTemperatureV",
+    )
+}
+LACKING["525.147.05"] = (
+    *LACKING["535.183.06"],
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetJpgUtilization",
+    "nvmlDeviceGetOfaUtilization",
+    "nvmlDeviceGetSupportedClocksEventReasons",
+)
+LACKING["470.256.02"] = (
+    *LACKING["525.147.05"],
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetNumFans",
+    "nvmlDeviceGetNumGpuCores",
+    "nvmlGpmMetricsGet",
+    "nvmlGpmMigSampleGet",
+    "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleAlloc",
+    "nvmlGpmSampleFree",
+    "nvmlGpmSampleGet",
+)
+"""By driver version, which of the functions that the fake driver has it has not.
+
+From the `nvml.h` of CUDA 12.2, 12.0 and 11.4, which came with these, as go-nvml's history has them:
+https://github.com/NVIDIA/go-nvml/commits/main/gen/nvml/nvml.h.
+"""
+FIELDS_END = {"535.183.06": 197, "525.147.05": 170, "470.256.02": 161}
+"""The first field that each does not have: `NVML_FI_MAX` in those headers."""
+
+
+def older(version: str) -> Callable[[int], tuple[FakeDevice, ...]]:
+    """Devices as such a driver has them."""
+    end = FIELDS_END[version]
+
+    def known(key: str) -> bool:
+        kind, _, number = key.partition(".")
+        return kind != "field" or int(number.partition(".")[0]) < end
+
+    return lambda pid: tuple(
+        replace(each, values={key: n for key, n in each.values.items() if known(key)})
+        for each in three(pid)
+    )
+
+
+def old(version: str) -> Scenario:
+    """A driver that lacks functions which gputop calls."""
+    return Scenario(
+        name=f"driver {version.partition('.')[0]}",
+        at_start=True,
+        fault=lambda _: None,
+        driver_without=LACKING[version],
+        machine={"driver_version": version},
+        devices=older(version),
+        says=(*WELL, f"driver {version}", "211 of 700 W", "PCIe ↓ 22.5 MiB/s"),
+        never=(*NO_ZERO, "NOT RESPONDING", "too old"),
+        keys=(*KEYS, Key(ENTER, shows("Identity"), "the device's page")),
+    )
+
+
 def no_devices(_: int) -> tuple[FakeDevice, ...]:
     return ()
 
@@ -132,7 +201,7 @@ SCENARIOS = (
         at_start=True,
         alive=None,
         fault=machine(init_hang=True),
-        says=("Waiting for 2 s for the NVIDIA driver to answer", "dmesg"),
+        says=(" s for the NVIDIA driver to answer", "dmesg"),
         never=NO_DEVICE,
         mend=machine(init_hang=False),
         then=WELL,
@@ -188,4 +257,5 @@ SCENARIOS = (
         then=WELL,
         then_silent=("crashed", "No data"),
     ),
+    *(old(version) for version in LACKING),
 )

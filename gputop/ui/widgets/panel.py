@@ -58,9 +58,7 @@ class Density(IntEnum):
         return order[(order.index(self) + 1) % len(order)]
 
 
-NO_ANSWER = Fault(
-    "It has not answered yet", "A slow driver, or one that hangs: `dmesg` may have an Xid"
-)
+NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
 class Past(NamedTuple):
@@ -132,10 +130,11 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     """The panel in exactly `height` rows of `width` cells."""
     rows = [_title(panel, width, rule=density is Density.FULL)]
     inner, room = width - 3, height - 1
-    fault = panel.fault
-    style = WARN if panel.unanswered else FAULT
-    rest = _readings(panel, density, inner, room)
-    body = _fault_rows(fault, style, inner, room) if fault else rest
+    if panel.fault is None:
+        body = _readings(panel, density, inner, room)
+    else:
+        style = WARN if panel.unanswered else FAULT
+        body = _fault_rows(panel.fault, style, inner, room)
     rows += [[mark(panel), Span("  "), *row] for row in body]
     rows += [[mark(panel)] for _ in range(height - len(rows))]
     return [fit(row, width) for row in rows[:height]]
