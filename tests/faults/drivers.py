@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gputop.telemetry.diagnosis import Failure, diagnose
 from gputop.telemetry.system import look
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH
-from tests.e2e.shipped import ENTER
-from tests.faults.scenario import KEYS, Key, Scenario, shows, three
+from tests.e2e.shipped import ENTER, ESCAPE
+from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
 if TYPE_CHECKING:
     from tests.driver import FakeDevice
@@ -146,7 +146,11 @@ def old(version: str) -> Scenario:
         devices=older(version),
         says=(*WELL, f"driver {version}", "211 of 700 W", "PCIe ↓ 22.5 MiB/s"),
         never=(*NO_ZERO, "NOT RESPONDING", "too old"),
-        keys=(*KEYS, Key(ENTER, shows("Identity"), "the device's page")),
+        keys=(
+            *KEYS,
+            Key(ENTER, shows("statistics since"), "the page of the device"),
+            Key(ESCAPE, hides("statistics since"), "the monitor again"),
+        ),
     )
 
 
@@ -187,14 +191,10 @@ SCENARIOS = (
     Scenario(
         name="driver takes 2 s to start",
         at_start=True,
-        alive=None,
-        keys=(),
         fault=machine(init_delay_ms=2000),
-        says=("Waiting for the NVIDIA driver to answer", "on "),
-        never=NO_DEVICE,
-        mend=lambda _: None,
-        then=WELL,
-        then_silent=("Waiting",),
+        says=WELL,
+        silent=("Waiting",),
+        never=NO_ZERO,
     ),
     Scenario(
         name="driver never starts",
