@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.driver import GPU_IS_LOST, LINK_FIELDS, RESET_REQUIRED, FakeDevice, FakeInstance
 from tests.e2e.shipped import END, GIB, HOME, MARK
-from tests.faults.scenario import KEYS, Key, Scenario, shows, three
+from tests.faults.scenario import KEYS, Key, Scenario, Seen, three
 
 if TYPE_CHECKING:
     from tests.faults.stage import Stage
@@ -73,9 +74,14 @@ def many(count: int) -> Callable[[int], tuple[FakeDevice, ...]]:
     )
 
 
+def selected(number: int) -> Seen:
+    """That the device is on screen, and the one that keys act on."""
+    marked = re.compile(rf"{MARK} *{number} Test {number} ")
+    return lambda terminal: marked.search(terminal.text)
+
+
 def crowd(count: int, columns: int, rows: int) -> Scenario:
     """Nothing is wrong but their number."""
-    last = f"{MARK}{count - 1:>2} Test {count - 1} "
     return Scenario(
         name=f"{count} devices on {columns} x {rows}",
         at_start=True,
@@ -84,8 +90,8 @@ def crowd(count: int, columns: int, rows: int) -> Scenario:
         says=("0 Test 0", f"{count} GPUs"),
         never=NO_ZERO,
         keys=(
-            Key(END, shows(last), "the last device"),
-            Key(HOME, shows(f"{MARK} 0 Test 0 "), "the first device"),
+            Key(END, selected(count - 1), "the last device"),
+            Key(HOME, selected(0), "the first device"),
             *KEYS,
         ),
         columns=columns,

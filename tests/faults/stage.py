@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -125,7 +126,9 @@ class Stage:
             percent = ALIVE[self._alive % len(ALIVE)]
             self._alive += 1
             self.driver.change(self.scenario.alive, gpu_utilization_percent=percent)
-            self.see(f"{percent} %")
+            shown = re.compile(rf"\b{percent} ?%")  # in a row there is no room for the blank
+            what = f"{percent} % of device {self.scenario.alive}"
+            self.terminal.wait_for(lambda t: shown.search(t.text), SOON, what=what)
 
     def press(self, key: Key) -> float:
         """Presses a key and waits until it has been answered; returns the seconds that it took."""
