@@ -96,7 +96,8 @@ class Panel:
     def unanswered(self) -> bool:
         """Whether it has not answered for the first time."""
         r = self.readings
-        return r.state is DeviceState.OK and r.age_seconds is None and bool(r.absent)
+        nothing = r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
+        return r.state is DeviceState.OK and nothing
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
