@@ -230,7 +230,7 @@ async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]
     child = StreamChild(["/no/such/interpreter"], 1.0)
     deaths = await first(child, 7)
     assert all("No such file" in why(death) for death in deaths)
-    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0]
+    assert pauses == [0.5, 1.0, 2.0, 2.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,19 @@ async def test_pauses_grow_while_lives_are_short(
     """Also of one that crashes in the driver, which says something first each time."""
     await first(spawn(program), 4 + 4 * records)
     assert pauses == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
+async def test_a_crash_of_native_code_is_named_with_its_remedy(
+    spawn: Spawn, number: signal.Signals
+) -> None:
+    _, death = await first(spawn(f"say(SAMPLE); os.kill(os.getpid(), {int(number)})"), 2)
+    assert isinstance(death, Interruption)
+    assert death.problem.what == "The NVIDIA library crashed"
+    assert number.name in death.problem.why
+    assert "reinstall or update the driver" in death.problem.remedy
+    assert death.problem.check == "nvml"
+    assert death.status == -number
 
 
 async def test_a_long_life_is_no_crash(
