@@ -112,10 +112,11 @@ class StreamChild:
             self._send(changed)
 
     def _send(self, wanted: dict[str, Any]) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            # One that does not listen is about to be ended, and the next one is told.
+        listens = self._process.stdin if self._process is not None else None
+        # One that does not listen is about to be ended, or is just being: the next one is told.
+        if listens is not None and not listens.closed:
             with contextlib.suppress(OSError):
-                os.write(self._process.stdin.fileno(), request(**wanted))
+                os.write(listens.fileno(), request(**wanted))
 
     def spawn(self) -> None:
         """Starts the child. Needs no event loop: it can start before the screen does."""
@@ -136,7 +137,7 @@ class StreamChild:
                     async for record in received:
                         spoke_at = spoke_at or time.monotonic()
                         yield record
-                why = self._errors.last_line or "it ended"
+                why = None
             except TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, NewerSchemaError) as error:
@@ -146,8 +147,10 @@ class StreamChild:
             process = self._process
             await self.close()
             status = process.returncode if process is not None else None
-            if status is not None and status < 0 and -status not in self._sent:
-                why = f"it was ended by {signal_name(status)}"
+            if why is None:
+                why = self._errors.last_line or "it ended"
+                if status is not None and status < 0 and -status not in self._sent:
+                    why = f"it was ended by {signal_name(status)}"
             # One that never spoke may have taken long to fail: that is no life.
             if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause

@@ -197,21 +197,25 @@ class Telemetry:
     def silent_seconds(self) -> float | None:
         """How old the newest sample is, once it is too old, or the next one may not come."""
         age = self._clock() - self.received_at
-        waits = self._broken_off or self.restarting
-        return age if waits or age > self.silence_limit else None
+        # An interval before the limit: a sampler sends on time, whatever its devices do.
+        late = age > self.silence_limit - self._interval
+        return age if late or self._broken_off or self.restarting else None
 
     @property
     def silence_limit(self) -> float:
         """Seconds without a sample that are too many."""
-        return silence_limit(self.inventory.interval_seconds if self.inventory else 1.0)
+        return silence_limit(self._interval)
+
+    @property
+    def _interval(self) -> float:
+        return self.inventory.interval_seconds if self.inventory else 1.0
 
     def old_seconds(self, readings: DeviceSample) -> float | None:
         """How old these are, where they must not look like those of this moment."""
         if readings.state is not DeviceState.OK or readings.age_seconds is None:
             return None
         age = readings.age_seconds + (self.silent_seconds or 0.0)
-        interval = self.inventory.interval_seconds if self.inventory else 1.0
-        return age if is_old(age, interval) else None
+        return age if is_old(age, self._interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""

@@ -84,7 +84,8 @@ class Stage:
             self.keep_alive()
             outcome.keys = [self.press(key) for key in scenario.keys]
             outcome.core = self.core(idle_seconds)
-            self.see(*scenario.says, without=scenario.silent)
+            if not scenario.passes:
+                self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
             self.until(lambda terminal: not zombies(terminal), "end of the zombies")
             if scenario.mend is not None:
