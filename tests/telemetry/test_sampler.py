@@ -7,6 +7,7 @@ is waited for with events; real seconds are bounds only.
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ import pytest
 from gputop import __version__
 from gputop.telemetry import sampler as module
 from gputop.telemetry.owners import Owners
-from gputop.telemetry.reading import DriverError, Owner, Reading
+from gputop.telemetry.reading import DriverError, Owner, Reading, ReplacedError
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -464,6 +465,37 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
     for thread in reading:
         thread.join(BOUND)
         assert not thread.is_alive()
+
+
+def test_a_driver_that_comes_back_as_another_ends_the_sampler(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library that this process has loaded does not fit it: a new process is needed."""
+    fallen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", fallen.put)
+    starts = iter([FakeDriver(*readers), None])
+
+    def start() -> FakeDriver:
+        driver = next(starts)
+        if driver is None:
+            raise DriverError(NO_DRIVER, mismatch=True)
+        return driver
+
+    stream = opened(start)
+    stream.until(lambda sample: len(sample.processes) == 6)
+    readers[0].problem = NO_DRIVER
+    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert fallen.get(timeout=BOUND).exc_type is ReplacedError
+
+
+def test_a_library_that_never_fitted_is_no_reason_to_end(opened: Open) -> None:
+    """A new process would find the same."""
+
+    def start() -> FakeDriver:
+        raise DriverError(NO_DRIVER, mismatch=True)
+
+    stream = opened(start)
+    stream.until(lambda _: stream.problem() == NO_DRIVER)
 
 
 @pytest.mark.parametrize("stall", ["a long interval", "nobody read the stream"])
