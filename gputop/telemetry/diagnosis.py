@@ -24,6 +24,8 @@ class Failure(StrEnum):
     NO_PERMISSION = "no_permission"
     TOO_OLD = "too_old"
     NO_DEVICES = "no_devices"
+    GONE = "gone"
+    """It worked, and then was there no more."""
     OTHER = "other"
 
 
@@ -55,6 +57,13 @@ def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
             )
         case Failure.NO_DEVICES:
             return _no_devices(system)
+        case Failure.GONE:
+            return Problem(
+                "NVIDIA driver gone",
+                "it was unloaded or replaced while gputop ran",
+                "It is used again as soon as it is loaded",
+                "module",
+            )
         case Failure.OTHER:
             return _other(system, words)
 

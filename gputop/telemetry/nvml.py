@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pynvml as nvml
@@ -25,6 +25,7 @@ from gputop.telemetry.nvml_processes import (
     total,
 )
 from gputop.telemetry.nvml_question import (
+    DRIVER_IS_GONE,
     SLOW,
     Answers,
     Asker,
@@ -40,6 +41,7 @@ from gputop.telemetry.snapshot import (
     Absence,
     Device,
     DeviceSample,
+    DeviceState,
     Event,
     Problem,
 )
@@ -51,6 +53,7 @@ _FAILURES = {
     nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Failure.MISMATCH,
     nvml.NVML_ERROR_NO_PERMISSION: Failure.NO_PERMISSION,
     nvml.NVML_ERROR_FUNCTION_NOT_FOUND: Failure.TOO_OLD,
+    nvml.NVML_ERROR_UNINITIALIZED: Failure.GONE,
 }
 
 
@@ -59,7 +62,8 @@ def start() -> Driver:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        raise DriverError(_problem(error)) from None
+        mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+        raise DriverError(_problem(error), mismatch=mismatch) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
     return Driver()
@@ -116,6 +120,17 @@ def _system(call: Callable[[], Any]) -> Any:
         return None
 
 
+def _check_driver(answers: Iterable[Any]) -> None:
+    """Raises `DriverError` where these are of a driver that is gone, and it says so itself."""
+    if DRIVER_IS_GONE.isdisjoint(answer for answer in answers if isinstance(answer, int)):
+        return
+    try:
+        nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        if error.value in DRIVER_IS_GONE:
+            raise DriverError(_problem(error)) from None
+
+
 def _numbers(version: str | None) -> tuple[int, ...]:
     """`580.95.05` as (580, 95): what is compared."""
     return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
@@ -151,6 +166,8 @@ class Reader:
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """Ask what is due, however long the driver takes; nothing that it says is raised.
 
+        Raises `DriverError` where the driver is gone: unloaded, or replaced by another.
+
         Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
         says why processes are missing, be it all or some.
         """
@@ -166,7 +183,9 @@ class Reader:
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
+            _check_driver([error.value])
             return self._unreadable(error.value)
+        _check_driver((*answers, *lists))
         found = sort(self._questions, answers)
         processes, missing = merge(*(*parts.others, usage))
         if missing:
@@ -183,7 +202,14 @@ class Reader:
             absent=found.absent,
             **found.values,
         )
+        if sample.state is DeviceState.NEEDS_RESET:
+            self._lose()  # or what it said of the slow questions would outlast the reset
         return (Reading(self.device, sample, processes), *parts.readings)
+
+    @property
+    def heard_at(self) -> float:
+        """When the device last answered a question, by the clock."""
+        return self._asker.heard_at
 
     def look_ahead(self, seconds: float) -> None:
         """Ask now what costs the driver much and is due within that time: `read` is quick then."""
@@ -223,6 +249,13 @@ class Reader:
         )
         self._identity.add("memory_is_shared", shared)
 
+    def _lose(self) -> None:
+        """The next `read` attaches to the device anew: what it counts may have begun again."""
+        self._detach()
+        self._asker.forget()
+        self._processes = process_questions(self._version, self._clock)
+        self._begin()
+
     def _detach(self) -> None:
         """What belongs to the handle goes with it."""
         if self._gpm is not None:
@@ -253,11 +286,8 @@ class Reader:
         return self._somebody(nobody, Answers())
 
     def _unreadable(self, code: int) -> tuple[Reading, ...]:
-        """The device as a whole does not answer: the next `read` attaches to it anew."""
-        self._detach()
-        self._asker.forget()
-        self._processes = process_questions(self._version, self._clock)
-        self._begin()
+        """The device as a whole does not answer."""
+        self._lose()
         if "uuid" in self.device.absent:
             self.device = self._nobody(absence_of(code))
         sample = unreadable(self.device.uuid, code)

@@ -41,6 +41,13 @@ _STATES = {
     nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
 }
 
+DRIVER_IS_GONE = {
+    nvml.NVML_ERROR_UNINITIALIZED,
+    nvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+}
+"""What is said of a device where it may be the whole driver that was unloaded or replaced."""
+
 _WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
 """What the schema has as integers: a field may come as a number of any type."""
 
@@ -79,6 +86,8 @@ class Asker:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.heard_at = 0.0
+        """When the last question was answered, by the clock."""
         self._missing: set[Source] = set()
         """What the driver does not have: never called again."""
         self._answers: dict[Question, tuple[float, Any]] = {}
@@ -108,6 +117,8 @@ class Asker:
                 code = error.value
                 if code == nvml.NVML_ERROR_GPU_IS_LOST:
                     raise
+            finally:
+                self.heard_at = self._clock()
             if code == nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
                 self._missing.add(source)
             if absence_of(code) is not Absence.NOT_SUPPORTED:

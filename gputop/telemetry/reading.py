@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 
 
 class DriverError(Exception):
-    """The driver cannot be used; `problem` says it to the user."""
+    """The driver cannot be used; `problem` says it to the user.
 
-    def __init__(self, problem: Problem) -> None:
+    A `mismatch` is one of the library that this process has loaded with the kernel's module.
+    """
+
+    def __init__(self, problem: Problem, *, mismatch: bool = False) -> None:
         super().__init__(str(problem))
         self.problem = problem
+        self.mismatch = mismatch
+
+
+class ReplacedError(Exception):
+    """The driver is another one now: only a new process can load the library that fits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,11 @@ class Reader(Protocol):
     """One GPU, read by one thread."""
 
     @property
+    def heard_at(self) -> float:
+        """Monotonic time at which it last answered one of the questions of a `read`, if ever."""
+        ...
+
+    @property
     def device(self) -> Device:
         """What stands for it until it was read for the first time."""
         ...
@@ -97,7 +110,8 @@ class Reader(Protocol):
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         """The GPU now, and after it its MIG instances; with GPM's readings where `gpm`.
 
-        May block; never raises for what the driver says.
+        May block. Raises `DriverError` where the driver itself is gone, be it replaced by another
+        or not; never for what the driver says of the device.
         """
         ...
 
@@ -121,4 +135,8 @@ class Driver(Protocol):
 
     def events(self) -> tuple[Event, ...]:
         """What was reported since the last call; waits for it up to a second, from one thread."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of it, once it is gone; may block."""
         ...

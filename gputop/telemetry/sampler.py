@@ -30,6 +30,7 @@ from gputop.telemetry.reading import (
     OwnersOf,
     Reader,
     Reading,
+    ReplacedError,
 )
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -48,7 +49,7 @@ from gputop.telemetry.snapshot import (
     silence_limit,
 )
 
-RETRY_SECONDS = 5.0
+RETRY_SECONDS = 2.0
 """How often a driver that could not be used is tried again: it may be loaded meanwhile."""
 GRACE_SECONDS = 0.15
 """How long a tick waits for readers that answered the last one, where the next one comes soon: so
@@ -86,12 +87,16 @@ class _Slot:
     answered: int = 0
     since: float = 0.0
     """Monotonic time of the last answer, or of the start."""
+    read_at: float = 0.0
+    """When what it read last was begun to be read: no value of it is older."""
     asked_at: float = 0.0
     """When it was asked what it has not answered yet, or what it answered last."""
     readings: tuple[_Owned, ...] = ()
     sent: bool = False
     """Whether these have been sent before."""
     late: bool = False
+    over: bool = False
+    """Whether the driver is gone, and its thread is to end."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -99,11 +104,12 @@ class _Slot:
         return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
 
     def silent(self, now: float, interval: float) -> float:
-        """Seconds without an answer, of which those count that it was asked in.
+        """Seconds without an answer to any of its questions, of those that it was asked in.
 
-        While the interval was longer, or nobody read the stream, it owed none.
+        While the interval was longer, or nobody read the stream, it owed none. One that answers
+        each question, and takes long over it, is slow and does not hang.
         """
-        return now - max(self.since, self.asked_at - interval)
+        return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
 
 
 class _Look(NamedTuple):
@@ -228,40 +234,62 @@ class Sampler:
             return self.settled
 
     def _open(self) -> None:
-        """Starts the driver, however long that takes, and again while it cannot be used."""
+        """Starts the driver, however long that takes, and again while it cannot be used.
+
+        Raises `ReplacedError` where one that worked has come back as another.
+        """
+        worked = False
         while True:
             try:
                 driver = self._start()
                 readers = driver.readers()
             except DriverError as error:
+                if worked and error.mismatch:
+                    raise ReplacedError("the NVIDIA driver was replaced") from None
                 with self._changed:
                     self._opened = _Opened(problem=error.problem)
                     self._changed.notify_all()
                 pause(RETRY_SECONDS)
                 continue
-            slots = tuple(
-                _Slot(
-                    reader,
-                    self._new_owners(),
-                    threading.Condition(self._lock),
-                    since=time.monotonic(),
-                )
-                for reader in readers
-            )
+            again = self._opened.state is DriverState.UNAVAILABLE
+            self._run(driver, readers)
+            worked = True
+            if again:
+                self._tick_now()
             with self._changed:
-                self._opened = _Opened(driver, slots=slots)
-                self._changed.notify_all()
-            for slot in slots:
-                threading.Thread(
-                    target=self._read_for_ever, args=(slot,), name="device", daemon=True
-                ).start()
+                self._changed.wait_for(lambda: self._opened.driver is None)
+            driver.close()
+
+    def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:
+        """A thread for each reader, and one for what the driver reports."""
+        now = time.monotonic()
+        slots = tuple(
+            _Slot(reader, self._new_owners(), threading.Condition(self._lock), since=now)
+            for reader in readers
+        )
+        with self._changed:
+            self._opened = _Opened(driver, slots=slots)
+            self._changed.notify_all()
+        for slot in slots:
             threading.Thread(
-                target=self._listen, args=(driver,), name="events", daemon=True
+                target=self._read_for_ever, args=(slot,), name="device", daemon=True
             ).start()
-            return
+        threading.Thread(target=self._listen, args=(driver,), name="events", daemon=True).start()
+
+    def _forsake(self, slot: _Slot, problem: Problem) -> None:
+        """The driver under that reader is gone: nothing that was read with it holds any longer."""
+        with self._changed:
+            if slot.over:
+                return
+            for each in self._opened.slots:
+                each.over = True
+                each.ask.notify()
+            self._opened = _Opened(problem=problem)
+            self._changed.notify_all()
+        self._tick_now()
 
     def _listen(self, driver: Driver) -> None:
-        while True:
+        while self._opened.driver is driver:
             events = driver.events()
             with self._changed:
                 self._events += events
@@ -269,19 +297,27 @@ class Sampler:
     def _read_for_ever(self, slot: _Slot) -> None:
         while True:
             with slot.ask:
-                slot.ask.wait_for(lambda: slot.asked > slot.answered)
+                slot.ask.wait_for(lambda: slot.over or slot.asked > slot.answered)
+                if slot.over:
+                    return
                 tick = slot.asked
+            began = time.monotonic()
+            try:
+                read = slot.reader.read(gpm=self._gpm)
+            except DriverError as error:
+                self._forsake(slot, error.problem)
+                return
             # Owners here, and not by the emitter: /proc blocks for one that hangs in the kernel.
             readings = tuple(
                 _Owned(reading, tuple(slot.owners.of(p.pid) for p in reading.processes))
-                for reading in slot.reader.read(gpm=self._gpm)
+                for reading in read
             )
             slot.owners.keep({p.pid for reading, _ in readings for p in reading.processes})
             with self._changed:
                 if slot.readings and not slot.sent:
                     readings = _after(slot.readings, readings)
-                slot.answered, slot.readings, slot.since = tick, readings, time.monotonic()
-                slot.sent = slot.late = False
+                slot.answered, slot.readings, slot.read_at = tick, readings, began
+                slot.since, slot.sent, slot.late = time.monotonic(), False, False
                 self._changed.notify_all()
             # The next tick would wait for this; now nobody does.
             slot.reader.look_ahead(min(self._interval, LONGEST_AHEAD_SECONDS))
@@ -296,7 +332,7 @@ class Sampler:
                 slot.asked = tick
                 slot.ask.notify()
             self._changed.wait_for(
-                lambda: all(slot.late or slot.answered >= tick for slot in slots), grace
+                lambda: all(s.late or s.over or s.answered >= tick for s in slots), grace
             )
             for slot in slots:
                 slot.late = slot.answered < tick
@@ -319,14 +355,15 @@ class Sampler:
     def _look(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
         """The devices, and what is known of them, at one moment."""
         interval = self._interval
-        limit = silence_limit(interval)
+        # The last tick within the limit comes a moment before it, and is the one that tells.
+        limit = silence_limit(interval) - interval / 2
         with self._changed:
             now = time.monotonic()
             looks = [
                 _Look(
                     slot.devices,
                     slot.readings,
-                    age=now - slot.since,
+                    age=now - (slot.read_at or slot.since),
                     hung=slot.silent(now, interval) > limit,
                     sent=slot.sent,
                 )

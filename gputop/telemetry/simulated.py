@@ -49,6 +49,7 @@ class SimulatedReader:
 
     index: int
     began: float = field(default_factory=time.monotonic)
+    heard_at: float = 0.0
     device: Device = field(init=False)
 
     def __post_init__(self) -> None:
@@ -260,6 +261,9 @@ class SimulatedDriver:
         """Nothing ever happens."""
         threading.Event().wait(1.0)
         return ()
+
+    def close(self) -> None:
+        """It never goes."""
 
 
 def sampler(interval: float, *, gpm: bool = True) -> Sampler:

@@ -64,6 +64,15 @@ def silence_limit(interval_seconds: float) -> float:
     return max(3 * interval_seconds, 3.0)
 
 
+def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
+    """Whether a reading is older than one of a device that has missed a tick can be.
+
+    A tick that is late by a moment is none that was missed: two of them take a little less than
+    two intervals.
+    """
+    return age_seconds is not None and age_seconds > 1.9 * interval_seconds
+
+
 class MachineState(StrEnum):
     """Whether another machine sends what it has: `connecting` until it did for the first time."""
 

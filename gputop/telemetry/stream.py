@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.control import obey
+from gputop.telemetry.reading import ReplacedError
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
     DriverState,
@@ -113,7 +114,10 @@ _falling = threading.Lock()
 def _fall(fault: threading.ExceptHookArgs) -> None:
     """A thread that fails takes the stream with it: its reader says why, and starts it again."""
     _falling.acquire()  # never released: what fails at the same time must not write between
-    threading.__excepthook__(fault)
+    if isinstance(fault.exc_value, ReplacedError):  # no fault of ours
+        print(f"gputop: error: {fault.exc_value}. Start it again.", file=sys.stderr)
+    else:
+        threading.__excepthook__(fault)
     os._exit(1)
 
 

@@ -103,6 +103,11 @@ def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
     ]
 
 
+def faded(rows: Iterable[Row]) -> list[Row]:
+    """In one dim colour: what is no more so, or perhaps not."""
+    return [[Span(span.text, DIM) for span in row] for row in rows]
+
+
 def share_of(value: float | None, total: float | None) -> float | None:
     """`value` as a share of `total`; unknown where either is."""
     return None if value is None or not total else value / total

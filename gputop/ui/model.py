@@ -15,6 +15,7 @@ from gputop.telemetry.history import CAPACITY, History
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
+    DeviceState,
     DriverState,
     Event,
     Host,
@@ -23,6 +24,7 @@ from gputop.telemetry.snapshot import (
     Problem,
     Sample,
     Source,
+    is_old,
     qualified,
     silence_limit,
 )
@@ -70,25 +72,30 @@ class Telemetry:
         )
         self.host: Host | None = None
         self.interruption: Problem | None = None
+        self._broken_off = False
+        """Whether the stream has ended since the newest sample."""
         self.restarting = False
-        """Whether devices are known from before, and the driver has not answered again."""
+        """Whether it broke off or devices are known, and the driver has not answered again."""
         self.began_at = self.received_at = clock()
 
     def take(self, record: Record | Interruption) -> None:
         """Takes in what came; while it is paused, what is shown stays as it is."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
+            self._broken_off |= not record.left_out
             return
         if isinstance(record, Inventory):
-            # A sampler that was started again knows nothing yet: what was known is still shown.
-            self.restarting = record.driver_state is DriverState.STARTING and bool(self.devices)
+            # A sampler that was started again knows nothing yet: what was known is still shown, and
+            # what ended the one before, which may end this one as well.
+            starting = record.driver_state is DriverState.STARTING
+            self.restarting = starting and (self._broken_off or bool(self.devices))
         if self.restarting:
             if isinstance(record, Sample) and not self.paused:
                 self.host = record.host
             return
         if isinstance(record, Sample):
             self.latest = record
-            self.interruption = None
+            self.interruption, self._broken_off = None, False
             self.received_at = self._clock()
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
@@ -188,14 +195,27 @@ class Telemetry:
 
     @property
     def silent_seconds(self) -> float | None:
-        """How old the newest sample is, once that is longer than it should be."""
+        """How old the newest sample is, once it is too old, or the next one may not come."""
         age = self._clock() - self.received_at
-        return age if age > self.silence_limit or self.restarting else None
+        # An interval before the limit: a sampler sends on time, whatever its devices do.
+        late = age > self.silence_limit - self._interval
+        return age if late or self._broken_off or self.restarting else None
 
     @property
     def silence_limit(self) -> float:
         """Seconds without a sample that are too many."""
-        return silence_limit(self.inventory.interval_seconds if self.inventory else 1.0)
+        return silence_limit(self._interval)
+
+    @property
+    def _interval(self) -> float:
+        return self.inventory.interval_seconds if self.inventory else 1.0
+
+    def old_seconds(self, readings: DeviceSample) -> float | None:
+        """How old these are, where they must not look like those of this moment."""
+        if readings.state is not DeviceState.OK or readings.age_seconds is None:
+            return None
+        age = readings.age_seconds + (self.silent_seconds or 0.0)
+        return age if is_old(age, self._interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""

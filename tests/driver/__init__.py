@@ -24,6 +24,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
@@ -293,6 +294,14 @@ class FakeMachine:
     init_delay_ms: int = 0
     init_hang: bool = False
     """Whether nvmlInit blocks until this is no longer so."""
+    init_crash: bool = False
+    """Whether nvmlInit ends the process with SIGSEGV."""
+    crash: tuple[str, ...] = ()
+    """Functions that end the process with SIGSEGV."""
+    generation: int = 0
+    """Another one is another loading of the driver: who was initialized before is so no more."""
+    stale_code: int = UNINITIALIZED
+    """What is said to those."""
     one_at_a_time: bool = False
     """Whether a call that takes time holds up all others, of other devices too."""
     fail: Mapping[str, int] = field(default_factory=dict)
@@ -306,6 +315,10 @@ class FakeMachine:
         yield f"init.code {self.init_code}"
         yield f"init.delay_ms {self.init_delay_ms}"
         yield f"init.hang {int(self.init_hang)}"
+        yield f"init.crash {int(self.init_crash)}"
+        yield f"generation {self.generation}"
+        yield f"stale_code {self.stale_code}"
+        yield from (f"crash.{function} 1" for function in self.crash)
         yield f"one_at_a_time {int(self.one_at_a_time)}"
         yield from (f"fail.{function} {code}" for function, code in self.fail.items())
 

@@ -9,6 +9,9 @@
  *   driver_version 580.95.05
  *   init.code 9 | init.delay_ms 2000 | init.hang 1
  *   one_at_a_time 1                      a call that takes time holds up all others
+ *   init.crash 1 | crash.nvmlDeviceGetPowerUsage 1     SIGSEGV in it
+ *   generation 1                         after a change, who was initialized before is so no more
+ *   stale_code 1                         what is said to those; without it, "uninitialized"
  *   fail.nvmlDeviceGetFanSpeed 3         return code of one function, on every device
  *   device.0.name NVIDIA H100 80GB HBM3
  *   device.0.power_milliwatts 612000
@@ -48,6 +51,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +83,7 @@ static char *text; /* what the entries point into */
 static char text_path[4096];
 static struct stat text_stat;
 static int initialized;
+static long generation; /* of the driver that it was initialized with */
 
 static int by_key(const void *a, const void *b)
 {
@@ -215,13 +220,22 @@ static int instance_code(int index)
     return (int)number(find(index, "code"));
 }
 
+static int is_stale(void)
+{
+    return generation != number(find(NO_DEVICE, "generation"));
+}
+
 static int enter_index(int index, const char *function)
 {
     pthread_mutex_lock(&lock);
     refresh();
     count_call(index, function);
+    if (number(find(NO_DEVICE, "crash.%s", function)))
+        raise(SIGSEGV);
     if (!initialized)
         return leave(UNINITIALIZED);
+    if (is_stale())
+        return leave((int)number(find(NO_DEVICE, "stale_code") ?: "1"));
     int device = index == NO_DEVICE ? NO_DEVICE : index % MOST_DEVICES;
     if (index != NO_DEVICE) {
         while (number(find(device, "hang")))
@@ -344,9 +358,11 @@ static int start(const char *function)
         pause_ms(delay);
     while (number(find(NO_DEVICE, "init.hang")))
         pause_ms(POLL_MS);
+    if (number(find(NO_DEVICE, "init.crash")))
+        raise(SIGSEGV);
     int code = (int)number(find(NO_DEVICE, "init.code"));
-    if (!code)
-        initialized++;
+    if (!code && !initialized++)
+        generation = number(find(NO_DEVICE, "generation"));
     return leave(code);
 }
 
@@ -357,6 +373,8 @@ int nvmlInitWithFlags(unsigned flags) { return (void)flags, start(__func__); }
 int nvmlShutdown(void)
 {
     int entered = enter_index(NO_DEVICE, __func__);
+    if (entered) /* what is left of a driver that is gone can be forgotten */
+        initialized -= initialized > 0 && is_stale();
     if (entered)
         return entered;
     initialized--;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver, FakeProcess
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER, dashboard
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
@@ -102,39 +102,6 @@ def test_the_screen_is_there_while_the_driver_still_starts(driver: FakeDriver) -
 
 
 @pytest.mark.driver
-def test_a_device_lost_in_mid_run_is_named_and_comes_back(driver: FakeDriver) -> None:
-    driver.write(*eight(os.getpid()))
-    with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
-        terminal.wait_for("7 Test 7")
-        driver.change(3, code=GPU_IS_LOST)
-        terminal.wait_for("LOST: ")  # the panel: the alert above it may be drawn before
-        assert "1 not answering" in terminal.text
-        assert "36 %" not in panel_of(terminal.text, 3)
-        assert "47 %" in panel_of(terminal.text, 4)
-        driver.change(3, code=0)
-        terminal.wait_for(lambda t: "36 %" in panel_of(t.text, 3))
-
-
-@pytest.mark.driver
-def test_a_device_that_hangs_holds_up_nobody(driver: FakeDriver) -> None:
-    driver.write(*eight(os.getpid()))
-    with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
-        terminal.wait_for("7 Test 7")
-        driver.change(2, hang=True)
-        terminal.wait_for("NOT RESPONDING for", timeout=10)
-        driver.change(4, gpu_utilization_percent=88)
-        terminal.wait_for(lambda t: "88 %" in panel_of(t.text, 4))
-        terminal.send("?")
-        terminal.wait_for("Keys")
-        terminal.send("\x1b")
-        driver.change(2, hang=False)
-        terminal.wait_for(lambda t: "25 %" in panel_of(t.text, 2))
-        terminal.send("q")
-        assert terminal.wait() == 0
-        terminal.wait_until_gone(2)
-
-
-@pytest.mark.driver
 @pytest.mark.parametrize(
     ("machine", "words"),
     [
@@ -144,13 +111,10 @@ def test_a_device_that_hangs_holds_up_nobody(driver: FakeDriver) -> None:
         ({"init_code": 999}, "NVML does not work"),
     ],
 )
-def test_a_driver_that_cannot_be_used_is_explained(
+def test_status_explains_a_driver_that_cannot_be_used(
     driver: FakeDriver, machine: dict[str, int], words: str
 ) -> None:
     driver.write(FakeDevice(), **machine)
-    with dashboard(env=driver.environment(), columns=80, rows=24) as terminal:
-        terminal.wait_for(f"  {words}")
-        assert "Press b to stress-test the CPU" in terminal.text
     done = subprocess.run(
         [*GPUTOP, "status"],
         env={**os.environ, **driver.environment()},

@@ -83,6 +83,8 @@ class Scenario:
     """Whether the fault is there before gputop starts; else all is well on screen before."""
     before: tuple[str, ...] = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
     """What the screen has while all is well."""
+    passes: bool = False
+    """Whether it ends by itself, and its words with it."""
     alive: int | None = 0
     """A device whose numbers must go on moving meanwhile; None where there is none."""
     keys: tuple[Key, ...] = KEYS
@@ -90,11 +92,13 @@ class Scenario:
     devices: Callable[[int], tuple[FakeDevice, ...]] = three
     """Those of the machine, of a process id to hold them."""
     machine: Mapping[str, object] = field(default_factory=dict)
+    prepare: Deed | None = None
+    """Done before gputop starts: files, and more `environment` and `arguments` of the stage."""
+    lead: Deed | None = None
+    """Done once all is well, before the fault: leads to the state in which it is broken."""
     driver_without: tuple[str, ...] = ()
     """Functions that the driver does not have, being old."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    prepare: Deed | None = None
-    """Done before gputop starts, to what is there all the time."""
     pretends: bool = False
     """Whether the machine is another one than this: `stage.pretended` says in what."""
     unwritten: tuple[bytes, ...] = ()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,10 +48,11 @@ class Stage:
         self.folder = folder
         """A place for files, and for what deeds have to remember."""
         self.interval = interval
+        self.environment = {**driver.environment(), **scenario.environment}
+        """Variables of gputop, which what prepares it may add to."""
+        self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
-        self.environment = dict(scenario.environment)
-        """Variables of gputop, which what prepares it may add to."""
         self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
@@ -77,23 +80,25 @@ class Stage:
             scenario.prepare(self)
         if scenario.at_start:
             self._begin()
-        interval = "--interval", f"{self.interval:g}"
-        argv = [*GPUTOP, *interval, *scenario.arguments]
-        env = {**self.driver.environment(), **self.environment}
-        with Terminal(argv, env=env, columns=scenario.columns, rows=scenario.rows) as terminal:
+        argv, size = [*GPUTOP, *self.arguments], (scenario.columns, scenario.rows)
+        with Terminal(argv, self.environment, *size) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
             if scenario.at_start:
                 began = terminal.first_paint_seconds
             else:
                 self.see(*scenario.before)
+                if scenario.lead is not None:
+                    scenario.lead(self)
                 began = self._begin()
             outcome.named = self.see(*scenario.says, without=scenario.silent) - began
             self.keep_alive()
             outcome.keys = [self.press(key) for key in scenario.keys]
             outcome.core = self.core(idle_seconds)
-            self.see(*scenario.says, without=scenario.silent)
+            if not scenario.passes:
+                self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
+            self.until(lambda terminal: not zombies(terminal), "end of the zombies")
             if scenario.mend is not None:
                 began = terminal.elapsed
                 self._faulty = False
@@ -137,7 +142,9 @@ class Stage:
             percent = ALIVE[self._alive % len(ALIVE)]
             self._alive += 1
             self.driver.change(self.scenario.alive, gpu_utilization_percent=percent)
-            self.see(f"{percent} %")
+            shown = re.compile(rf"\b{percent} ?%")  # in a row there is no room for the blank
+            what = f"{percent} % of device {self.scenario.alive}"
+            self.terminal.wait_for(lambda t: shown.search(t.text), SOON, what=what)
 
     def press(self, key: Key) -> float:
         """Presses a key and waits until it has been answered; returns the seconds that it took."""
@@ -201,6 +208,17 @@ class Stage:
         assert "Traceback" not in terminal.text, terminal.text
         written = [each for each in scenario.unwritten if each in terminal.raw]
         assert not written, f"it wrote {written}"
+
+
+def zombies(terminal: Terminal) -> list[int]:
+    """Children of its processes that have ended, and that nobody has asked for."""
+    parents, found = set(terminal.processes()), []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = file.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) in parents:
+                found.append(int(file.parent.name))
+    return found
 
 
 Build = Callable[..., Path]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices, readings, texts
+from tests.faults import devices, drivers, readings, texts
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
 
 TABLES: dict[str, tuple[Scenario, ...]] = {
+    "driver": drivers.SCENARIOS,
     "device": devices.SCENARIOS,
     "readings": readings.SCENARIOS,
     "texts": texts.SCENARIOS,

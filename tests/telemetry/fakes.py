@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.reading import GpuProcess, Owner, Reading
+from gputop.telemetry.reading import DriverError, GpuProcess, Owner, Reading
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
@@ -77,11 +77,16 @@ class FakeReader:
     ahead_gate: threading.Event = field(default_factory=opened)
     """While it is shut, `look_ahead` waits at it."""
     instances: tuple[Reading, ...] = ()
+    heard_at: float = 0.0
+    problem: Problem | None = None
+    """Why the driver is gone, if it is."""
 
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
         self.gpm = gpm
         self.asked.set()
         assert self.gate.wait(60)
+        if self.problem is not None:
+            raise DriverError(self.problem)
         return (self.reading, *self.instances)
 
     def look_ahead(self, seconds: float) -> None:
@@ -95,6 +100,7 @@ class FakeDriver:
 
     def __init__(self, *readers: FakeReader) -> None:
         self._readers = readers
+        self.closed = threading.Event()
         self.reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def readers(self) -> tuple[FakeReader, ...]:
@@ -102,6 +108,9 @@ class FakeDriver:
 
     def events(self) -> tuple[Event, ...]:
         return (self.reported.get(),)
+
+    def close(self) -> None:
+        self.closed.set()
 
 
 @dataclass

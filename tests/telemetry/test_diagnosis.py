@@ -64,6 +64,7 @@ TABLE: list[tuple[Failure, System, str, str]] = [
     (Failure.NO_DEVICES, STUCK, "devices", "cannot start it"),
     (Failure.NO_DEVICES, NOUVEAU, "nouveau", "Block nouveau"),
     (Failure.NO_DEVICES, BOX, "container", "no GPU of it is here"),
+    (Failure.GONE, System(), "module", "as soon as it is loaded"),
     (Failure.OTHER, System(), "nvml", "words of NVML"),
     (Failure.OTHER, replace(REFUSED, container="docker"), "permission", "Restart the container"),
 ]

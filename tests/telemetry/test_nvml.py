@@ -44,6 +44,7 @@ from tests.driver import (
     NOT_SUPPORTED,
     RESET_REQUIRED,
     TIMEOUT,
+    UNINITIALIZED,
     UNKNOWN,
     VERSION_MISMATCH,
     FakeDevice,
@@ -181,7 +182,7 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
     assert (second.device.index, second.device.name) == (1, "NVIDIA L4")
     assert (second.device.pci_bus_id, second.device.pci_device_id) == ("00000000:27:00.0", "27b8")
     driver.close()
-    with pytest.raises(DriverError, match="Uninitialized"):
+    with pytest.raises(DriverError, match="NVIDIA driver gone"):
         driver.readers()
 
 
@@ -473,6 +474,53 @@ def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     assert reasons(reading.sample) == dict.fromkeys(
         ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
     )
+
+
+def test_after_a_reset_everything_is_asked_anew(nvml: FakeDriver) -> None:
+    """Also what is asked seldom, and GPM, which it refused."""
+    nvml.write(FakeDevice(code=RESET_REQUIRED, fan_percent=38, fans=2))
+    reader = only_reader()
+    for _ in range(2):
+        assert reader.read(gpm=True)[0].sample.state is DeviceState.NEEDS_RESET
+    nvml.change(0, code=0)
+    reading = reader.read(gpm=True)[0]
+    check(reading)
+    assert reading.sample.state is DeviceState.OK
+    assert reading.sample.fan_percent == 38
+    assert reading.sample.absent["tensor_active_percent"] is Absence.NO_DATA_YET
+    assert reading.device.absent == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [(UNINITIALIZED, "NVIDIA driver gone"), (DRIVER_NOT_LOADED, "NVIDIA driver not loaded")],
+)
+def test_a_driver_is_gone_only_where_it_says_so_itself(
+    nvml: FakeDriver, code: int, what: str
+) -> None:
+    nvml.write(FakeDevice(fail={"nvmlDeviceGetUtilizationRates": code}), stale_code=code)
+    driver = start()
+    (reader,) = driver.readers()
+    sample = reader.read(gpm=False)[0].sample
+    assert sample.absent["gpu_utilization_percent"] is Absence.ERROR
+    assert sample.temperature_celsius == 64
+    nvml.change_machine(generation=1)
+    with pytest.raises(DriverError, match=what):
+        reader.read(gpm=False)
+    driver.close()
+    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+
+
+def test_a_device_that_answers_slowly_is_heard_all_the_time(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(delay_ms=20))
+    reader = only_reader()
+    heard = set()
+    thread = threading.Thread(target=lambda: reader.read(gpm=False))
+    thread.start()
+    while thread.is_alive():
+        heard.add(reader.heard_at)
+        thread.join(0.005)
+    assert len(heard) > 10
 
 
 def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:

@@ -7,6 +7,7 @@ is waited for with events; real seconds are bounds only.
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ import pytest
 from gputop import __version__
 from gputop.telemetry import sampler as module
 from gputop.telemetry.owners import Owners
-from gputop.telemetry.reading import DriverError, Owner, Reading
+from gputop.telemetry.reading import DriverError, Owner, Reading, ReplacedError
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -31,6 +32,7 @@ from gputop.telemetry.snapshot import (
     silence_limit,
 )
 from tests.telemetry.fakes import (
+    BOUND,
     INTERVAL,
     NO_DRIVER,
     Clock,
@@ -377,7 +379,7 @@ def test_a_hung_reader_holds_up_nobody_else(
         first, second, third = sample.devices
         assert first.age_seconds == third.age_seconds == 0.0
         assert second.age_seconds is not None
-        assert 0 < second.age_seconds <= limit
+        assert 0 < second.age_seconds < limit
         assert second.gpu_utilization_percent == 7  # what it said last
         sample = stream.sample()
     assert steps(times) == pytest.approx([INTERVAL] * (len(times) - 1))
@@ -389,7 +391,7 @@ def test_a_hung_reader_holds_up_nobody_else(
         absent=dict.fromkeys((*READINGS, "processes"), Absence.TIMED_OUT),
     )
     assert second.age_seconds is not None
-    assert limit < second.age_seconds <= limit + INTERVAL
+    assert second.age_seconds == pytest.approx(limit)  # the third tick without an answer
     assert first.state is third.state is DeviceState.OK
     held = [process for process in sample.processes if process.device_uuid == "GPU-1"]
     assert [process.pid for process in held] == [11, 12]
@@ -405,6 +407,95 @@ def test_a_hung_reader_holds_up_nobody_else(
     # Once it has answered, it is waited for again.
     assert stream.until(lambda sample: sample.devices[1].age_seconds == 0.0)
     assert [stream.sample().devices[1].age_seconds for _ in range(3)] == [0.0] * 3
+
+
+def test_a_reader_that_is_slow_does_not_hang(
+    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its questions is answered: what it read last stays, as old as it is."""
+    stream = started(opened, readers)
+    stream.sample()
+    slow = readers[1]
+    hang(stream, slow, monkeypatch)
+    ages = []
+    for _ in range(10):
+        slow.heard_at = clock.now
+        second = stream.sample().devices[1]
+        assert (second.state, second.gpu_utilization_percent) == (DeviceState.OK, 7)
+        ages.append(second.age_seconds or 0.0)
+    assert steps(ages) == pytest.approx([INTERVAL] * 9)
+    assert ages[-1] > 3 * silence_limit(INTERVAL)
+    began = clock.now
+    slow.gate.set()
+    # What comes at last was asked long ago, and is as old as that.
+    late = stream.until(lambda sample: (sample.devices[1].age_seconds or 0.0) < ages[-1])
+    assert late.devices[1].state is DeviceState.OK
+    assert clock.now - began < 60
+
+
+def test_a_driver_that_is_gone_takes_its_devices_with_it(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    """It is closed, said to be gone, and begun anew, with other devices perhaps."""
+    others = [FakeReader(answer("GPU-8").device, answer("GPU-8"))]
+    others[0].gate.set()
+    before = {*threading.enumerate()}
+    drivers = [FakeDriver(*readers), FakeDriver(*others)]
+    starts = iter([drivers[0], None, drivers[1]])
+
+    def start() -> FakeDriver:
+        driver = next(starts)
+        if driver is None:
+            raise DriverError(NO_DRIVER)
+        return driver
+
+    stream = opened(start)
+    stream.until(lambda sample: len(sample.processes) == 6)
+    reading = {each for each in threading.enumerate() if each.name == "device"} - before
+    assert len(reading) == 3
+    readers[2].problem = replace(NO_DRIVER, what="Gone")
+    sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert (sample.devices, sample.processes) == ((), ())
+    assert drivers[0].closed.wait(BOUND)
+    stream.until(lambda _: stream.problem() == NO_DRIVER)
+    clock.retry.set()
+    sample = stream.until(lambda sample: bool(sample.processes))
+    assert [device.uuid for device in sample.devices] == ["GPU-8"]
+    assert not drivers[1].closed.is_set()
+    for thread in reading:
+        thread.join(BOUND)
+        assert not thread.is_alive()
+
+
+def test_a_driver_that_comes_back_as_another_ends_the_sampler(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library that this process has loaded does not fit it: a new process is needed."""
+    fallen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", fallen.put)
+    starts = iter([FakeDriver(*readers), None])
+
+    def start() -> FakeDriver:
+        driver = next(starts)
+        if driver is None:
+            raise DriverError(NO_DRIVER, mismatch=True)
+        return driver
+
+    stream = opened(start)
+    stream.until(lambda sample: len(sample.processes) == 6)
+    readers[0].problem = NO_DRIVER
+    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert fallen.get(timeout=BOUND).exc_type is ReplacedError
+
+
+def test_a_library_that_never_fitted_is_no_reason_to_end(opened: Open) -> None:
+    """A new process would find the same."""
+
+    def start() -> FakeDriver:
+        raise DriverError(NO_DRIVER, mismatch=True)
+
+    stream = opened(start)
+    stream.until(lambda _: stream.problem() == NO_DRIVER)
 
 
 @pytest.mark.parametrize("stall", ["a long interval", "nobody read the stream"])

@@ -35,6 +35,7 @@ from gputop.telemetry.snapshot import (
     Source,
     decode,
     encode,
+    is_old,
     silence_limit,
 )
 
@@ -389,6 +390,13 @@ def test_a_problem_is_one_line() -> None:
 @pytest.mark.parametrize(("interval", "limit"), [(0.25, 3.0), (1.0, 3.0), (2.0, 6.0), (60, 180)])
 def test_silence_limit(interval: float, limit: float) -> None:
     assert silence_limit(interval) == limit
+
+
+@pytest.mark.parametrize("interval", [0.25, 1.0, 60.0])
+def test_readings_are_old_from_the_second_tick_that_was_missed(interval: float) -> None:
+    assert not is_old(None, interval)
+    assert not is_old(interval + min(0.15, interval / 2), interval)  # one, and the wait for it
+    assert is_old(2 * interval - 0.01, interval)
 
 
 def test_a_reason_of_a_later_gputop_is_an_absence_all_the_same() -> None:

@@ -11,7 +11,7 @@ import pytest
 from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
 from gputop.text import ABSENT
 from gputop.ui.draw import Row, width_of
-from gputop.ui.palette import BUSY, MEMORY, POWER
+from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, TRACK
 from gputop.ui.widgets import panel, panel_row
 from gputop.ui.widgets.panel import Density, Panel, Past
 from tests.ui import scenes
@@ -49,6 +49,21 @@ def test_an_instance_has_no_signs_of_absence_but_that_of_busy(density: Density) 
     assert "4.00 of 4.00 GiB" in memory
     assert not [line for line in (title, *others) if ABSENT in line]
     assert "power" not in " ".join(others)
+
+
+@pytest.mark.parametrize("density", list(Density))
+def test_old_readings_are_faded(density: Density) -> None:
+    """All but what the device is called, and how old they are."""
+    made = dataclasses.replace(h100(), old_seconds=12.3)
+    if density is Density.ROW:
+        rows = [panel_row.draw_row(made, panel_row.machine_of([made.device], [made.readings]), 120)]
+    else:
+        rows = panel.draw(made, density, 60, 12)
+    assert "12 s old" in text_of(rows)[0]
+    numbers = [span for row in rows for span in row if re.search(r"\d", span.text)]
+    loud = {span.text.strip() for span in numbers if span.style not in (DIM, TRACK)}
+    assert loud == {"0", "12 s old"} | ({"H100 80GB HBM3"} if density is not Density.ROW else set())
+    assert any(span.style == DIM for span in numbers)
 
 
 def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:

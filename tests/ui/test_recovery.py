@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.telemetry.child import Interruption
-from gputop.telemetry.snapshot import Absence, DeviceState, DriverState, Problem
+from gputop.telemetry.snapshot import (
+    READINGS,
+    Absence,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Problem,
+)
 from gputop.ui.app import GputopApp
+from gputop.ui.screens.device import DeviceTitle
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.host import HostView
@@ -41,17 +49,92 @@ async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen()
         assert "No data" not in shown(pilot, Header)
 
 
+CRASH = Problem("The NVIDIA library crashed", "SIGSEGV", "Reinstall the driver", "nvml")
+
+
+@pytest.mark.parametrize("devices", [0, 2])
+async def test_a_crash_is_named_with_its_remedy_until_the_driver_answers_again(
+    devices: int,
+) -> None:
+    """Also while the next sampler has not come further than the one that crashed."""
+    stream = PreparedStream(inventory(devices), sample(devices))
+    if not devices:
+        stream = PreparedStream(inventory(**STARTING), sample())
+    app = GputopApp(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        for _ in range(2):
+            stream.send(Interruption(CRASH))
+            stream.send(inventory(**STARTING))
+            stream.send(sample())
+            await settle(pilot)
+            assert "The NVIDIA library crashed: no data for" in shown(pilot, Header)
+            assert "Reinstall the driver" in shown(pilot, Header)
+            if not devices:
+                assert "The NVIDIA library crashed: SIGSEGV." in shown(pilot, HostView)
+                assert "Waiting" not in shown(pilot, HostView)
+        stream.send(inventory(2))
+        stream.send(sample(2))
+        await settle(pilot)
+        assert "crashed" not in shown(pilot, Header)
+        assert "Reinstall" not in shown(pilot, Header)
+        assert "1 H100 80GB HBM3" in shown(pilot, DevicesView)
+
+
+def late(age: float | None, **changes: Any) -> Any:
+    """Two devices, of which the second has last answered so long ago."""
+    found = sample(2)
+    second = dataclasses.replace(found.devices[1], age_seconds=age, **changes)
+    return dataclasses.replace(found, devices=(found.devices[0], second))
+
+
+@pytest.mark.parametrize("size", [(160, 50), (120, 24), (80, 10)])
+async def test_old_readings_do_not_look_like_new_ones(size: tuple[int, int]) -> None:
+    """From the second tick that a device missed; in whatever density."""
+    stream = PreparedStream(inventory(2), late(1.6))
+    app = GputopApp(stream)
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        assert " old" not in shown(pilot, DevicesView)
+        assert "slow" not in shown(pilot, Header)
+        stream.send(late(2.0))
+        await settle(pilot)
+        assert "2.0 s old" in shown(pilot, DevicesView)
+        assert "1 slow" in shown(pilot, Header)
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        assert "SLOW to answer, or a driver call hangs: 2.0 s old." in shown(pilot, DeviceTitle)
+        await pilot.press("escape")
+        stream.send(late(0.1))
+        await settle(pilot)
+        assert " old" not in shown(pilot, DevicesView)
+        assert "slow" not in shown(pilot, Header)
+
+
+async def test_a_device_that_has_not_answered_yet_says_so() -> None:
+    absent = dict.fromkeys((*READINGS, "processes"), Absence.NO_DATA_YET)
+    found = late(None)
+    nothing = DeviceSample(found.devices[1].uuid, absent=absent)
+    app = GputopApp(
+        PreparedStream(
+            inventory(2), dataclasses.replace(found, devices=(found.devices[0], nothing))
+        )
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        assert "It has not answered yet" in shown(pilot, DevicesView)
+        assert "Slow, or hanging: `dmesg` may have an Xid" in shown(pilot, DevicesView)
+
+
 async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then_a_hint() -> None:
     app = GputopApp(PreparedStream(inventory(**STARTING), sample()))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         assert "Waiting for the NVIDIA driver to answer …" in shown(pilot, HostView)
-        app.telemetry.began_at -= 5
-        app._show()
-        assert "Waiting for 5 s for the NVIDIA driver" in shown(pilot, HostView)
         assert "dmesg" not in shown(pilot, HostView)
         app.telemetry.began_at -= 5
         app._show()
+        assert "Waiting for 5 s for the NVIDIA driver" in shown(pilot, HostView)
         assert "Xid in `dmesg`" in shown(pilot, HostView)
 
 

@@ -16,6 +16,7 @@ from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.events import EventsView
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.panel import age_text
 from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView, clock
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device
     from gputop.ui.model import Telemetry
 
+OLD = "SLOW to answer, or a driver call hangs"
+OLD_REMEDY = "These are its last readings; `dmesg` may have an Xid"
 WIDE, TALL = 150, 40
 """Cells from which charts and readings stand side by side, and rows from which events have room."""
 DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
@@ -77,7 +80,9 @@ class DeviceTitle(LiveView):
         if machine is not None and machine.state is MachineState.AWAY and machine.problem:
             problem = machine.problem
             return f"{visible(problem.what)}: {visible(problem.why)}", visible(problem.remedy)
-        return fault_of(telemetry.readings(device.uuid))
+        readings = telemetry.readings(device.uuid)
+        old = telemetry.old_seconds(readings)
+        return fault_of(readings) if old is None else (f"{OLD}: {age_text(old)}", OLD_REMEDY)
 
 
 class DevicePage(DeviceTab):

@@ -225,6 +225,7 @@ class DevicesView(LiveView):
             selected,
             telemetry.host_of(device),
             next(iter(telemetry.judgement.of(device.uuid)), None),
+            telemetry.old_seconds(telemetry.readings(device.uuid)),
         )
 
     def _past(self, device: Device) -> list[Past]:

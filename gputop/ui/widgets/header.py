@@ -43,7 +43,7 @@ class Header(LiveView):
 
     def redraw(self) -> None:
         """As high as it has something to say."""
-        rows = 3 if self._telemetry.alerts else 2
+        rows = 3 if self._telemetry.alerts or self._remedy else 2
         if self.styles.height is None or self.styles.height.value != rows:
             self.styles.height = rows
         super().redraw()
@@ -51,7 +51,16 @@ class Header(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
         """Two rows, and one of alerts."""
         rows = [self._top(width), self._summary(width)]
+        if self._remedy:
+            return [*rows, [Span(clip(f" {self._remedy}", width))]]
         return [*rows, _alerts(self._telemetry.alerts, width)] if self._telemetry.alerts else rows
+
+    @property
+    def _remedy(self) -> str:
+        """What to do about a stream that broke off, where that is more than to wait."""
+        telemetry = self._telemetry
+        problem = telemetry.interruption if telemetry.silent_seconds is not None else None
+        return visible(problem.remedy) if problem is not None and problem.check else ""
 
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
@@ -112,6 +121,8 @@ class Header(LiveView):
     def _silence(self, seconds: float) -> str:
         telemetry = self._telemetry
         text = f" No data for {duration(seconds)}"
+        if self._remedy and telemetry.interruption is not None:
+            return f" {visible(telemetry.interruption.what)}: no data for {duration(seconds)}"
         if telemetry.interruption is not None:
             return f"{text}: {visible(telemetry.interruption.why)}. The sampler is started again"
         if telemetry.replayed:
@@ -136,10 +147,15 @@ class Header(LiveView):
         gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
         pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
         readings = [r for _, r in pairs]
+        old = sum(self._telemetry.old_seconds(r) is not None for r in readings)
         lost = sum(r.state is not DeviceState.OK for r in readings)
         first = [Span(f" {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
+        if old:  # the sums are of this moment
+            first.append(Span(f"  {old} slow", WARN))
+            pairs = [(gpu, r) for gpu, r in pairs if self._telemetry.old_seconds(r) is None]
+            readings = [r for _, r in pairs]
         parts = [first]
         busy = _values(readings, "gpu_utilization_percent")
         if busy:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Host
     from gputop.ui.model import Telemetry
 
-NOTICED_SECONDS, OVERDUE_SECONDS = 2.0, 8.0
-"""When waiting for the driver is worth a number, and when a word about what may be wrong."""
+NOTICED_SECONDS = 2.0
+"""When waiting for the driver is worth a number, and a word about what may be wrong."""
 CORE_WIDTH = 26
 """Cells that a core takes at least: number, bar, percentage."""
 
@@ -32,7 +32,7 @@ class HostView(LiveView):
         rows = [[Span("  "), *row] for row in self._problem(width - 4)]
         host = self._telemetry.host
         if host is None:
-            return [*rows, [Span("  Starting …", DIM)]]
+            return rows if self._telemetry.interruption else [*rows, [Span("  Starting …", DIM)]]
         inner = width - 4
         name = self._telemetry.inventory.cpu_name if self._telemetry.inventory else None
         block: list[Row] = [
@@ -47,20 +47,20 @@ class HostView(LiveView):
 
     def _problem(self, width: int) -> list[Row]:
         telemetry = self._telemetry
-        if telemetry.starting:
+        if telemetry.starting and telemetry.interruption is None:
             seconds = telemetry.waiting_seconds
             since = f" for {duration(seconds)}" if seconds >= NOTICED_SECONDS else ""
             waiting: list[Row] = [
                 [],
                 [Span(f"Waiting{since} for the NVIDIA driver to answer …", WARN)],
             ]
-            if seconds >= OVERDUE_SECONDS:
+            if seconds >= NOTICED_SECONDS:
                 hint = "Without persistence mode it takes some seconds. A driver that hangs leaves "
                 hint += "an Xid in `dmesg`, and may need a reboot."
                 waiting += [[Span(line, TEXT)] for line in wrap(hint, width)]
             return [*waiting, []]
         inventory = telemetry.inventory
-        problem = inventory.problem if inventory else None
+        problem = telemetry.interruption or (inventory.problem if inventory else None)
         if problem is None:
             text, style = "The NVIDIA driver is loaded and has no devices.", WARN
             remedy = "`lspci | grep -i nvidia` lists what is plugged in."

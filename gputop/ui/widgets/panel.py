@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.output.faults import fault_of
+from gputop.output.faults import Fault, fault_of
 from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import (
     ABSENT,
+    duration,
     in_unit_of,
     quantity,
     short_name,
@@ -23,6 +24,7 @@ from gputop.ui.draw import (
     bar,
     cell,
     clip,
+    faded,
     fit,
     history,
     reading,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.insight.findings import Finding
-    from gputop.output.faults import Fault
     from gputop.telemetry.snapshot import Device, DeviceSample, Host
 
 
@@ -55,6 +56,9 @@ class Density(IntEnum):
         """The next one, round and round."""
         order = list(Density)
         return order[(order.index(self) + 1) % len(order)]
+
+
+NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
 class Past(NamedTuple):
@@ -80,6 +84,20 @@ class Panel:
     """Its memory is that of a device that has none of its own."""
     finding: Finding | None = None
     """Why it may be slow, most of all."""
+    old_seconds: float | None = None
+    """How old the readings are, where that is too much for them to look like those of now."""
+
+    @property
+    def fault(self) -> Fault | None:
+        """What there is to say of a device in place of readings."""
+        return fault_of(self.readings) or (NO_ANSWER if self.unanswered else None)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether it has not answered for the first time."""
+        r = self.readings
+        nothing = r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
+        return r.state is DeviceState.OK and nothing
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -113,23 +131,33 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     """The panel in exactly `height` rows of `width` cells."""
     rows = [_title(panel, width, rule=density is Density.FULL)]
     inner, room = width - 3, height - 1
-    fault = fault_of(panel.readings)
-    if fault:
-        body = _fault_rows(fault, inner, room)
+    if panel.fault is None:
+        body = _readings(panel, density, inner, room)
     else:
-        body = [_busy_bar(panel, inner), _memory_bar(panel, inner)]
-    if density is Density.FULL and not fault:
-        if not lacks(panel.readings, "power_watts"):
-            body.append(_power_bar(panel, inner))
-        last = [finding.line(panel.finding, inner)] if panel.finding else []
-        body += _details(panel, inner, room - len(body) - LEAST_HISTORY - len(last))
-        body += _histories(panel, inner, room - len(body) - len(last))
-        body += last
+        style = WARN if panel.unanswered else FAULT
+        body = _fault_rows(panel.fault, style, inner, room)
     rows += [[mark(panel), Span("  "), *row] for row in body]
     rows += [[mark(panel)] for _ in range(height - len(rows))]
     return [fit(row, width) for row in rows[:height]]
 
 
+def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row]:
+    """Bars, and where there is room for it the rest; faded where they are old."""
+    body, last = [_busy_bar(panel, width), _memory_bar(panel, width)], []
+    old = panel.old_seconds is not None
+    if density is Density.FULL:
+        if not lacks(panel.readings, "power_watts"):
+            body.append(_power_bar(panel, width))
+        if old:
+            last = [[Span(clip(OLD, width), WARN)]]
+        elif panel.finding:
+            last = [finding.line(panel.finding, width)]
+        body += _details(panel, width, room - len(body) - LEAST_HISTORY - len(last))
+        body += _histories(panel, width, room - len(body) - len(last))
+    return [*(faded(body) if old else body), *last]
+
+
+OLD = "Slow to answer, or hanging: `dmesg` may have an Xid"
 LEAST_HISTORY, ENOUGH_HISTORY = 2, 4
 """Rows that are left to a history, and from which on there is one more of them."""
 
@@ -157,7 +185,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         Span(name_of(panel.device), STRONG),
     ]
     figures: list[Row] = []
-    if r.state is DeviceState.OK:
+    if r.state is DeviceState.OK and not panel.unanswered:
         figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
         # A name is told before what is least telling. Room for a limit there is in any case:
         # limits come and go, and nothing is to move with them; 10 has no less than 9.
@@ -166,6 +194,9 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         while len(figures) > 1 and sum(map(width_of, figures)) > room:
             figures.pop()
     limit, style = limited_by(r)
+    if panel.old_seconds is not None:
+        figures = faded(figures)
+        limit, style = age_text(panel.old_seconds), WARN
     if limit:
         figures.insert(0, [Span(f"  {limit}", style)])
     left.append(Span(" "))
@@ -174,6 +205,11 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         return spread(left, [*right, Span(" ")], width)
     right.append(Span(" ", TRACK))
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
+
+
+def age_text(seconds: float) -> str:
+    """`2.1 s old`."""
+    return f"{seconds:.1f} s old" if seconds < 10 else f"{duration(seconds)} old"
 
 
 def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
@@ -214,15 +250,15 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
     return known or (clip(visible(others[0], LONGEST_LIMIT), LONGEST_LIMIT) if others else "", DIM)
 
 
-def _fault_rows(fault: Fault, width: int, room: int) -> list[Row]:
+def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
     """What is wrong and what to do, instead of readings; in whole words where there is room."""
     lines = [
         (line, style)
-        for text, style in ((fault.what, FAULT), (fault.remedy, TEXT))
+        for text, style in ((fault.what, what), (fault.remedy, TEXT))
         for line in textwrap.wrap(text, width, break_on_hyphens=False)
     ]
     if len(lines) > room:
-        lines = [(clip(fault.what, width), FAULT), (clip(fault.remedy, width), TEXT)]
+        lines = [(clip(fault.what, width), what), (clip(fault.remedy, width), TEXT)]
     return [[Span(line, style)] for line, style in lines]
 
 

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from gputop.output.faults import fault_of
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import ABSENT, quantity, used_of, watts_of
-from gputop.ui.draw import Row, Span, bar, cell, fit, share_of
-from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT
-from gputop.ui.widgets.panel import activity_of, lacks, limited_by, mark, name_of, rate
+from gputop.ui.draw import Row, Span, bar, cell, faded, fit, share_of
+from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
+from gputop.ui.widgets.panel import (
+    activity_of,
+    age_text,
+    lacks,
+    limited_by,
+    mark,
+    name_of,
+    rate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,9 +168,9 @@ def draw_row(panel: Panel, machine: Machine, width: int) -> Row:
         cell(name_of(panel.device), c.name, STRONG if panel.selected else TEXT),
         Span(" "),
     ]
-    fault = fault_of(r)
-    if fault:
-        return fit([*row, Span(fault.what, FAULT)], width)
+    if panel.fault:
+        style = WARN if panel.unanswered else FAULT
+        return fit([*row, Span(panel.fault.what, style)], width)
     used, total = panel.memory
     row += [
         *_busy(r, c.bar),
@@ -177,6 +184,9 @@ def draw_row(panel: Panel, machine: Machine, width: int) -> Row:
         blank = panel.device.parent_uuid is not None and lacks(r, column.name)
         style = column.style(r) if column.style else TEXT
         row.append(_value("" if blank else column.text(r), column.width, style))
+    if panel.old_seconds is not None:  # where its name stands there is room for it in any case
+        name = cell(age_text(panel.old_seconds), c.name, WARN)
+        row = [*row[:2], name, *faded([row[3:]])[0]]
     return fit(row, width)
 
 

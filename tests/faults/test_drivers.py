@@ -1,0 +1,87 @@
+"""Drivers older than functions that gputop calls: each reading that is left is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.telemetry.snapshot import GPM_READINGS
+from tests.driver import FakeDriver
+from tests.e2e.shipped import GPUTOP
+from tests.faults.drivers import LACKING, older
+from tests.faults.scenario import three
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.driver
+
+RATES = {"pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"}
+LEFT_OUT = {"uuid", "age_seconds", "absent"}
+SINCE_550 = {"temperature_margin_celsius", "recovery_action"}
+SINCE_535 = {
+    "power_average_watts",
+    "power_instant_watts",
+    "jpeg_utilization_percent",
+    "ofa_utilization_percent",
+}
+SINCE_510 = {"memory_reserved_bytes", "fans_percent", *GPM_READINGS}
+MISSING = {
+    "535.183.06": SINCE_550,
+    "525.147.05": SINCE_550 | SINCE_535,
+    "470.256.02": SINCE_550 | SINCE_535 | SINCE_510,
+}
+"""The readings that such a driver has no function or field for."""
+
+
+def read(driver: FakeDriver) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inventory and the last of some samples of the shipped command."""
+    done = subprocess.run(
+        [*GPUTOP, "stream", "--interval", "0.5", "--count", "5"],
+        env={**os.environ, **driver.environment()},
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    inventories = [record for record in records if record["type"] == "inventory"]
+    return inventories[-1], records[-1]
+
+
+@pytest.mark.parametrize("version", LACKING)
+def test_what_an_old_driver_has_is_read_and_the_rest_has_its_reason(
+    version: str, build_driver: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old").mkdir()
+    new = FakeDriver(tmp_path / "new", build_driver())
+    old = FakeDriver(tmp_path / "old", build_driver(*LACKING[version]))
+    new.write(*three(os.getpid()))
+    old.write(*older(version)(os.getpid()), driver_version=version)
+    (_, today), (inventory, then) = read(new), read(old)
+    assert inventory["driver_version"] == version
+    missing = MISSING[version]
+    for now, before in zip(today["devices"], then["devices"], strict=True):
+        assert now["absent"].keys() <= {"fan_percent", "fans_percent"}
+        absent = before["absent"]
+        assert absent == dict.fromkeys(missing | now["absent"].keys(), "not_supported")
+        names = now.keys() - missing - LEFT_OUT - RATES - {"memory_used_bytes"}
+        changed = {"clock_event_seconds"} | {name for name in names if name.startswith("memory_un")}
+        assert {n: before[n] for n in names - changed} == {n: now[n] for n in names - changed}
+        # Measured, where there are no counters; in the fake these stand still.
+        assert (before["pcie_rx_bytes_per_second"], now["pcie_rx_bytes_per_second"]) == (
+            23_000 * 1024,
+            0,
+        )
+        # Version 1 of the call has the reserved part in it.
+        reserved = now["memory_reserved_bytes"] if "memory_reserved_bytes" in missing else 0
+        assert before["memory_used_bytes"] == now["memory_used_bytes"] + reserved
+        assert before["clock_event_seconds"].items() <= now["clock_event_seconds"].items()
+    for now, before in zip(today["processes"], then["processes"], strict=True):
+        same = ("pid", "memory_used_bytes", "sm_utilization_percent", "command", "kind")
+        assert {n: before[n] for n in same} == {n: now[n] for n in same}
