@@ -1,4 +1,6 @@
-"""The exit statuses, the same for every command."""
+"""The exit statuses, the same for every command, and what another process's means."""
+
+import signal
 
 FINE = 0
 FAULT = 1
@@ -9,3 +11,9 @@ COULD_NOT_RUN = 3
 DEGRADED = 4
 """Throttled, ended early by a limit, or below its baseline."""
 INTERRUPTED = 130
+
+
+def signal_name(status: int) -> str:
+    """The signal behind the negative status of a process that one ended: `SIGKILL`."""
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(-status, f"signal {-status}")

@@ -9,8 +9,10 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from signal import SIGKILL, SIGTERM
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from gputop.exits import signal_name
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.control import request
 from gputop.telemetry.launch import command, launch
@@ -94,6 +96,8 @@ class StreamChild:
         )
         self._spoke = False
         """Whether a record has come of it."""
+        self._sent: list[int] = []
+        """The signals that it was ended with from here."""
         self._errors = _Tail()
         self._wanted: dict[str, Any] = {}
 
@@ -107,14 +111,15 @@ class StreamChild:
             self._send(changed)
 
     def _send(self, wanted: dict[str, Any]) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            # One that does not listen is about to be ended, and the next one is told.
+        listens = self._process.stdin if self._process is not None else None
+        # One that does not listen is about to be ended, or is just being: the next one is told.
+        if listens is not None and not listens.closed:
             with contextlib.suppress(OSError):
-                os.write(self._process.stdin.fileno(), request(**wanted))
+                os.write(listens.fileno(), request(**wanted))
 
     def spawn(self) -> None:
         """Starts the child. Needs no event loop: it can start before the screen does."""
-        self._process, self._spoke = launch(self._arguments), False
+        self._process, self._spoke, self._sent = launch(self._arguments), False, []
         if self._wanted:
             self._send(self._wanted)
 
@@ -131,7 +136,7 @@ class StreamChild:
                     async for record in received:
                         spoke_at = spoke_at or time.monotonic()
                         yield record
-                why = self._errors.last_line or "it ended"
+                why = None
             except TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, NewerSchemaError) as error:
@@ -140,11 +145,15 @@ class StreamChild:
                 why = f"a line of it is longer than {LONGEST_LINE_BYTES >> 20} MiB"
             process = self._process
             await self.close()
+            status = process.returncode if process is not None else None
+            if why is None:
+                why = self._errors.last_line or "it ended"
+                if status is not None and status < 0 and -status not in self._sent:
+                    why = f"it was ended by {signal_name(status)}"
             # One that never spoke may have taken long to fail: that is no life.
             if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause
             problem = Problem("The sampler stopped", why, "It is being started again")
-            status = process.returncode if process is not None else None
             yield Interruption(
                 problem, retry_seconds=pause, status=status, errors=self._errors.text
             )
@@ -186,10 +195,11 @@ class StreamChild:
         for pipe in (process.stdin, process.stdout, process.stderr):
             _close(pipe)
         # One that has not begun does not look at its input yet: an `ssh` that connects.
-        first = None if self._spoke else process.terminate
-        for step in (first, process.terminate, process.kill):
-            if step is not None:
-                step()
+        first = None if self._spoke else SIGTERM
+        for number in (first, SIGTERM, SIGKILL):
+            if number is not None and process.poll() is None:
+                self._sent.append(number)
+                process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, STEP_SECONDS)
                 break

@@ -70,6 +70,8 @@ class Telemetry:
         )
         self.host: Host | None = None
         self.interruption: Problem | None = None
+        self._broken_off = False
+        """Whether the stream has ended since the newest sample."""
         self.restarting = False
         """Whether devices are known from before, and the driver has not answered again."""
         self.began_at = self.received_at = clock()
@@ -78,6 +80,7 @@ class Telemetry:
         """Takes in what came; while it is paused, what is shown stays as it is."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
+            self._broken_off |= not record.left_out
             return
         if isinstance(record, Inventory):
             # A sampler that was started again knows nothing yet: what was known is still shown.
@@ -88,7 +91,7 @@ class Telemetry:
             return
         if isinstance(record, Sample):
             self.latest = record
-            self.interruption = None
+            self.interruption, self._broken_off = None, False
             self.received_at = self._clock()
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
@@ -188,14 +191,20 @@ class Telemetry:
 
     @property
     def silent_seconds(self) -> float | None:
-        """How old the newest sample is, once that is longer than it should be."""
+        """How old the newest sample is, once it is too old, or the next one may not come."""
         age = self._clock() - self.received_at
-        return age if age > self.silence_limit or self.restarting else None
+        # An interval before the limit: a sampler sends on time, whatever its devices do.
+        late = age > self.silence_limit - self._interval
+        return age if late or self._broken_off or self.restarting else None
 
     @property
     def silence_limit(self) -> float:
         """Seconds without a sample that are too many."""
-        return silence_limit(self.inventory.interval_seconds if self.inventory else 1.0)
+        return silence_limit(self._interval)
+
+    @property
+    def _interval(self) -> float:
+        return self.inventory.interval_seconds if self.inventory else 1.0
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""

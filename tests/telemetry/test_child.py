@@ -134,7 +134,7 @@ async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]
         pid = pid_of(child)
         os.kill(pid, signal.SIGKILL)
         interruption = await anext(records)
-        assert why(interruption) == "it ended"
+        assert why(interruption) == "it was ended by SIGKILL"
         assert await anext(records) == INVENTORY
         assert pid_of(child) != pid
     assert pauses == [module.FIRST_PAUSE_SECONDS]
@@ -321,6 +321,17 @@ async def test_who_is_cancelled_while_it_is_closed_leaves_it_to_the_next(
     await child.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_one_that_is_being_closed_is_asked_nothing(spawn: Spawn) -> None:
+    child = spawn("say(INVENTORY); until_the_end()")
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == INVENTORY
+        os.kill(pid_of(child), signal.SIGSTOP)  # its end takes a moment
+        closing = asyncio.create_task(child.close())
+        await asyncio.sleep(0)
+        child.ask(interval=2.0)
+        await closing
 
 
 async def test_close_twice_or_before_anything(spawn: Spawn) -> None:
