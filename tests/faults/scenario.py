@@ -83,6 +83,8 @@ class Scenario:
     """Whether the fault is there before gputop starts; else all is well on screen before."""
     before: tuple[str, ...] = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
     """What the screen has while all is well."""
+    passes: bool = False
+    """Whether it ends by itself, and its words with it."""
     alive: int | None = 0
     """A device whose numbers must go on moving meanwhile; None where there is none."""
     keys: tuple[Key, ...] = KEYS

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices
+from tests.faults import devices, files, processes
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
 
 TABLES: dict[str, tuple[Scenario, ...]] = {
     "device": devices.SCENARIOS,
+    "files": files.SCENARIOS,
+    "processes": processes.SCENARIOS,
 }
