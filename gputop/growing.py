@@ -42,6 +42,8 @@ class GrowingFile:
             self._descriptor = _create(path)
         except OSError as error:
             raise self._failed(error) from None
+        self._named = os.fstat(self._descriptor).st_nlink > 0
+        """Whether the file has a name: without one it is lost once it is closed."""
 
     def write(self, data: bytes) -> None:
         """Appends it; from then on it can be read, and is not lost with this process."""
@@ -71,6 +73,9 @@ class GrowingFile:
             os.close(self._descriptor)
 
     def _put(self, data: bytes) -> None:
+        if self._named and not os.fstat(self._descriptor).st_nlink:
+            what = f"{self.path} is written no more"
+            raise OutputError(Problem(what, "it was removed", "Begin another one"))
         view = memoryview(data)
         try:
             while view:

@@ -229,7 +229,8 @@ def _read(file: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise _unusable(file, error.strerror or str(error), "See its permissions") from error
+        remedy = "See its permissions" if isinstance(error, PermissionError) else REMEDY
+        raise _unusable(file, error.strerror or str(error), remedy) from error
     if len(content) > LARGEST_BYTES:
         raise _unusable(file, f"it has over {LARGEST_BYTES >> 10} KiB", REMEDY)
     try:

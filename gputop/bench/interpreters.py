@@ -32,11 +32,22 @@ PROBE_SECONDS = 20.0
 KILL_SECONDS = 1.0
 OLDEST_PYTHON = (3, 9)
 
-# Any Python from 2 on has to be able to read this. A directory of that name in the working
-# directory, or without a module in it, is not torch.
-PROBE = """
+# Any Python from 2 on has to be able to read this and what follows. A module in the working
+# directory is not the one that is meant; the end of the input is that of gputop.
+LISTEN = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
+import os, threading
+def listen():
+    os.read(0, 1)
+    os._exit(1)
+listening = threading.Thread(target=listen)
+listening.daemon = True
+listening.start()
+"""
+
+# A directory of that name without a module in it is not torch.
+PROBE = """
 import json
 answer = {"python": list(sys.version_info[:3]), "torch": None}
 if sys.version_info >= (3, 9):
@@ -155,8 +166,8 @@ async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | Non
         process = await asyncio.create_subprocess_exec(
             path,
             "-c",
-            program,
-            stdin=asyncio.subprocess.DEVNULL,
+            LISTEN + program,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
@@ -165,9 +176,12 @@ async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | Non
         raise NoAnswerError("there is no such file") from None
     except OSError as error:
         raise NoAnswerError((error.strerror or str(error)).lower()) from None
+    assert process.stdout is not None
     try:
         async with asyncio.timeout(seconds):
-            output, _ = await process.communicate()
+            # Not `communicate`: it may close the input, whose end is that of the process.
+            output = await process.stdout.read()
+            await process.wait()
     except TimeoutError:
         raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
     finally:

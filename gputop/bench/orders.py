@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import plan
 from gputop.bench.dtypes import DTYPES
+from gputop.telemetry import lifeline
 
 if TYPE_CHECKING:
     from gputop.bench.plan import Request, Target
@@ -35,7 +35,9 @@ def environment(target: Target, peer: Target | None = None) -> dict[str, str]:
     A `peer` is there as well, behind it.
     """
     found = {
-        name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)
+        name: value
+        for name, value in lifeline.environment().items()
+        if not name.startswith(NOT_INHERITED)
     }
     if target.kind == "cuda":
         found["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"

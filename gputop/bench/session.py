@@ -26,7 +26,7 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.telemetry.codec import from_json
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -57,6 +57,10 @@ STEP_SECONDS = 1.0
 """From SIGTERM to SIGKILL, and from there until it is given up."""
 LONGEST_LINE_BYTES = 1 << 16
 KEPT_ERROR_BYTES = 4096
+READ_ERROR_BYTES, READ_ERROR_PAUSE = 1 << 16, 0.05
+"""Of standard error at once, and seconds between: whoever floods it has to wait."""
+EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
+"""What a worker may say at most, on average: many times what one has to say."""
 
 
 class _NoResultError(Exception):
@@ -88,6 +92,7 @@ class Session:
         self._verified = Verified(0, 0)
         self._points: list[Point] = []
         self._said_its_last = False
+        self._said = 0
 
     async def events(self) -> AsyncGenerator[Event]:
         """What happens, as it happens; the last is a `Done` or a `Failed`.
@@ -174,14 +179,16 @@ class Session:
         try:
             while True:
                 line = await self._line(process.stdout)
-                if not line:
+                if not line.endswith(b"\n"):  # what was cut off with its end says nothing
                     raise _NoResultError(await self._silent_end(reading), self._status)
                 event = self._event(line, interpreter)
+                self._count()
                 yield event
                 if isinstance(event, Done):
                     return
         finally:
             reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def _start(self, interpreter: Interpreter) -> asyncio.subprocess.Process:
         request = self._request
@@ -258,6 +265,14 @@ class Session:
             raise _garbage(line) from error
         self._remember(event)
         return event
+
+    def _count(self) -> None:
+        """Counts an event; raises `_NoResultError` where they are more than can be followed."""
+        self._said += 1
+        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
+            what = "The stress test's worker says too much"
+            why = f"it was over {EVENTS_PER_SECOND} events a second"
+            raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
 
     def _remember(self, event: Event) -> None:
         """Keeps what the result is made of, and bounds the time to the next event."""
@@ -336,21 +351,23 @@ class Session:
         status = process.returncode
         if status is None:
             return Problem(what, "it closed its output", "Try another torch with --python")
+        choose = "See whether `import torch` works in that Python, or choose another with --python"
         if status < 0:
-            name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
-            remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
-            return Problem(what, f"it was ended by {name}", remedy)
+            remedy = choose if self._hello is None else "See what `dmesg` says of it"
+            if -status == signal.SIGKILL:  # nearly always the kernel's
+                remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
+            return Problem(what, f"it was ended by {signal_name(status)}", remedy)
         lines = visible(self._errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()
-        remedy = "See whether `import torch` works in that Python, or choose another with --python"
-        return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), remedy)
+        return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
 
     async def _keep_errors(self) -> None:
         """Reads standard error to its end: the worker must not wait for it. Keeps the tail."""
         assert self._process is not None
         assert self._process.stderr is not None
-        while data := await self._process.stderr.read(KEPT_ERROR_BYTES):
+        while data := await self._process.stderr.read(READ_ERROR_BYTES):
             self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]
+            await asyncio.sleep(READ_ERROR_PAUSE)
 
     async def _reap(self) -> None:
         process = self._process
@@ -361,7 +378,9 @@ class Session:
                 await _ended(process, STOP_SECONDS)
         finally:
             self._signal(signal.SIGKILL)
-        await _ended(process, STEP_SECONDS)
+        # To the ends of its pipes: what is left open there outlives the event loop.
+        with contextlib.suppress(TimeoutError, OSError):
+            await asyncio.wait_for(process.communicate(), STEP_SECONDS)
 
 
 async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:

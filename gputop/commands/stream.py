@@ -130,9 +130,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
+    from gputop.telemetry.lifeline import end_with_parent
     from gputop.telemetry.stream import run as stream
     from gputop.telemetry.stream import run_several
 
+    end_with_parent()
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = gpm and arguments.gpm is not False
     if hosts := hosts_of(arguments):

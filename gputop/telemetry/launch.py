@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from gputop.telemetry.lifeline import bound, environment
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,10 +36,12 @@ def command(
 def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """The started child, with pipes to all its streams. The end of its standard input is its end.
 
-    Raises `OSError` where it cannot be started.
+    It also ends with the thread that starts it. Raises `OSError` where it cannot be started.
     """
+    ours = arguments[0] == sys.executable
     process = subprocess.Popen(
-        arguments,
+        arguments if ours else bound(arguments),
+        env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import weakref
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.lines import START, Line, Place, is_gzip, lines
@@ -54,7 +56,9 @@ class Recording:
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 raise RecordingError(path, "it is not a file")
-            with path.open("rb") as file:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor)
+            with self._opened() as file:
                 self._compressed = is_gzip(file)
         except OSError as error:
             why = error.strerror or str(error)
@@ -96,8 +100,12 @@ class Recording:
         if len(self._damages) < MOST_DAMAGES:
             self._damages.add(place)
 
+    def _opened(self) -> BinaryIO:
+        """The same file, whatever its name means by now: one that is removed can be played on."""
+        return open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: PTH123 - no name
+
     def _lines(self, start: Place = START) -> Iterator[Line]:
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             yield from lines(file, compressed=self._compressed, start=start)
 
     def _decoded(self, line: Line) -> Record | None:
@@ -127,12 +135,14 @@ class Recording:
     def play(self, first: int) -> Iterator[Numbered]:
         """The records from that sample on, after the inventory that holds there.
 
-        Only what is indexed is played: it ends there.
+        Only what is indexed is played: it ends there. Raises `RecordingError` where that is gone.
         """
+        indexed = self.index.count
         block = self.index.block(first)
         number, known, pending = block.first, None, None
         if block.inventory is not None:
-            pending = self._decoded(next(self._lines(block.inventory)))
+            line = next(self._lines(block.inventory), None)
+            pending = None if line is None else self._decoded(line)
         for line in self._lines(block.place):
             kind = look(line).kind
             if kind is Kind.DAMAGED:
@@ -150,6 +160,8 @@ class Recording:
                 if sample is not None and known is not None:
                     yield Numbered(number, sample)
             number += 1
+        if number < indexed:
+            raise RecordingError(self.path, "it became shorter", "Play it again from its begin")
 
     def last(self) -> tuple[Inventory, Sample]:
         """The last sample that can be read, with its inventory."""

@@ -20,6 +20,7 @@ from textual.worker import Worker, WorkerState
 
 from gputop.exits import INTERRUPTED
 from gputop.settings import AUTO, DEFAULT, Settings
+from gputop.telemetry.recorded import RecordingError
 from gputop.telemetry.replay import Played
 from gputop.telemetry.snapshot import Event, Inventory, Sample
 from gputop.text import visible
@@ -60,6 +61,8 @@ INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 NEW_OBJECTS = 10_000
 """Until the collector looks through them. A tick makes thousands that soon go without it, and at
 Python's own 700 it took a tenth of the time."""
+TICK_SECONDS = 0.5
+"""Between looks at whether the terminal and the stream are still there."""
 PRELOAD_SECONDS = 1.5
 """After the start: by then the monitor has its first numbers."""
 
@@ -148,7 +151,7 @@ class GputopApp(ThemedApp):
         gc.set_threshold(NEW_OBJECTS)
         gc.enable()
         self._listen()
-        self.set_interval(1.0, self._tick)
+        self.set_interval(TICK_SECONDS, self._tick)
         self.set_timer(PRELOAD_SECONDS, self._preload)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
@@ -481,6 +484,10 @@ class GputopApp(ThemedApp):
     def _say(self, error: BaseException) -> None:
         """A fault of our own is said, and does not end the monitor."""
         self.log.error(error)
+        if isinstance(error, RecordingError):
+            self.telemetry.interruption = error.problem
+            self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
+            return
         self.notify(_described(error), title="A fault in gputop", severity="error")
 
     def _fatal_error(self) -> None:

@@ -32,7 +32,9 @@ class Recording:
     def __init__(
         self, path: Path, begun: Callable[[], None], failed: Callable[[Problem], None]
     ) -> None:
-        self.path = path.absolute()
+        self.path = path
+        with contextlib.suppress(OSError):  # in a folder that was removed
+            self.path = path.absolute()
         self._begun, self._failed = begun, failed
         self._since = time.monotonic()
         self._bytes = 0

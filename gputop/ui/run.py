@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS = 4000
+SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
+"""Without a word of a worker whose next window is due: of both, the longer."""
 OVER_TIME = ("soak", "pairs")
 """Kinds that have a throughput over time, and no rows as they run."""
 
@@ -66,6 +68,8 @@ class Run:
     planned_at: float | None = None
     """When the preparation was over; this and the next are of the clock of `started_at`."""
     ended_at: float | None = None
+    said_at: float = field(default_factory=time.monotonic)
+    """When the worker said something last."""
     trace: Trace = field(init=False)
     """The device meanwhile; whoever watches it lets it take in what there is."""
 
@@ -74,6 +78,7 @@ class Run:
 
     def take(self, event: Event) -> None:
         """Takes in what the worker said."""
+        self.said_at = time.monotonic()
         match event:
             case Hello():
                 self.hello = event
@@ -160,8 +165,23 @@ class Run:
         return time.monotonic() - self.started_at
 
     @property
+    def silent_seconds(self) -> float | None:
+        """Since its last word, once a run over time should have said more; None where all is well.
+
+        A window lasts as long as its products, and one of a CPU may take many seconds.
+        """
+        if self.progress is None or self.ended or self.is_table:
+            return None
+        silent = time.monotonic() - self.said_at
+        due = max(SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds)
+        return silent if silent > due else None
+
+    @property
     def tflops_now(self) -> float | None:
-        return None if self.progress is None or self.ended else self.progress.tflops
+        """None before its first window, when it has ended, and while it says nothing."""
+        if self.progress is None or self.ended or self.silent_seconds is not None:
+            return None
+        return self.progress.tflops
 
     @property
     def tflops_mean(self) -> float | None:

@@ -129,18 +129,6 @@ def test_status_explains_a_driver_that_cannot_be_used(
 
 
 @pytest.mark.driver
-def test_the_sampler_killed_is_started_again(driver: FakeDriver) -> None:
-    driver.write(*eight(os.getpid()))
-    with dashboard(env=driver.environment()) as terminal:
-        terminal.wait_for("7 Test 7")
-        for victim in terminal.processes():
-            if victim != terminal.pid:
-                os.kill(victim, signal.SIGKILL)
-        driver.change(1, gpu_utilization_percent=77)
-        terminal.wait_for(lambda t: "77 %" in panel_of(t.text, 1), timeout=10)
-
-
-@pytest.mark.driver
 def test_where_nothing_changes_next_to_nothing_is_sent(driver: FakeDriver) -> None:
     driver.write(*eight(os.getpid()))
     with dashboard(env=driver.environment()) as terminal:

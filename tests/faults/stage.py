@@ -48,6 +48,7 @@ class Stage:
         self.folder = folder
         """A place for files, and for what deeds have to remember."""
         self.interval = interval
+        self.command = [*GPUTOP]
         self.environment = {**driver.environment(), **scenario.environment}
         """Variables of gputop, which what prepares it may add to."""
         self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
@@ -80,7 +81,7 @@ class Stage:
             scenario.prepare(self)
         if scenario.at_start:
             self._begin()
-        argv, size = [*GPUTOP, *self.arguments], (scenario.columns, scenario.rows)
+        argv, size = [*self.command, *self.arguments], (scenario.columns, scenario.rows)
         with Terminal(argv, self.environment, *size) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices, drivers, readings, texts
+from tests.faults import devices, drivers, files, processes, readings, texts
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
@@ -14,4 +14,6 @@ TABLES: dict[str, tuple[Scenario, ...]] = {
     "device": devices.SCENARIOS,
     "readings": readings.SCENARIOS,
     "texts": texts.SCENARIOS,
+    "files": files.SCENARIOS,
+    "processes": processes.SCENARIOS,
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from gputop.telemetry import recorded
 from gputop.telemetry import replay as player
-from gputop.telemetry.recorded import Recording
+from gputop.telemetry.recorded import Recording, RecordingError
 from gputop.telemetry.replay import MOST_AT_ONCE, REBUILT_SAMPLES, SPEEDS, Played, Replay
 from gputop.telemetry.snapshot import Event, Sample
 from tests import recordings, streams
@@ -236,10 +238,30 @@ async def test_it_plays_while_it_is_still_indexed(
     assert replay.recording.index.complete
 
 
-async def test_a_file_that_fails_is_said(tmp_path: Path) -> None:
+async def test_a_file_that_is_removed_is_played_to_its_end(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 4)
-    replay = Replay(Recording(path))
+    recording = Recording(path)
     path.unlink()
+    assert recordings.numbers([*recording.records()]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("left", [0, 3000])
+async def test_a_file_that_became_shorter_is_said(tmp_path: Path, left: int) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 400)
+    recording = Recording(path)
+    recording.index.finish()
+    os.truncate(path, left)
+    with pytest.raises(RecordingError, match="it became shorter"):
+        [*recording.play(300)]
+
+
+async def test_a_file_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 4)))
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(recorded, "lines", fails)
     async with playing(replay) as received:
-        with pytest.raises(OSError, match="No such file"):
+        with pytest.raises(OSError, match="the disk is gone"):
             await anext(received)

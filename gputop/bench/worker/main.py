@@ -12,6 +12,7 @@ from .copies import copy
 from .cpu import Cpu
 from .cuda import open_cuda
 from .latency import latency
+from .lifeline import end_with_parent
 from .peak import peak
 from .refusals import explain
 from .run import Run, own_channel, read_request
@@ -36,6 +37,7 @@ def open_device(torch: Any, run: Run) -> Any:
 
 def main() -> NoReturn:
     """Reads the request, does it, and ends the process."""
+    end_with_parent()
     fd = own_channel()
     request, rest = read_request()
     run = Run(fd, request)

@@ -17,8 +17,6 @@ ASK_SECONDS = 60.0
 
 # `uuid` is there since torch 2.5, the bus id since 2.9. No device gets a context by this.
 PROBE = """
-import sys
-sys.path[:] = [entry for entry in sys.path if entry]
 import json, os
 channel = os.dup(1)
 os.dup2(2, 1)

@@ -192,6 +192,8 @@ def _going(group: Group, target: Target, run: Run) -> str:
         return "warming up"
     if not run.measured:
         return "ready"
+    if run.silent_seconds is not None:
+        return f"silent {duration(run.silent_seconds)}"
     return "running" if group.kind != "pairs" else group.turn(target)
 
 

@@ -120,11 +120,14 @@ class Header(LiveView):
 
     def _silence(self, seconds: float) -> str:
         telemetry = self._telemetry
-        text = f" No data for {duration(seconds)}"
-        if self._remedy and telemetry.interruption is not None:
-            return f" {visible(telemetry.interruption.what)}: no data for {duration(seconds)}"
-        if telemetry.interruption is not None:
-            return f"{text}: {visible(telemetry.interruption.why)}. The sampler is started again"
+        text = f" No data for {duration(seconds)}" if seconds >= 1 else " The sampler stopped"
+        problem = telemetry.interruption
+        if problem is not None and self._remedy:
+            return f" {visible(problem.what)}: no data for {duration(seconds)}"
+        if problem is not None and telemetry.replayed:
+            return f"{text}: {visible(f'{problem.why}. {problem.remedy}')}"
+        if problem is not None:
+            return f"{text}: {visible(problem.why)}. The sampler is started again"
         if telemetry.replayed:
             return f"{text}: a gap in the recording"
         return f"{text}: the driver is starting again" if telemetry.restarting else text

@@ -48,6 +48,8 @@ def _title(run: Run, width: int) -> Row:
         return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
     if run.stopping:
         word, style = "Stopping ", WARN
+    elif run.silent_seconds is not None:
+        word, style = f"No word for {duration(run.silent_seconds)}, x ends it: ", WARN
     elif run.progress is not None or (run.is_table and run.planned is not None):
         word, style = "Running ", GOOD
     else:

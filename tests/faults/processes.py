@@ -1,0 +1,282 @@
+"""Faults of processes: the sampler and the worker killed, stopped, failing, or talking nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from tests.bench.workers import broken_worker, fake_interpreter
+from tests.e2e.pretender import worker
+from tests.faults.scenario import KEYS, Key, Scenario, shows, three
+
+if TYPE_CHECKING:
+    from tests.driver import FakeDevice
+    from tests.faults.scenario import Deed
+    from tests.faults.stage import Stage
+
+SAMPLER, WORKER = "gputop stream", "fake_worker"
+RUNNING = "Running bfloat16"
+START_SECONDS = 60.0
+"""Until torch is there, on a machine that others use as well."""
+HELP, CLOSED, _, _ = KEYS
+ON_BENCHMARK = (
+    HELP,
+    CLOSED,
+    Key("1", shows("44 %"), "the monitor"),
+    Key("2", shows(" Kind "), "the benchmark again"),
+)
+"""Keys for what is said in the benchmark tab."""
+WORKS = worker()
+HELLO = WORKS.partition("if index == BROKEN")[0]
+PLAN = WORKS.partition("if asked")[0]
+MEASURES = WORKS.partition("mean = total")[0].replace(
+    "while ",
+    "now = os.path.join(os.path.dirname(__file__), 'now')\nwhile not os.path.exists(now) and ",
+)
+"""What a worker says that comes so far: the last one measures until the fault."""
+EVERY = "Choose another interpreter with --python"
+IMPORT = "See whether `import torch` works in that Python"
+
+
+def free(pid: int) -> tuple[FakeDevice, ...]:
+    """Three devices that nobody uses: a stress test begins without a question."""
+    return tuple(dataclasses.replace(each, processes=()) for each in three(0))
+
+
+def signalled(word: str, number: signal.Signals) -> Deed:
+    """That signal for the process with that word in its command line."""
+
+    def deed(stage: Stage) -> None:
+        pid = stage.pid_of(word)
+        stage.memory["pid"] = pid
+        os.kill(pid, number)
+
+    return deed
+
+
+def goes_on(stage: Stage) -> None:
+    """What was stopped, unless it was ended for that."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(stage.memory["pid"], signal.SIGCONT)
+
+
+def with_worker(body: str) -> Deed:
+    """A Python with torch, in which the worker does that."""
+
+    def prepare(stage: Stage) -> None:
+        stage.arguments += ["--python", fake_interpreter(stage.folder, body)]
+
+    return prepare
+
+
+def opened(stage: Stage) -> None:
+    """The benchmark tab is there: to make it takes a moment that is not the fault's."""
+    stage.terminal.send("2")
+    stage.see(" Kind ")
+    stage.terminal.send("1")
+    stage.see("44 %")
+
+
+def begun(stage: Stage) -> None:
+    """The first device under stress."""
+    opened(stage)
+    stage.terminal.send("b")
+    stage.terminal.wait_for(RUNNING, START_SECONDS)
+    stage.see("700 W")
+
+
+def starts(stage: Stage) -> None:
+    """It is asked for."""
+    stage.terminal.send("b")
+
+
+def now(stage: Stage) -> None:
+    """What a worker in its midst waits for."""
+    (stage.folder / "now").touch()
+
+
+def by_itself(stage: Stage) -> None:
+    """What ends without anybody's doing."""
+
+
+def of_a_run(name: str, body: str, says: tuple[str, ...], **more: object) -> Scenario:
+    """A worker that breaks by itself, soon after it was started."""
+    given: dict[str, object] = {
+        "lead": opened,
+        "fault": starts,
+        "prepare": with_worker(body),
+        "devices": free,
+        "alive": None,
+        "keys": ON_BENCHMARK,
+    }
+    return Scenario(name=name, says=says, **{**given, **more})  # type: ignore[arg-type]
+
+
+def with_torch(body: str) -> Deed:
+    """A Python whose torch does that when it is imported; the worker is the real one."""
+
+    def prepare(stage: Stage) -> None:
+        (stage.folder / "torch.py").write_text(body)
+        with_worker(broken_worker(""))(stage)
+
+    return prepare
+
+
+SAMPLERS = (
+    Scenario(
+        name="sampler killed",
+        fault=signalled(SAMPLER, signal.SIGKILL),
+        says=("it was ended by SIGKILL. The sampler is started again",),
+        passes=True,
+        mend=by_itself,
+        then=("44 %",),
+        then_silent=("started again",),
+    ),
+    Scenario(
+        name="sampler stopped, and continued",
+        fault=signalled(SAMPLER, signal.SIGSTOP),
+        says=("No data for ",),
+        alive=None,
+        mend=goes_on,
+        then=("44 %",),
+        then_silent=("No data for ",),
+    ),
+)
+WORKERS = (
+    of_a_run(
+        "worker killed, as where memory runs out",
+        WORKS,
+        ("Ended after ", "it was ended by SIGKILL", "If memory ran out (`dmesg` says so)"),
+        lead=begun,
+        fault=signalled(WORKER, signal.SIGKILL),
+        silent=("Running",),
+    ),
+    of_a_run(
+        "worker stopped, and continued",
+        WORKS,
+        ("No word for ", "x ends it", "now –"),
+        lead=begun,
+        fault=signalled(WORKER, signal.SIGSTOP),
+        mend=goes_on,
+        then=(RUNNING,),
+        then_silent=("No word", "now –"),
+    ),
+    of_a_run("worker says nothing", "import time\ntime.sleep(600)", ("Starting torch, ",)),
+    of_a_run(
+        "worker writes garbage",
+        "import os\nos.write(1, bytes(range(128, 256)) + b'\\x1b[31m\\0\\n')",
+        ("said what is no event", "␛[31m␀", EVERY),
+    ),
+    of_a_run(
+        "worker ends in the middle of a line",
+        HELLO + 'os.write(1, b\'{"event": "pl\')',
+        ("ended without a result", "exit status 0", IMPORT),
+    ),
+    of_a_run(
+        "worker hangs in the middle of a line",
+        HELLO + 'os.write(1, b\'{"event": "pl\')\ntime.sleep(600)',
+        ("Warming up, ", "x Stop"),
+    ),
+    of_a_run(
+        "worker writes a line without an end",
+        "while True: print('x' * 9999, end='')",
+        ("said what is no event", "a line without an end", EVERY),
+    ),
+    of_a_run(
+        "worker floods its output",
+        MEASURES + "while True: say('verify', checks=1, wrong_elements=0)",
+        ("Ended after ", "it was over 200 events a second", EVERY),
+        lead=begun,
+        fault=now,
+        silent=("Running",),
+    ),
+    of_a_run(
+        "worker floods its errors",
+        WORKS.replace("    n += 1\n", "    n += 1\n    sys.stderr.write('x' * (1 << 20))\n"),
+        (RUNNING,),
+        silent=("No word",),
+        quit=lambda stage: stage.terminal.send("xq"),
+    ),
+)
+TORCHES = (
+    of_a_run(
+        "torch cannot be imported",
+        "",
+        ("Not run: ", "ImportError: libcudart.so.12: cannot open", "Try another torch"),
+        prepare=with_torch("raise ImportError('libcudart.so.12: cannot open shared object file')"),
+    ),
+    of_a_run(
+        "torch crashes while it is imported",
+        "",
+        ("Not run: ", "it was ended by SIGSEGV", IMPORT),
+        prepare=with_torch("import os\nos.kill(os.getpid(), 11)"),
+    ),
+)
+
+
+ON_A_CPU = """
+import os
+NOW = os.path.join(os.path.dirname(__file__), "now")
+main.open_cuda = lambda torch, halt, free_bytes: main.Cpu(torch, halt)
+soak.choose_size = lambda *_: 128
+measure, multiply = soak.measure, Product.multiply
+def measured(*arguments):
+    def failing(self, times=1):
+        multiply(self, times)
+        if os.path.exists(NOW):
+            ERROR
+    Product.multiply = failing
+    measure(*arguments)
+soak.measure = measured
+"""
+
+
+def raising(error: str) -> Deed:
+    """The real worker, on a CPU in the place of a GPU; a product raises that at the fault."""
+    return with_worker(broken_worker(ON_A_CPU.replace("ERROR", error)))
+
+
+IN_MID_RUN = (
+    of_a_run(
+        "torch raises in mid-run",
+        "",
+        lead=begun,
+        fault=now,
+        says=(
+            "Ended after ",
+            "RuntimeError: CUDA error: an illegal memory access",
+            "Try another torch",
+        ),
+        prepare=raising(
+            "raise RuntimeError('CUDA error: an illegal memory access was encountered')"
+        ),
+    ),
+    of_a_run(
+        "no memory on the host",
+        "",
+        lead=begun,
+        fault=now,
+        says=(
+            "Ended after ",
+            "MemoryError",
+            "Choose a smaller --size, or end what holds the memory",
+        ),
+        prepare=raising("raise MemoryError"),
+    ),
+    of_a_run(
+        "no memory on the device",
+        "",
+        lead=begun,
+        fault=now,
+        says=("Ended after ", "CUDA out of memory. Tried", "Choose a smaller --size"),
+        prepare=raising(
+            "raise type('OutOfMemoryError', (RuntimeError,), {})"
+            "('CUDA out of memory. Tried to allocate 2.00 GiB.')"
+        ),
+    ),
+)
+SCENARIOS = (*SAMPLERS, *WORKERS, *TORCHES, *(IN_MID_RUN if find_spec("torch") else ()))
