@@ -377,14 +377,17 @@ SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, "cuda_version")
 
 /* ---- Finding devices ------------------------------------------------------------------------ */
 
-int nvmlDeviceGetCount_v2(unsigned *out)
+static int count(const char *function, unsigned *out)
 {
-    int entered = enter_index(NO_DEVICE, __func__);
+    int entered = enter_index(NO_DEVICE, function);
     if (entered)
         return entered;
     *out = (unsigned)device_count();
     return leave(SUCCESS);
 }
+
+int nvmlDeviceGetCount(unsigned *out) { return count(__func__, out); }
+int nvmlDeviceGetCount_v2(unsigned *out) { return count(__func__, out); }
 
 static int attach(int index, const char *function, device_t *out)
 {
@@ -395,13 +398,23 @@ static int attach(int index, const char *function, device_t *out)
     return leave(SUCCESS);
 }
 
-int nvmlDeviceGetHandleByIndex_v2(unsigned wanted, device_t *out)
+static int attach_by_index(unsigned wanted, const char *function, device_t *out)
 {
     pthread_mutex_lock(&lock);
     refresh();
     int there = wanted < (unsigned)device_count();
     pthread_mutex_unlock(&lock);
-    return there || !initialized ? attach((int)wanted, __func__, out) : INVALID_ARGUMENT;
+    return there || !initialized ? attach((int)wanted, function, out) : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned wanted, device_t *out)
+{
+    return attach_by_index(wanted, __func__, out);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned wanted, device_t *out)
+{
+    return attach_by_index(wanted, __func__, out);
 }
 
 static int attach_by(const char *key, const char *wanted, const char *function, device_t *out)
@@ -621,6 +634,7 @@ NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, "power_limit_enforced_milliwat
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, "power_limit_default_milliwatts")
 NUMBER(nvmlDeviceGetTotalEnergyConsumption, u64, "energy_millijoules")
 NUMBER(nvmlDeviceGetPerformanceState, unsigned, "performance_state")
+NUMBER(nvmlDeviceGetPowerState, unsigned, "performance_state")
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, u64, "clock_event_reasons")
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, u64, "clock_event_reasons")
 NUMBER(nvmlDeviceGetSupportedClocksEventReasons, u64, "clock_event_reasons_supported")
