@@ -114,10 +114,11 @@ def _btop(path: str) -> Peer:
     """btop shows the GPUs that its configuration names, and its processes are all there are."""
 
     def configure(home: Path, devices: int, rows: int) -> None:
-        boxes = [f"gpu{n}" for n in range(min(devices, max(1, rows // BTOP_BOX_ROWS)))]
+        boxes = [f"gpu{n}" for n in range(min(devices, rows // BTOP_BOX_ROWS))]
+        boxes += ["proc"] * (rows > 24)
         folder = home / "btop"
         folder.mkdir(exist_ok=True)
-        lines = f'shown_boxes = "{" ".join(boxes)} proc"', "update_ms = 1000"
+        lines = f'shown_boxes = "{" ".join(boxes)}"', "update_ms = 1000"
         (folder / "btop.conf").write_text("\n".join(lines) + "\n")
 
     return Peer("btop", _version([path, "--version"]), (path, "--utf-force"), configure=configure)
