@@ -90,6 +90,10 @@ class Scenario:
     devices: Callable[[int], tuple[FakeDevice, ...]] = three
     """Those of the machine, of a process id to hold them."""
     machine: Mapping[str, object] = field(default_factory=dict)
+    prepare: Deed | None = None
+    """Done before gputop starts: files, and more `environment` and `arguments` of the stage."""
+    lead: Deed | None = None
+    """Done once all is well, before the fault: leads to the state in which it is broken."""
     driver_without: tuple[str, ...] = ()
     """Functions that the driver does not have, being old."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -45,6 +46,8 @@ class Stage:
         self.folder = folder
         """A place for files, and for what deeds have to remember."""
         self.interval = interval
+        self.environment = {**driver.environment(), **scenario.environment}
+        self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
         self._terminal: Terminal | None = None
@@ -63,16 +66,18 @@ class Stage:
         self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
         if scenario.at_start:
             self._begin()
-        interval = "--interval", f"{self.interval:g}"
-        argv = [*GPUTOP, *interval, *scenario.arguments]
-        env = {**self.driver.environment(), **scenario.environment}
-        with Terminal(argv, env=env, columns=scenario.columns, rows=scenario.rows) as terminal:
+        if scenario.prepare is not None:
+            scenario.prepare(self)
+        argv, size = [*GPUTOP, *self.arguments], (scenario.columns, scenario.rows)
+        with Terminal(argv, self.environment, *size) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
             if scenario.at_start:
                 began = terminal.first_paint_seconds
             else:
                 self.see(*scenario.before)
+                if scenario.lead is not None:
+                    scenario.lead(self)
                 began = self._begin()
             outcome.named = self.see(*scenario.says, without=scenario.silent) - began
             self.keep_alive()
@@ -80,6 +85,7 @@ class Stage:
             outcome.core = self.core(idle_seconds)
             self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
+            self.until(lambda terminal: not zombies(terminal), "end of the zombies")
             if scenario.mend is not None:
                 began = terminal.elapsed
                 self._faulty = False
@@ -181,6 +187,17 @@ class Stage:
             left = terminal.modes & {1000, 1002, 1003, 1006, 2004}
             assert not left, f"modes that it left set: {left}"
         assert "Traceback" not in terminal.text, terminal.text
+
+
+def zombies(terminal: Terminal) -> list[int]:
+    """Children of its processes that have ended, and that nobody has asked for."""
+    parents, found = set(terminal.processes()), []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = file.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) in parents:
+                found.append(int(file.parent.name))
+    return found
 
 
 Build = Callable[..., Path]
