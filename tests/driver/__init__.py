@@ -293,6 +293,10 @@ class FakeMachine:
     init_delay_ms: int = 0
     init_hang: bool = False
     """Whether nvmlInit blocks until this is no longer so."""
+    init_crash: bool = False
+    """Whether nvmlInit ends the process with SIGSEGV."""
+    crash: tuple[str, ...] = ()
+    """Functions that end the process with SIGSEGV."""
     one_at_a_time: bool = False
     """Whether a call that takes time holds up all others, of other devices too."""
     fail: Mapping[str, int] = field(default_factory=dict)
@@ -306,6 +310,8 @@ class FakeMachine:
         yield f"init.code {self.init_code}"
         yield f"init.delay_ms {self.init_delay_ms}"
         yield f"init.hang {int(self.init_hang)}"
+        yield f"init.crash {int(self.init_crash)}"
+        yield from (f"crash.{function} 1" for function in self.crash)
         yield f"one_at_a_time {int(self.one_at_a_time)}"
         yield from (f"fail.{function} {code}" for function, code in self.fail.items())
 

@@ -8,6 +8,7 @@
  *   devices 2                            how many there are; without it, none
  *   driver_version 580.95.05
  *   init.code 9 | init.delay_ms 2000 | init.hang 1
+ *   init.crash 1 | crash.nvmlDeviceGetPowerUsage 1     SIGSEGV in it
  *   one_at_a_time 1                      a call that takes time holds up all others
  *   fail.nvmlDeviceGetFanSpeed 3         return code of one function, on every device
  *   device.0.name NVIDIA H100 80GB HBM3
@@ -48,6 +49,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +222,8 @@ static int enter_index(int index, const char *function)
     pthread_mutex_lock(&lock);
     refresh();
     count_call(index, function);
+    if (number(find(NO_DEVICE, "crash.%s", function)))
+        raise(SIGSEGV);
     if (!initialized)
         return leave(UNINITIALIZED);
     int device = index == NO_DEVICE ? NO_DEVICE : index % MOST_DEVICES;
@@ -344,6 +348,8 @@ static int start(const char *function)
         pause_ms(delay);
     while (number(find(NO_DEVICE, "init.hang")))
         pause_ms(POLL_MS);
+    if (number(find(NO_DEVICE, "init.crash")))
+        raise(SIGSEGV);
     int code = (int)number(find(NO_DEVICE, "init.code"));
     if (!code)
         initialized++;
