@@ -30,8 +30,9 @@ LINE = 80
 PERCENTAGES = (86, 73, 64, 91, 52)
 """Utilizations that no scenario begins with."""
 WORDS = re.compile(
-    r"lost|not responding|no answer|N/A|error|unknown|unavailable|fail\w*|crash\w*|waiting|cannot"
-    r"|not (?:found|loaded|running|supported|available|answering)|no (?:gpu|nvidia|device)s?\b"
+    r"lost|not responding|no answer|no data|N/A|error|unknown|unavailable|fail\w*|crash\w*|waiting"
+    r"|cannot|not (?:found|loaded|running|supported|available|answering)"
+    r"|no (?:gpu|nvidia|device)s?\b"
     r"|reset|time[d-]? ?out|slow\b",
     re.IGNORECASE,
 )
