@@ -33,10 +33,10 @@ WORDS = re.compile(
     r"lost|not responding|no answer|no data|N/A|error|unknown|unavailable|fail\w*|crash\w*|waiting"
     r"|cannot|not (?:found|loaded|running|supported|available|answering)"
     r"|no (?:gpu|nvidia|device)s?\b"
-    r"|reset|time[d-]? ?out|slow\b",
+    r"|reset|time[d-]? ?out|slow\b|\?\?|(?<!\S)–(?!\S)",
     re.IGNORECASE,
 )
-"""How a monitor may say that something is amiss."""
+"""How a monitor may say that something is amiss, or that a number is not there."""
 
 
 class NotForOthersError(Exception):

@@ -38,7 +38,7 @@ MAIN = Scene(busy=True, devices=8, columns=160, rows=50)
 IDLE = Scene(busy=False, devices=8, columns=160, rows=50)
 CROWD = Scene(busy=True, devices=64, columns=160, rows=50, processes=8)
 """Those that the bars are about; the last has 512 processes."""
-FIELD = 14
+FIELD = 10
 
 
 def main() -> int:
@@ -54,6 +54,7 @@ def main() -> int:
             return 3
         driver = FakeDriver(folder, build(folder, compiler))
         monitors = peers(folder, options.tools, {"nvtop": options.nvtop, "btop": options.btop})
+        print(LEGEND)
         for scene in scenes(options):
             with Machine(scene, driver, folder) as machine:
                 results[scene] = rounds(bench, machine, monitors, options.rounds)
@@ -75,7 +76,7 @@ def arguments() -> argparse.Namespace:
     add("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add("--loads", nargs="+", choices=LOADS, default=list(LOADS))
     add("--bars", action="store_true", help="only the scenes that the bars are about")
-    add("--rounds", type=int, default=3)
+    add("--rounds", type=int, default=1)
     add("--seconds", type=float, default=10.0, help="over which costs are taken (default: 10)")
     add("--keys", type=int, default=40)
     add("--starts", type=int, default=3, help="in each round, to see when there is what")
@@ -122,17 +123,22 @@ def percentile(figures: list[Figures], share: float) -> float | None:
 
 
 COLUMNS: tuple[tuple[str, str, Callable[[list[Figures]], float | None]], ...] = (
-    ("first screen", "{:.3f} s", lambda f: middle(each.first_screen for each in f)),
-    ("first values", "{:.3f} s", lambda f: middle(each.first_values for each in f)),
-    ("after driver", "{:.3f} s", lambda f: middle(each.after_driver for each in f)),
-    ("processor", "{:.2f} %", lambda f: middle(each.core_percent for each in f)),
-    ("PSS", "{:.1f} MiB", lambda f: middle(each.pss_mib for each in f)),
-    ("sent", "{:.2f} kB/s", lambda f: middle(each.kilobytes_per_second for each in f)),
-    ("writes", "{:.1f} /s", lambda f: middle(each.writes_per_second for each in f)),
-    ("key, median", "{:.0f} ms", lambda f: percentile(f, 0.5)),
-    ("key, p99", "{:.0f} ms", lambda f: percentile(f, 0.99)),
+    ("screen s", "{:.3f}", lambda f: middle(each.first_screen for each in f)),
+    ("values s", "{:.3f}", lambda f: middle(each.first_values for each in f)),
+    ("driver s", "{:.3f}", lambda f: middle(each.after_driver for each in f)),
+    ("core %", "{:.2f}", lambda f: middle(each.core_percent for each in f)),
+    ("PSS MiB", "{:.1f}", lambda f: middle(each.pss_mib for each in f)),
+    ("kB/s", "{:.2f}", lambda f: middle(each.kilobytes_per_second for each in f)),
+    ("writes/s", "{:.1f}", lambda f: middle(each.writes_per_second for each in f)),
+    ("key ms", "{:.1f}", lambda f: percentile(f, 0.5)),
+    ("p99 ms", "{:.1f}", lambda f: percentile(f, 0.99)),
 )
 """Title, form and value of each column: medians of the rounds, and of all keys together."""
+LEGEND = """\
+From the start to the first screen, and to the first number of a device; to that number from the
+driver's first answer, where it had to be waited for; share of a core, memory, bytes and writes of
+all its processes while it runs; from an arrow key to the mark that it moves. Below: times gputop's.
+"""
 
 
 def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
@@ -148,7 +154,7 @@ def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
         lines.append(f"{name:16}" + "".join(f"{text:>{FIELD}}" for text in shown))
         if figures is not first:
             ratios = (ratio(v, of(first)) for v, (*_, of) in zip(values, COLUMNS, strict=True))
-            lines.append(f"{'  of gputop':16}" + "".join(f"{text:>{FIELD}}" for text in ratios))
+            lines.append(f"{'  times':16}" + "".join(f"{text:>{FIELD}}" for text in ratios))
     return lines
 
 
@@ -169,26 +175,25 @@ def bars(results: Results) -> list[str]:
         return None if value is None else factor * value
 
     rows = (
-        ("sent, of nvtop's", "sent", main, times(0.7, of(main, "nvtop", "sent"))),
-        ("sent, of nvitop's", "sent", main, times(1.5, of(main, "nvitop", "sent"))),
-        ("sent where nothing changes", "sent", idle, 0.0),
-        ("processor, of nvitop's", "processor", main, of(main, "nvitop", "processor")),
-        ("processor, 64 devices, 512 processes", "processor", crowd, 5.0),
-        ("first screen", "first screen", main, 0.30),
-        ("first values after the driver", "after driver", main, 0.15),
-        ("key, p99", "key, p99", main, 30.0),
-        ("PSS", "PSS", main, 60.0),
+        ("kB/s, of nvtop's", "kB/s", main, times(0.7, of(main, "nvtop", "kB/s"))),
+        ("kB/s, of nvitop's", "kB/s", main, times(1.5, of(main, "nvitop", "kB/s"))),
+        ("kB/s where nothing changes", "kB/s", idle, 0.0),
+        ("core %, of nvitop's", "core %", main, of(main, "nvitop", "core %")),
+        ("core %, 64 devices, 512 processes", "core %", crowd, 5.0),
+        ("first screen, s", "screen s", main, 0.30),
+        ("first values after the driver, s", "driver s", main, 0.15),
+        ("key, p99 ms", "p99 ms", main, 30.0),
+        ("PSS MiB", "PSS MiB", main, 60.0),
     )
     forms = {title: form for title, form, _ in COLUMNS}
-    lines = []
+    lines = [f"{'gputop':36}{'is':>9}{'may be':>9}"]
     for what, column, found, bar in rows:
         value = of(found, "gputop", column)
-        if value is None or bar is None:
-            continue
-        verdict = "met" if value <= bar else f"missed by {forms[column].format(value - bar)}"
-        figures = f"{forms[column].format(value):>13} {forms[column].format(bar):>13}"
-        lines.append(f"{what:40}{figures}  {verdict}")
-    return [f"{'gputop':40}{'is':>13} {'may be':>13}", *lines] if lines else []
+        if value is not None and bar is not None:
+            form = forms[column]
+            verdict = "met" if value <= bar else f"missed by {form.format(value - bar)}"
+            lines.append(f"{what:36}{form.format(value):>9}{form.format(bar):>9}  {verdict}")
+    return lines if len(lines) > 1 else []
 
 
 def calls(results: Results) -> list[str]:
