@@ -8,8 +8,8 @@
  *   devices 2                            how many there are; without it, none
  *   driver_version 580.95.05
  *   init.code 9 | init.delay_ms 2000 | init.hang 1
- *   init.crash 1 | crash.nvmlDeviceGetPowerUsage 1     SIGSEGV in it
  *   one_at_a_time 1                      a call that takes time holds up all others
+ *   init.crash 1 | crash.nvmlDeviceGetPowerUsage 1     SIGSEGV in it
  *   fail.nvmlDeviceGetFanSpeed 3         return code of one function, on every device
  *   device.0.name NVIDIA H100 80GB HBM3
  *   device.0.power_milliwatts 612000
