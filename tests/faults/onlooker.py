@@ -33,7 +33,7 @@ WORDS = re.compile(
     r"lost|not responding|no answer|no data|N/A|error|unknown|unavailable|fail\w*|crash\w*|waiting"
     r"|cannot|not (?:found|loaded|running|supported|available|answering)"
     r"|no (?:gpu|nvidia|device)s?\b"
-    r"|reset|time[d-]? ?out|slow\b|\?\?|(?<!\S)–(?!\S)",
+    r"|permission|mismatch|upgraded|reset|time[d-]? ?out|slow\b|\?\?|(?<!\S)–(?!\S)",
     re.IGNORECASE,
 )
 """How a monitor may say that something is amiss, or that a number is not there."""
@@ -69,6 +69,7 @@ class Outcome:
     follows: bool | None = None
     """Whether numbers of a healthy device went on moving."""
     keys: bool | None = None
+    """Whether an arrow moved the mark, where there is a healthy device with a process."""
     recovers: bool | None = None
     quits: bool | None = None
     screen: str = ""
@@ -129,8 +130,8 @@ class Onlooker:
         terminal.collect(NOTICED)
         if scenario.alive is not None:
             outcome.follows = self._follows(terminal, scenario.alive, FOLLOWED)
-        if self.peer.answers_keys and not has_ended(terminal.pid):
-            outcome.keys = self._moves(terminal)
+            if self.peer.answers_keys and not has_ended(terminal.pid):
+                outcome.keys = self._moves(terminal)
         outcome.screen = terminal.text
         said = words(terminal.text)
         if has_ended(terminal.pid):

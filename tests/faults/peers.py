@@ -65,7 +65,7 @@ def main() -> int:
                     outcome = onlooker.look(usual[peer.name])
                 except NotForOthersError:
                     break
-                cells.append(cell(outcome, at_start=scenario.at_start))
+                cells.append(cell(outcome))
                 if options.screens is not None:
                     keep(options.screens, scenario, peer, outcome)
             else:
@@ -108,7 +108,7 @@ def place(folder: Path, library: Path) -> tuple[FakeDriver, Path]:
     return FakeDriver(home, library), home
 
 
-def cell(outcome: Outcome, *, at_start: bool) -> str:
+def cell(outcome: Outcome) -> str:
     """What became of it, in a few words; what is bad is bold."""
     parts = []
     if outcome.ended is not None:
@@ -117,7 +117,7 @@ def cell(outcome: Outcome, *, at_start: bool) -> str:
     for bad, text in (
         (outcome.wrong is not None, f"wrong: {outcome.wrong}"),
         (outcome.follows is False, "other devices' numbers stand still"),
-        (outcome.keys is False and not at_start, "no key is answered"),
+        (outcome.keys is False, "no key is answered"),
         (outcome.recovers is False, "does not recover"),
         (outcome.quits is False, "has to be killed"),
     ):
