@@ -110,19 +110,19 @@ def place(folder: Path, library: Path) -> tuple[FakeDriver, Path]:
 
 def cell(outcome: Outcome) -> str:
     """What became of it, in a few words; what is bad is bold."""
-    parts = []
+    parts = [f"says {', '.join(outcome.says) or 'nothing'}"]
+    if outcome.wrong is not None:
+        parts.append(f"**wrong: {outcome.wrong}**")
     if outcome.ended is not None:
-        parts.append(f"**ended**, {outcome.ended}")
-    parts.append(f"says {', '.join(outcome.says)}" if outcome.says else "says nothing")
-    for bad, text in (
-        (outcome.wrong is not None, f"wrong: {outcome.wrong}"),
-        (outcome.follows is False, "other devices' numbers stand still"),
-        (outcome.keys is False, "no key is answered"),
-        (outcome.recovers is False, "does not recover"),
-        (outcome.quits is False, "has to be killed"),
-    ):
-        if bad and not (outcome.ended and outcome.wrong is None):
-            parts.append(f"**{text}**")
+        parts.insert(0, f"**ended**, {outcome.ended}")
+    else:
+        faults = (
+            (outcome.follows, "other devices' numbers stand still"),
+            (outcome.keys, "no key is answered"),
+            (outcome.recovers, "does not recover"),
+            (outcome.quits, "has to be killed"),
+        )
+        parts += [f"**{text}**" for well, text in faults if well is False]
     if outcome.recovers:
         parts.append("recovers")
     return "; ".join(parts).replace("|", "\\|")

@@ -233,29 +233,3 @@ def pss(pid: int) -> int:
 def _median(values: list[float | None]) -> float | None:
     known = sorted(value for value in values if value is not None)
     return known[len(known) // 2] if known else None
-
-
-CLASSES = (
-    ("processes", r"Process"),
-    ("utilization", r"Utilization|Samples"),
-    ("memory", r"MemoryInfo"),
-    ("power and energy", r"Power(Usage|Management|.*Limit)|EnforcedPower|Energy"),
-    ("temperature and fans", r"Temperature|Fan"),
-    ("clocks", r"Clock"),
-    ("PCIe throughput", r"PcieThroughput"),
-    ("PCIe link", r"Pcie"),
-    ("GetFieldValues", r"FieldValues"),
-    ("GPM", r"Gpm"),
-    ("events", r"Event"),
-    ("modes, ECC, P-state", r"Mode|Ecc|Performance|PowerState|Mig"),
-    ("who it is, start and end", r""),
-)
-"""Classes of functions of NVML, by patterns of their names; the first that fits."""
-
-
-def by_class(calls: Mapping[str, float]) -> dict[str, float]:
-    """The calls by class of function."""
-    found = dict.fromkeys((kind for kind, _ in CLASSES), 0.0)
-    for name, count in calls.items():
-        found[next(kind for kind, pattern in CLASSES if re.search(pattern, name))] += count
-    return found

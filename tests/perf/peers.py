@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 
 from tests.driver import FakeDriver, build
 from tests.peers import NAMES, peers
+from tests.perf.calls import table_of_calls
 from tests.perf.machine import Machine, Scene
-from tests.perf.measure import Bench, Figures, by_class
+from tests.perf.measure import Bench, Figures
 
 if TYPE_CHECKING:
     from tests.peers import Peer
@@ -59,7 +60,8 @@ def main() -> int:
             with Machine(scene, driver, folder) as machine:
                 results[scene] = rounds(bench, machine, monitors, options.rounds)
             print("\n".join(table(scene, results[scene])), end="\n\n", flush=True)
-    for lines in (bars(results), calls(results)):
+    counted = {name: figures[0].calls for name, figures in results.get(MAIN, {}).items()}
+    for lines in (bars(results), table_of_calls(str(MAIN), counted)):
         if lines:
             print("\n".join(lines), end="\n\n")
     print(f"in {(time.monotonic() - began) / 60:.0f} minutes")
@@ -194,23 +196,6 @@ def bars(results: Results) -> list[str]:
             verdict = "met" if value <= bar else f"missed by {form.format(value - bar)}"
             lines.append(f"{what:36}{form.format(value):>9}{form.format(bar):>9}  {verdict}")
     return lines if len(lines) > 1 else []
-
-
-def calls(results: Results) -> list[str]:
-    """Calls of NVML a second by class of function, for all devices together."""
-    found = {
-        name.split()[0]: by_class(figures[0].calls)
-        for name, figures in results.get(MAIN, {}).items()
-        if figures[0].calls
-    }
-    if not found:
-        return []
-    lines = [f"calls of NVML a second, {MAIN}", f"{'':28}" + "".join(f"{n:>10}" for n in found)]
-    lines += [
-        f"{kind:28}" + "".join(f"{each[kind]:10.1f}" for each in found.values())
-        for kind in next(iter(found.values()))
-    ]
-    return [*lines, f"{'all':28}" + "".join(f"{sum(e.values()):10.1f}" for e in found.values())]
 
 
 if __name__ == "__main__":

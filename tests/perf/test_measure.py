@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.perf.measure import Recorder, by_class, processor_seconds, pss
+from tests.perf.calls import by_class
+from tests.perf.measure import Recorder, processor_seconds, pss
 from tests.terminal import Terminal
 
 
