@@ -156,7 +156,8 @@ def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
         lines.append(f"{name:16}" + "".join(f"{text:>{FIELD}}" for text in shown))
         if figures is not first:
             ratios = (ratio(v, of(first)) for v, (*_, of) in zip(values, COLUMNS, strict=True))
-            lines.append(f"{'  times':16}" + "".join(f"{text:>{FIELD}}" for text in ratios))
+            line = f"{'  times':16}" + "".join(f"{text:>{FIELD}}" for text in ratios)
+            lines.append(line.rstrip())
     return lines
 
 
