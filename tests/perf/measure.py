@@ -167,8 +167,11 @@ class Bench:
     ) -> tuple[float | None, dict[str, float]]:
         """How soon after the driver a number is there, and what the driver is asked for then."""
         machine.rest(init_hang=True)
-        with self._open(peer, machine, counted=count) as terminal:
-            terminal.collect(1.5)
+        machine.driver.forget_calls()
+        with self._open(peer, machine, counted=True) as terminal:
+            while not machine.driver.calls() and terminal.elapsed < PATIENCE:
+                terminal.collect(SLICE)
+            terminal.collect(1.0)  # by now all of it waits for the driver alone
             machine.rest()
             released = terminal.elapsed
             values = terminal.when(has_values, first=1.0)
