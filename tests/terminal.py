@@ -291,6 +291,11 @@ class Terminal:
         except OSError:  # EIO: nobody has the other side open any more
             return False
         self.raw += data
+        self._take(data)
+        return True
+
+    def _take(self, data: bytes) -> None:
+        """Brings the screen up to date."""
         data = self._held + data
         unfinished = _UNFINISHED.search(data)
         end = unfinished.start() if unfinished else len(data)
@@ -299,7 +304,6 @@ class Terminal:
         if self._first_paint is None and self.text.strip():
             self._first_paint = self.elapsed
         self.on_read(self)
-        return True
 
 
 def _known(sequence: re.Match[bytes]) -> bytes:

@@ -64,7 +64,8 @@ enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7, TIMED_OUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25,
 };
-enum { MOST_DEVICES = 64, MOST_INSTANCES = 8, KEY_SIZE = 192, POLL_MS = 5 };
+enum { MOST_DEVICES = 64, MOST_INSTANCES = 8, KEY_SIZE = 192, POLL_MS = 5, EVENT_POLL_MS = 50 };
+/* Who waits for an event waits nearly always: it must not cost what a driver's own wait does not. */
 static const unsigned long long NOT_AVAILABLE = ~0ull;
 
 typedef unsigned long long u64;
@@ -395,14 +396,17 @@ SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, "cuda_version")
 
 /* ---- Finding devices ------------------------------------------------------------------------ */
 
-int nvmlDeviceGetCount_v2(unsigned *out)
+static int count(const char *function, unsigned *out)
 {
-    int entered = enter_index(NO_DEVICE, __func__);
+    int entered = enter_index(NO_DEVICE, function);
     if (entered)
         return entered;
     *out = (unsigned)device_count();
     return leave(SUCCESS);
 }
+
+int nvmlDeviceGetCount(unsigned *out) { return count(__func__, out); }
+int nvmlDeviceGetCount_v2(unsigned *out) { return count(__func__, out); }
 
 static int attach(int index, const char *function, device_t *out)
 {
@@ -413,13 +417,23 @@ static int attach(int index, const char *function, device_t *out)
     return leave(SUCCESS);
 }
 
-int nvmlDeviceGetHandleByIndex_v2(unsigned wanted, device_t *out)
+static int attach_by_index(unsigned wanted, const char *function, device_t *out)
 {
     pthread_mutex_lock(&lock);
     refresh();
     int there = wanted < (unsigned)device_count();
     pthread_mutex_unlock(&lock);
-    return there || !initialized ? attach((int)wanted, __func__, out) : INVALID_ARGUMENT;
+    return there || !initialized ? attach((int)wanted, function, out) : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned wanted, device_t *out)
+{
+    return attach_by_index(wanted, __func__, out);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned wanted, device_t *out)
+{
+    return attach_by_index(wanted, __func__, out);
 }
 
 static int attach_by(const char *key, const char *wanted, const char *function, device_t *out)
@@ -639,6 +653,7 @@ NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, "power_limit_enforced_milliwat
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, "power_limit_default_milliwatts")
 NUMBER(nvmlDeviceGetTotalEnergyConsumption, u64, "energy_millijoules")
 NUMBER(nvmlDeviceGetPerformanceState, unsigned, "performance_state")
+NUMBER(nvmlDeviceGetPowerState, unsigned, "performance_state")
 NUMBER(nvmlDeviceGetCurrentClocksEventReasons, u64, "clock_event_reasons")
 NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, u64, "clock_event_reasons")
 NUMBER(nvmlDeviceGetSupportedClocksEventReasons, u64, "clock_event_reasons_supported")
@@ -1112,7 +1127,7 @@ int nvmlEventSetWait_v2(event_set_t set, struct event *out, unsigned timeout_ms)
     int entered = enter_index(NO_DEVICE, __func__);
     if (entered)
         return entered;
-    for (long left = timeout_ms;; left -= POLL_MS) {
+    for (long left = timeout_ms;; left -= EVENT_POLL_MS) {
         if (!initialized)
             return leave(UNINITIALIZED);
         if (next_event(set, out))
@@ -1122,6 +1137,6 @@ int nvmlEventSetWait_v2(event_set_t set, struct event *out, unsigned timeout_ms)
                 return leave(GPU_IS_LOST); /* as NVML has it: for the set as a whole */
         if (left <= 0)
             return leave(TIMED_OUT);
-        pause_ms(POLL_MS);
+        pause_ms(EVENT_POLL_MS);
     }
 }

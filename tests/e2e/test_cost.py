@@ -1,0 +1,86 @@
+"""What the shipped command costs, by counting: bytes of a tick, and questions to the driver."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver import FakeDevice
+from tests.e2e.shipped import SOON, dashboard, see
+from tests.perf.machine import Machine, Scene
+from tests.telemetry.test_nvml import EVERY_FIVE_SECONDS, EVERY_SECOND, EVERY_TICK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+    from tests.terminal import Terminal
+
+pytestmark = pytest.mark.driver
+
+BUSY = Scene(busy=True, devices=8, columns=160, rows=50)
+STATES = 6
+BYTES_OF_A_TICK = 2_700
+"""Of eight devices whose every number moves: a third more than it is."""
+OTHERS = {
+    "nvmlDeviceGetClockInfo",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlGpmSampleGet",
+    "nvmlGpmMetricsGet",
+}
+"""Asked in several of the turns, for other fields each; GPM has its own tests."""
+
+
+def has_powers(machine: Machine, second: int) -> tuple[str, ...]:
+    """The powers of all devices in that second."""
+    watts = ((device.power_milliwatts or 0) / 1000 for device in machine.state(second))
+    return tuple(f"{each:.0f} of 700 W" for each in watts)
+
+
+def test_a_tick_of_eight_busy_devices_is_few_bytes(driver: FakeDriver, tmp_path: Path) -> None:
+    with Machine(BUSY, driver, tmp_path) as machine:
+        driver.write(*machine.state(1))
+        with dashboard(env=driver.environment(), columns=160, rows=50) as terminal:
+            see(terminal, *has_powers(machine, 1), "job-0")
+            terminal.collect(2.2)  # as long as readings are new: rates, the host
+            sent = 0
+            for second in range(2, 2 + STATES):
+                before = terminal.bytes_received
+                driver.write(*machine.state(second))
+                see(terminal, *has_powers(machine, second))
+                terminal.collect(0.2)  # the rest of the same picture
+                sent += terminal.bytes_received - before
+    assert sent / STATES < BYTES_OF_A_TICK
+
+
+def test_the_driver_is_asked_no_more_often_than_in_its_turn(driver: FakeDriver) -> None:
+    """A turn is a tick, a second or five; what is in none of them would be asked at any time."""
+    driver.write(FakeDevice())
+    with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
+        see(terminal, "of 700 W")
+        terminal.collect(1.0)  # who it is was asked by then
+        began = time.monotonic()
+        driver.forget_calls()
+        ticks = 16
+        wait_for_ticks(terminal, driver, ticks)
+        calls = driver.calls(0)
+        seconds = time.monotonic() - began
+    ticks = calls[EVERY_TICK[0]]
+    assert set(calls) <= {*EVERY_TICK, *EVERY_SECOND, *EVERY_FIVE_SECONDS, *OTHERS}
+    for name in EVERY_TICK:
+        assert abs(calls[name] - ticks) <= 1, name
+    for turn, names in ((1.0, EVERY_SECOND), (4.8, EVERY_FIVE_SECONDS)):
+        for name in names:
+            assert calls[name] <= seconds / turn + 2, name
+    assert calls["nvmlDeviceGetFieldValues"] <= ticks + 1 + 2 * (seconds + 2)
+
+
+def wait_for_ticks(terminal: Terminal, driver: FakeDriver, ticks: int) -> None:
+    """Reads on until the first device was asked so often."""
+    deadline = time.monotonic() + 2 * SOON
+    while driver.calls(0)[EVERY_TICK[0]] < ticks:
+        assert time.monotonic() < deadline, terminal.text
+        terminal.collect(0.05)

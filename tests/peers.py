@@ -1,0 +1,163 @@
+"""Other monitors of NVIDIA GPUs, for comparisons: what they are, where they come from, their keys.
+
+nvitop and gpustat come from PyPI, pinned, into an environment of their own; nvtop and btop are used
+where they are installed. Each is started as its users would to see the most of it once a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.e2e.shipped import GPUTOP, MARK, TAB
+
+if TYPE_CHECKING:
+    from tests.driver import FakeDriver
+    from tests.terminal import Terminal
+
+FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
+INSTALLED = ("nvtop", "btop")
+NAMES = ("gputop", *FROM_PYPI, *INSTALLED)
+BTOP_BOX_ROWS = 20
+"""For each device that btop is asked to show, besides its processes: fewer are refused."""
+UNMARKED = {"default", "000000"}
+"""Backgrounds that mark nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Peer:
+    """A monitor, gputop itself among them."""
+
+    name: str
+    version: str
+    command: tuple[str, ...]
+    """How it is started to be watched, with new values each second."""
+    answers_keys: bool = True
+    to_processes: str = ""
+    """The keys after which arrows move over the processes."""
+    configure: Callable[[Path, int, int], None] = lambda *_: None
+    """Writes its configuration into that home, for so many devices and rows of the terminal."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+    def environment(self, driver: FakeDriver, home: Path) -> dict[str, str]:
+        """That of a terminal of 256 colours, with a home of its own."""
+        folders = {f"XDG_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA", "STATE")}
+        neutral = {"LANG": "C.UTF-8", "LC_ALL": "", "COLORTERM": "", "NO_COLOR": ""}
+        return {**neutral, **folders, "HOME": str(home), **driver.environment()}
+
+
+def peers(
+    folder: Path, names: Iterable[str] = NAMES, paths: Mapping[str, str | None] | None = None
+) -> list[Peer]:
+    """Those of the names that can be had; says of the others why not.
+
+    Packages go into the folder; `paths` are where installed ones are if they are not on the PATH.
+    """
+    wanted = [name for name in NAMES if name in set(names)]
+    own = Peer("gputop", _version([*GPUTOP, "--version"]), (*GPUTOP, *_SECOND), to_processes=TAB)
+    there = {own.name: own}
+    there |= _from_pypi(folder, [name for name in wanted if name in FROM_PYPI])
+    for name in INSTALLED:
+        path = (paths or {}).get(name) or shutil.which(name)
+        if name in wanted and path is not None:
+            there[name] = _INSTALLED[name](path)
+    for name in wanted:
+        if name not in there:
+            print(f"without {name}: it is not there", file=sys.stderr)
+    return [there[name] for name in wanted if name in there]
+
+
+def _from_pypi(folder: Path, names: list[str]) -> dict[str, Peer]:
+    """Installs them, if there are any."""
+    if not names:
+        return {}
+    home = folder / "venv"
+    if not (home / "bin" / "pip").exists():
+        venv.create(home, with_pip=True)
+    requirements = [f"{name}=={FROM_PYPI[name]}" for name in names]
+    done = subprocess.run(
+        [home / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", *requirements],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        print(f"pip install {' '.join(requirements)}:\n{done.stderr}", file=sys.stderr)
+        return {}
+    options = {"nvitop": _SECOND, "gpustat": _SECOND}
+    return {
+        name: Peer(
+            name,
+            FROM_PYPI[name],
+            (str(home / "bin" / name), *options[name]),
+            answers_keys=name != "gpustat",
+        )
+        for name in names
+    }
+
+
+def _nvtop(path: str) -> Peer:
+    return Peer("nvtop", _version([path, "--version"]), (path, "--delay", "10"))
+
+
+def _btop(path: str) -> Peer:
+    """btop shows the GPUs that its configuration names, and its processes are all there are."""
+
+    def configure(home: Path, devices: int, rows: int) -> None:
+        boxes = [f"gpu{n}" for n in range(min(devices, rows // BTOP_BOX_ROWS))]
+        boxes += ["proc"] * (rows > 24)
+        folder = home / "btop"
+        folder.mkdir(exist_ok=True)
+        lines = f'shown_boxes = "{" ".join(boxes)}"', "update_ms = 1000"
+        (folder / "btop.conf").write_text("\n".join(lines) + "\n")
+
+    return Peer("btop", _version([path, "--version"]), (path, "--utf-force"), configure=configure)
+
+
+_SECOND = ("--interval", "1")
+_INSTALLED = {"nvtop": _nvtop, "btop": _btop}
+
+
+def _version(command: list[str]) -> str:
+    """The first number with a point that it prints about itself."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    found = re.search(r"\d+(\.\d+)+\S*", done.stdout + done.stderr)
+    return found[0] if found else "of unknown version"
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child of this process is a zombie by now, or was waited for."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def arrow(terminal: Terminal, letter: str) -> str:
+    """The sequence of an arrow key (A is up, B is down) in the mode that the program has set."""
+    application = terminal.raw.rfind(b"\x1b[?1h") > terminal.raw.rfind(b"\x1b[?1l")
+    return f"\x1b{'O' if application else '['}{letter}"
+
+
+def marked(terminal: Terminal) -> frozenset[int]:
+    """The rows that a program has marked, however it does that: by a sign, or by their colours."""
+    screen = terminal.screen
+    half = screen.columns // 2
+    found = set()
+    for row in range(screen.lines):
+        cells = screen.buffer[row]
+        shown = [cells[column] for column in range(screen.columns)]
+        coloured = sum(cell.reverse or cell.bg not in UNMARKED for cell in shown)
+        if shown[0].data == MARK or coloured >= half:
+            found.add(row)
+    return frozenset(found)

@@ -1,0 +1,136 @@
+"""The machine that monitors are compared on: devices of the fake driver, held by real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Self
+
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.e2e.shipped import GIB, children
+
+FRAMES = 60
+"""States of a busy machine, of a second each, before it begins again."""
+FIRST_CELSIUS = 71
+"""The temperature of the first device until it gets busy; no other device has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a monitor is run on, and in."""
+
+    busy: bool
+    devices: int
+    columns: int
+    rows: int
+    processes: int = 3
+    """For each device."""
+
+    def __str__(self) -> str:
+        load = "busy" if self.busy else "idle"
+        count = f"{self.devices} {load} device{'s' * (self.devices != 1)}"
+        return f"{count} x {self.processes} processes, {self.columns}x{self.rows}"
+
+
+class Machine:
+    """A scene's devices and processes, on a driver; idle until `work`."""
+
+    def __init__(self, scene: Scene, driver: FakeDriver, folder: Path) -> None:
+        self.scene = scene
+        self.driver = driver
+        self.folder = folder
+        """A place for homes."""
+        self._held: list[list[FakeProcess]] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        count = self.scene.devices * self.scene.processes
+        started = self._stack.enter_context(children(*(f"job-{n}" for n in range(count))))
+        pids = [process.pid for process in started.values()]
+        size = self.scene.processes
+        self._held = [
+            [FakeProcess(pid, memory_bytes=n * GIB) for n, pid in enumerate(group, 1)]
+            for group in (pids[index * size :][:size] for index in range(self.scene.devices))
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def rest(self, *, init_hang: bool = False) -> None:
+        """All devices as they are before any work, in a driver that may not have answered yet."""
+        self.driver.write(*self.state(0), init_hang=init_hang)
+
+    def state(self, second: int) -> list[FakeDevice]:
+        """The devices in that second, each with numbers of its own that all move a little."""
+        return [self._device(index, second) for index in range(self.scene.devices)]
+
+    def _device(self, index: int, second: int) -> FakeDevice:
+        usual = FakeDevice()
+        step = (second * 7 + index * 3) % 10 if second else 0
+        moved = second * GIB * (1 + index % 5) + step * GIB // 16
+        counters = ("field.197", "field.198", "field.138.4294967295", "field.139.4294967295")
+        return dataclasses.replace(
+            usual,
+            name=f"NVIDIA Test {index}",
+            pci_bus_id=f"{index // 8:08X}:{0x17 + 0x10 * (index % 8):02X}:00.0",
+            gpu_utilization_percent=88 + step,
+            memory_utilization_percent=40 + step // 2,
+            memory_used_bytes=(20 + index % 40) * GIB + step * GIB // 8,
+            temperature_celsius=60 + step // 4 if second or index else FIRST_CELSIUS,
+            power_milliwatts=600_000 + 7_000 * step,
+            energy_millijoules=918_273_645 + second * 600_000,
+            sm_clock_mhz=1_700 + 15 * step,
+            graphics_clock_mhz=1_700 + 15 * step,
+            values={**usual.values, **{key: usual.values[key] + moved for key in counters}}
+            | {f"pcie_throughput_kib.{n}": 20_000 * (n + 1) + 100 * step for n in range(2)},
+            processes=tuple(
+                dataclasses.replace(process, sm_percent=20 + (step + n) % 10)
+                for n, process in enumerate(self._held[index])
+            ),
+        )
+
+    @functools.cached_property
+    def frames(self) -> list[bytes]:
+        """The driver's state in each second of work."""
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = FakeDriver(Path(folder), self.driver.library)
+            path, found = Path(scratch.environment()["FAKE_NVML"]), []
+            for second in range(1, FRAMES + 1):
+                scratch.write(*self.state(second))
+                found.append(path.read_bytes())
+        return found
+
+    @contextlib.contextmanager
+    def work(self) -> Iterator[None]:
+        """While this is open every number moves once a second, if the scene is a busy one.
+
+        The states were made before, so that next to nothing is computed meanwhile.
+        """
+        if not self.scene.busy:
+            yield
+            return
+        path, frames, ended = Path(self.driver.environment()["FAKE_NVML"]), self.frames, Event()
+
+        def run() -> None:
+            new = path.with_suffix(".next")
+            for frame in itertools.cycle(frames):
+                new.write_bytes(frame)
+                new.replace(path)
+                if ended.wait(1.0):
+                    return
+
+        thread = Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

@@ -1,0 +1,238 @@
+"""What a monitor costs and how soon it answers, seen from the terminal that it runs in."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.peers import Peer, arrow, marked
+from tests.perf.machine import FIRST_CELSIUS, Machine
+from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TICKS = os.sysconf("SC_CLK_TCK")
+MIB = 1 << 20
+PATIENCE = 20.0
+"""Seconds after which something is taken for not coming any more."""
+SLICE = 0.1
+"""Seconds of output that are looked at together."""
+SETTLED = 6.0
+"""Seconds after which a monitor does what it does for good."""
+# A temperature may be written as 71°C, 71C, or 71 and a sign that the test's terminal has no name
+# for; btop's panel has nothing else on its right.
+VALUE = re.compile(rf"(?<!\d){FIRST_CELSIUS}.?C")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one monitor in one scene; None is what never came."""
+
+    first_screen: float | None
+    """Seconds until the first cell that is not blank."""
+    first_values: float | None
+    """Seconds until the first number of a device."""
+    after_driver: float | None
+    """Seconds from the driver's first answer, which it had to wait for, until such a number."""
+    core_percent: float
+    """Of one core: user and system time of all its processes."""
+    pss_mib: float
+    """Memory of all its processes, what they share divided among them."""
+    kilobytes_per_second: float
+    writes_per_second: float
+    """How often the terminal had something to read."""
+    keys: tuple[float, ...] = ()
+    """Milliseconds from each key to the mark that it moved."""
+    calls: Mapping[str, float] = field(default_factory=dict)
+    """Calls of NVML a second, by function."""
+
+
+class Recorder(Terminal):
+    """A terminal that notes what came and when, and keeps its screen only when it is asked to.
+
+    To keep one takes time: whoever reads and draws at once, measures itself, too.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.pieces: list[tuple[float, bytes]] = []
+        self._seen = 0
+        super().__init__(*arguments, **named)
+
+    def _take(self, data: bytes) -> None:
+        self.pieces.append((self.elapsed, data))
+
+    def when(
+        self, true: Callable[[Terminal], object], timeout: float = PATIENCE, first: float = SLICE
+    ) -> float | None:
+        """Seconds from the start to the piece of output after which that was true of the screen.
+
+        None where it did not come, or the program ended; output of the `first` seconds is looked
+        at together.
+        """
+        deadline = self.elapsed + timeout
+        pause = first
+        while True:
+            began = self.elapsed
+            self.collect(pause)
+            gone = self.elapsed - began < pause / 2
+            for at, data in self.pieces[self._seen :]:
+                self._seen += 1
+                super()._take(data)
+                if true(self):
+                    return at
+            if gone or self.elapsed > deadline:
+                return None
+            pause = SLICE
+
+    def look(self) -> None:
+        """Brings the screen up to date."""
+        self.when(lambda _: False, timeout=0.0, first=0.01)
+
+
+def has_text(terminal: Terminal) -> bool:
+    return bool(terminal.text.strip())
+
+
+def has_values(terminal: Terminal) -> bool:
+    return VALUE.search(terminal.text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """How long is measured what."""
+
+    seconds: float = 10.0
+    keys: int = 30
+    starts: int = 3
+    """How often it is started to see when there is what on the screen."""
+
+    def measure(self, peer: Peer, machine: Machine, *, count: bool = False) -> Figures:
+        """All figures; NVML's calls only if they shall be counted, which takes a run of its own."""
+        starts = [self._start(peer, machine) for _ in range(self.starts)]
+        after_driver, calls = self._awaited(peer, machine, count=count)
+        machine.rest()
+        with self._open(peer, machine) as terminal:
+            terminal.when(has_values, first=1.0)
+            with machine.work():
+                terminal.collect(SETTLED)
+                pieces, sent = len(terminal.pieces), terminal.bytes_received
+                began, used = time.monotonic(), processor_seconds(terminal.processes())
+                terminal.collect(self.seconds)
+                took = time.monotonic() - began
+                processes = terminal.processes()
+                used = processor_seconds(processes) - used
+                pieces = len(terminal.pieces) - pieces
+                sent = terminal.bytes_received - sent
+                memory = sum(map(pss, processes))
+                keys = self._keys(peer, terminal) if peer.answers_keys else ()
+        return Figures(
+            first_screen=_median([screen for screen, _ in starts]),
+            first_values=_median([values for _, values in starts]),
+            after_driver=after_driver,
+            core_percent=100 * used / took,
+            pss_mib=memory / MIB,
+            kilobytes_per_second=sent / took / 1000,
+            writes_per_second=pieces / took,
+            keys=tuple(keys),
+            calls=calls,
+        )
+
+    def _open(self, peer: Peer, machine: Machine, *, counted: bool = False) -> Recorder:
+        scene, home = machine.scene, Path(tempfile.mkdtemp(dir=machine.folder))
+        peer.configure(home, scene.devices, scene.rows)
+        env = peer.environment(machine.driver, home)
+        if not counted:  # each call would be written into a file
+            del env["FAKE_NVML_CALLS"]
+        return Recorder(peer.command, env=env, columns=scene.columns, rows=scene.rows)
+
+    def _start(self, peer: Peer, machine: Machine) -> tuple[float | None, float | None]:
+        """When there is a first cell, and when a first number."""
+        machine.rest()
+        with self._open(peer, machine) as terminal:
+            screen = terminal.when(has_text, first=1.0)
+            if screen is not None and has_values(terminal):
+                return screen, screen
+            return screen, terminal.when(has_values)
+
+    def _awaited(
+        self, peer: Peer, machine: Machine, *, count: bool
+    ) -> tuple[float | None, dict[str, float]]:
+        """How soon after the driver a number is there, and what the driver is asked for then."""
+        machine.rest(init_hang=True)
+        machine.driver.forget_calls()
+        with self._open(peer, machine, counted=True) as terminal:
+            while not machine.driver.calls() and terminal.elapsed < PATIENCE:
+                terminal.collect(SLICE)
+            terminal.collect(1.0)  # by now all of it waits for the driver alone
+            machine.rest()
+            released = terminal.elapsed
+            values = terminal.when(has_values, first=1.0)
+            calls: dict[str, float] = {}
+            if count:
+                with machine.work():
+                    terminal.collect(SETTLED)
+                    machine.driver.forget_calls()
+                    began = time.monotonic()
+                    terminal.collect(self.seconds)
+                    took = time.monotonic() - began
+                    calls = {name: n / took for name, n in machine.driver.calls().items()}
+        return (None if values is None else values - released), calls
+
+    def _keys(self, peer: Peer, terminal: Recorder) -> list[float]:
+        """Milliseconds from each of some keys, at random moments, to what they do on the screen."""
+        moments = random.Random(1)  # noqa: S311 - to spread them over the interval
+        terminal.send(peer.to_processes)
+        terminal.collect(0.5)
+        for _ in range(2):  # whatever is marked at first, there are rows before it and after it
+            terminal.send(arrow(terminal, "B"))
+            terminal.collect(1.2)
+        terminal.look()
+        found = []
+        for number in range(self.keys):
+            before = marked(terminal)
+            sent = terminal.elapsed
+            terminal.send(arrow(terminal, "AB"[number % 2]))
+            at = terminal.when(lambda t, b=before: marked(t) != b, timeout=3.0)  # type: ignore[misc]
+            if at is None:
+                break
+            found.append(1000 * (at - sent))
+            terminal.collect(moments.uniform(0.05, 0.6))
+            terminal.look()
+        return found
+
+
+def processor_seconds(pids: dict[int, str]) -> float:
+    """User and system time of all of them, and of their children that have ended."""
+    total = 0.0
+    for pid in pids:
+        try:
+            # The kernel's clock of that process, in nanoseconds where /proc counts hundredths.
+            total += time.clock_gettime(~pid << 3 | 2)
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += (int(fields[13]) + int(fields[14])) / TICKS
+    return total
+
+
+def pss(pid: int) -> int:
+    """Bytes of memory of a process, what it shares divided by how many share it."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = sorted(value for value in values if value is not None)
+    return known[len(known) // 2] if known else None

@@ -1,0 +1,203 @@
+"""gputop beside nvitop, gpustat, nvtop and btop: `python -m tests.perf.peers`.
+
+Each runs in a pty against the fake driver, one after the other and then all again, and the tables
+have what came and when, what it cost, and each one's ratio to gputop; then the bars that gputop has
+set itself, and what each asks the driver. nvitop and gpustat are installed from PyPI into an
+environment that is deleted in the end; nvtop and btop are used if they are installed. The machine
+should have nothing else to do.
+
+The busy devices are a file that is rewritten each second and read by the fake driver inside of each
+monitor: that is in the processor time of all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.driver import FakeDriver, build
+from tests.peers import NAMES, peers
+from tests.perf.calls import table_of_calls
+from tests.perf.machine import Machine, Scene
+from tests.perf.measure import Bench, Figures
+
+if TYPE_CHECKING:
+    from tests.peers import Peer
+
+Results = dict[Scene, dict[str, list[Figures]]]
+SIZES = {"80x24": (80, 24), "160x50": (160, 50)}
+LOADS = {"idle": False, "busy": True}
+MAIN = Scene(busy=True, devices=8, columns=160, rows=50)
+IDLE = Scene(busy=False, devices=8, columns=160, rows=50)
+CROWD = Scene(busy=True, devices=64, columns=160, rows=50, processes=8)
+"""Those that the bars are about; the last has 512 processes."""
+FIELD = 10
+
+
+def main() -> int:
+    options = arguments()
+    bench = Bench(options.seconds, options.keys, options.starts)
+    results: Results = {}
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compiler = shutil.which("cc")
+        if compiler is None:
+            print("the fake driver needs a C compiler, and there is no cc", file=sys.stderr)
+            return 3
+        driver = FakeDriver(folder, build(folder, compiler))
+        monitors = peers(folder, options.tools, {"nvtop": options.nvtop, "btop": options.btop})
+        print(LEGEND)
+        for scene in scenes(options):
+            with Machine(scene, driver, folder) as machine:
+                results[scene] = rounds(bench, machine, monitors, options.rounds)
+            print("\n".join(table(scene, results[scene])), end="\n\n", flush=True)
+    counted = {name: figures[0].calls for name, figures in results.get(MAIN, {}).items()}
+    for lines in (bars(results), table_of_calls(str(MAIN), counted)):
+        if lines:
+            print("\n".join(lines), end="\n\n")
+    print(f"in {(time.monotonic() - began) / 60:.0f} minutes")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add = parser.add_argument
+    add("--tools", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
+    add("--nvtop", metavar="PATH", help="where it is, if not on the PATH")
+    add("--btop", metavar="PATH")
+    add("--devices", nargs="+", type=int, default=[1, 8, 64], metavar="N")
+    add("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    add("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    add("--bars", action="store_true", help="only the scenes that the bars are about")
+    add("--rounds", type=int, default=1)
+    add("--seconds", type=float, default=10.0, help="over which costs are taken (default: 10)")
+    add("--keys", type=int, default=40)
+    add("--starts", type=int, default=3, help="in each round, to see when there is what")
+    return parser.parse_args()
+
+
+def scenes(options: argparse.Namespace) -> list[Scene]:
+    """Those that were asked for."""
+    bars = [MAIN, IDLE, CROWD]
+    if options.bars:
+        return bars
+    product = itertools.product(options.devices, options.loads, options.sizes)
+    found = [Scene(LOADS[load], count, *SIZES[size]) for count, load, size in product]
+    return [*found, CROWD] if MAIN in found else found
+
+
+def rounds(
+    bench: Bench, machine: Machine, monitors: list[Peer], count: int
+) -> dict[str, list[Figures]]:
+    """Each monitor in turn, so many times; calls of NVML are counted in the first round."""
+    found: dict[str, list[Figures]] = {str(peer): [] for peer in monitors}
+    for turn in range(count):
+        for peer in monitors:
+            print(f"{machine.scene}: {peer}, {turn + 1} of {count}", file=sys.stderr, flush=True)
+            figures = bench.measure(peer, machine, count=turn == 0 and machine.scene == MAIN)
+            found[str(peer)].append(figures)
+    return found
+
+
+def middle(values: Iterable[float | None]) -> float | None:
+    """The median of what there is."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def keys_of(figures: list[Figures]) -> list[float]:
+    return sorted(key for each in figures for key in each.keys)
+
+
+def percentile(figures: list[Figures], share: float) -> float | None:
+    """Of the times of all keys."""
+    keys = keys_of(figures)
+    return keys[min(len(keys) - 1, int(share * len(keys)))] if keys else None
+
+
+COLUMNS: tuple[tuple[str, str, Callable[[list[Figures]], float | None]], ...] = (
+    ("screen s", "{:.3f}", lambda f: middle(each.first_screen for each in f)),
+    ("values s", "{:.3f}", lambda f: middle(each.first_values for each in f)),
+    ("driver s", "{:.3f}", lambda f: middle(each.after_driver for each in f)),
+    ("core %", "{:.2f}", lambda f: middle(each.core_percent for each in f)),
+    ("PSS MiB", "{:.1f}", lambda f: middle(each.pss_mib for each in f)),
+    ("kB/s", "{:.2f}", lambda f: middle(each.kilobytes_per_second for each in f)),
+    ("writes/s", "{:.1f}", lambda f: middle(each.writes_per_second for each in f)),
+    ("key ms", "{:.1f}", lambda f: percentile(f, 0.5)),
+    ("p99 ms", "{:.1f}", lambda f: percentile(f, 0.99)),
+)
+"""Title, form and value of each column: medians of the rounds, and of all keys together."""
+LEGEND = """\
+From the start to the first screen, and to the first number of a device; to that number from the
+driver's first answer, where it had to be waited for; share of a core, memory, bytes and writes of
+all its processes while it runs; from an arrow key to the mark that it moves. Below: times gputop's.
+"""
+
+
+def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
+    """A row for each monitor, and under it its ratios to the first."""
+    lines = [str(scene), f"{'':16}" + "".join(f"{title:>{FIELD}}" for title, *_ in COLUMNS)]
+    first = next(iter(found.values()))
+    for name, figures in found.items():
+        values = [value(figures) for *_, value in COLUMNS]
+        shown = (
+            "-" if value is None else form.format(value)
+            for value, (_, form, _) in zip(values, COLUMNS, strict=True)
+        )
+        lines.append(f"{name:16}" + "".join(f"{text:>{FIELD}}" for text in shown))
+        if figures is not first:
+            ratios = (ratio(v, of(first)) for v, (*_, of) in zip(values, COLUMNS, strict=True))
+            line = f"{'  times':16}" + "".join(f"{text:>{FIELD}}" for text in ratios)
+            lines.append(line.rstrip())
+    return lines
+
+
+def ratio(value: float | None, of: float | None) -> str:
+    return "" if value is None or not of else f"{value / of:.2f}x"
+
+
+def bars(results: Results) -> list[str]:
+    """What gputop must hold, and by how much it does."""
+    main, idle, crowd = (results.get(scene, {}) for scene in (MAIN, IDLE, CROWD))
+
+    def of(found: dict[str, list[Figures]], name: str, column: str) -> float | None:
+        figures = next((f for key, f in found.items() if key.split()[0] == name), None)
+        value = next(value for title, _, value in COLUMNS if title == column)
+        return None if figures is None else value(figures)
+
+    def times(factor: float, value: float | None) -> float | None:
+        return None if value is None else factor * value
+
+    rows = (
+        ("kB/s, of nvtop's", "kB/s", main, times(0.7, of(main, "nvtop", "kB/s"))),
+        ("kB/s, of nvitop's", "kB/s", main, times(1.5, of(main, "nvitop", "kB/s"))),
+        ("kB/s where nothing changes", "kB/s", idle, 0.0),
+        ("core %, of nvitop's", "core %", main, of(main, "nvitop", "core %")),
+        ("core %, 64 devices, 512 processes", "core %", crowd, 5.0),
+        ("first screen, s", "screen s", main, 0.30),
+        ("first values after the driver, s", "driver s", main, 0.15),
+        ("key, p99 ms", "p99 ms", main, 30.0),
+        ("PSS MiB", "PSS MiB", main, 60.0),
+    )
+    forms = {title: form for title, form, _ in COLUMNS}
+    lines = [f"{'gputop':36}{'is':>9}{'may be':>9}"]
+    for what, column, found, bar in rows:
+        value = of(found, "gputop", column)
+        if value is not None and bar is not None:
+            form = forms[column]
+            verdict = "met" if value <= bar else f"missed by {form.format(value - bar)}"
+            lines.append(f"{what:36}{form.format(value):>9}{form.format(bar):>9}  {verdict}")
+    return lines if len(lines) > 1 else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
