@@ -29,6 +29,8 @@ from wcwidth import wcwidth
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""
 
+ANSWER_SLICE = 0.15
+"""Seconds of output after a key that are read before they are drawn."""
 ALTERNATE_SCREEN = 1049
 SHOW_CURSOR = 25
 
@@ -104,6 +106,8 @@ class Terminal:
         self._first_paint: float | None = None
         self._status: int | None = None
         self._held = b""
+        self._pieces: list[tuple[float, bytes]] | None = None
+        """What came and when, while it is not to be drawn yet."""
         self._master, slave = os.openpty()
         termios.tcsetwinsize(self._master, (rows, columns))
         self.screen = _Screen(columns, rows, self._write)
@@ -221,6 +225,30 @@ class Terminal:
         """Type; keys beyond letters are their escape sequences (`\\x1b[A` is up)."""
         self._write(keys.encode() if isinstance(keys, str) else keys)
 
+    def answer(
+        self, keys: str, true: Callable[[Terminal], object], timeout: float = 10.0, what: str = ""
+    ) -> float:
+        """Type, and read until that is true of the screen; the seconds until it had come.
+
+        What comes is drawn a little later: to draw it takes time, in which the program would wait
+        for its reader.
+        """
+        began = self.elapsed
+        self.send(keys)
+        seconds: float | None = None
+        while seconds is None:
+            self._pieces, at = [], self.elapsed
+            self.collect(ANSWER_SLICE)
+            gone = self.elapsed - at < ANSWER_SLICE / 2
+            pieces, self._pieces = self._pieces, None
+            for at, data in pieces:
+                self._take(data)
+                if seconds is None and true(self):
+                    seconds = at - began
+            if seconds is None and (gone or self.elapsed - began > timeout):
+                raise ScreenError(f"no {what or keys!r} after {timeout:g} s:\n{self.text}")
+        return seconds
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the size; the kernel tells the program (SIGWINCH)."""
         self.screen.resize(rows, columns)
@@ -291,7 +319,10 @@ class Terminal:
         except OSError:  # EIO: nobody has the other side open any more
             return False
         self.raw += data
-        self._take(data)
+        if self._pieces is None:
+            self._take(data)
+        else:
+            self._pieces.append((self.elapsed, data))
         return True
 
     def _take(self, data: bytes) -> None:

@@ -19,6 +19,8 @@ from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
 ALIVE = (88, 76, 64, 91)
 """Utilizations that devices of no scenario begin with."""
+READY_SECONDS = 1.5
+"""From the start until all tabs are made: a key before that waits for its tab, fault or not."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,8 +31,8 @@ class Outcome:
     name: str
     named: float = 0.0
     """From the fault, or from the first frame where it was there before, until it was named."""
-    keys: list[float] = dataclasses.field(default_factory=list)
-    """From each key to what it does on the screen."""
+    keys: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+    """From each key to what it does on the screen, and what that is."""
     core: float = 0.0
     """Share of a core that all its processes used while the fault lasted and nobody typed."""
     recovered: float | None = None
@@ -94,7 +96,8 @@ class Stage:
                 began = self._begin()
             outcome.named = self.see(*scenario.says, without=scenario.silent) - began
             self.keep_alive()
-            outcome.keys = [self.press(key) for key in scenario.keys]
+            terminal.collect(max(0.0, READY_SECONDS - terminal.elapsed))
+            outcome.keys = [(self.press(key), key.what) for key in scenario.keys]
             outcome.core = self.core(idle_seconds)
             if not scenario.passes:
                 self.see(*scenario.says, without=scenario.silent)
@@ -149,10 +152,8 @@ class Stage:
 
     def press(self, key: Key) -> float:
         """Presses a key and waits until it has been answered; returns the seconds that it took."""
-        began = time.monotonic()
-        self.terminal.send(key.press)
-        self.terminal.wait_for(key.answered, SOON, what=f"{key.what} after {key.press!r}")
-        return time.monotonic() - began
+        what = f"{key.what} after {key.press!r}"
+        return self.terminal.answer(key.press, key.answered, SOON, what)
 
     def core(self, seconds: float) -> float:
         """The share of a core that its processes use in the next seconds."""
