@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -17,11 +18,15 @@ class DecodeError(ValueError):
 
 def to_json(record: Any) -> dict[str, Any]:
     """A dataclass as plain JSON values: what is seldom there left out, floats rounded."""
-    return {
+    names, all_of, seldom = _fields(record.__class__)
+    document = {
         name: value if type(value) in _PLAIN else _plain(value)
-        for name in _names(record.__class__)
-        if (value := getattr(record, name)) or value == "" or name not in SELDOM
+        for name, value in zip(names, all_of(record), strict=True)
     }
+    for name in seldom:
+        if not document[name] and document[name] != "":
+            del document[name]
+    return document
 
 
 SELDOM = {"absent", "check", "machine", "machines"}
@@ -31,20 +36,23 @@ _PLAIN = {int, str, bool, NoneType}
 
 
 @cache
-def _names(cls: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls))
+def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], list[str]]:
+    """Their names, what gets them all at once, and which of them are seldom there."""
+    names = tuple(f.name for f in dataclasses.fields(cls))
+    get = attrgetter(*names)
+    seldom = [name for name in names if name in SELDOM]
+    return names, get if len(names) > 1 else lambda record: (get(record),), seldom
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float):
+    kind = type(value)
+    if kind is float:
         return round(value, 3)
-    if dataclasses.is_dataclass(value):
-        return to_json(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+    if kind is tuple:
+        return [each if type(each) in _PLAIN else _plain(each) for each in value]
+    if kind is dict or isinstance(value, Mapping):
+        return {key: each if type(each) in _PLAIN else _plain(each) for key, each in value.items()}
+    return to_json(value) if hasattr(kind, "__dataclass_fields__") else value
 
 
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gputop import __version__
@@ -439,15 +440,21 @@ def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Proc
 
     Of a device that does not respond its processes are still shown: they are who to ask.
     """
-    values: dict[str, Any] = {name: getattr(owner, name) for name in OWNED}
+    values: dict[str, Any] = dict(zip(OWNED, _owned(owner), strict=True))
     absent = dict(owner.absent)
     if owner.absence is not None:
         absent |= dict.fromkeys(OWNED, owner.absence)
-    for names, reason in (
-        (("memory_used_bytes",), listed.absence),
-        (UTILIZATIONS, listed.utilization_absence),
-    ):
-        reason = Absence.TIMED_OUT if hung else reason  # noqa: PLW2901
-        values |= {name: None if hung else getattr(listed, name) for name in names}
-        absent |= dict.fromkeys(names, reason) if reason else {}
+    of_memory, of_use = listed.absence, listed.utilization_absence
+    if hung:
+        of_memory = of_use = Absence.TIMED_OUT
+    else:
+        values["memory_used_bytes"] = listed.memory_used_bytes
+        values |= zip(UTILIZATIONS, _utilizations(listed), strict=True)
+    if of_memory:
+        absent["memory_used_bytes"] = of_memory
+    if of_use:
+        absent |= dict.fromkeys(UTILIZATIONS, of_use)
     return Process(pid=listed.pid, device_uuid=uuid, kind=listed.kind, absent=absent, **values)
+
+
+_owned, _utilizations = attrgetter(*OWNED), attrgetter(*UTILIZATIONS)
