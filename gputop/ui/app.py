@@ -7,14 +7,13 @@ import contextlib
 import gc
 import os
 import sys
-import termios
 import time
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
@@ -150,7 +149,8 @@ class GputopApp(ThemedApp):
         self._listen()
         self.set_interval(1.0, self._tick)
         self.set_timer(PRELOAD_SECONDS, self._preload)
-        # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
+        # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
+        # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.watch(self.screen, "focused", self._focus_changed, init=False)
         if not self.is_headless:
@@ -225,7 +225,10 @@ class GputopApp(ThemedApp):
 
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
-        if isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
+        if isinstance(event, Paste) and not event.is_forwarded:
+            if self._tab is not None and not self.screen.is_modal:
+                self._tab.take_paste(event.text)
+        elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
             if self._tab is not None and self._tab.take_key(event):
                 return
             replay = self._replay is not None
@@ -302,8 +305,6 @@ class GputopApp(ThemedApp):
         return self._live.get(self._header.tab)
 
     def _tick(self) -> None:
-        if not self.is_headless and not _terminal_is_there():
-            self.exit(return_code=INTERRUPTED)
         if self.telemetry.silent_seconds is not None:
             self._show()
         elif self._bar is not None:
@@ -508,12 +509,3 @@ class GputopApp(ThemedApp):
 
 def _described(error: BaseException) -> str:
     return " ".join(visible(f"{type(error).__name__}: {error}").split())
-
-
-def _terminal_is_there() -> bool:
-    """Whether standard input still is a terminal: on a dead one Textual's reader would spin."""
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True

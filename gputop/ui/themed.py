@@ -12,6 +12,7 @@ from textual.app import App
 from gputop.settings import DEFAULT, Settings, SettingsError, path, save
 from gputop.text import visible
 from gputop.ui import look
+from gputop.ui.driver import TerminalDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,8 @@ class ThemedApp(App[None]):
         terminal: look.Terminal = ANY_TERMINAL,
     ) -> None:
         """`problems` are what could not be used of the settings, `config` is their file."""
-        super().__init__(ansi_color=True)  # from the start: what NO_COLOR does goes by it
+        # ansi_color is said from the start: what NO_COLOR does goes by it
+        super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.theme = "ansi-dark"  # the terminal's own colours; the look has ours
         self._settings = settings
         """As they are now: what would be kept."""
