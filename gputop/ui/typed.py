@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ESCAPE_SECONDS, SEQUENCE_SECONDS = 0.05, 0.2
 """How long the rest of a sequence may take: after the escape alone, which is a key, and later."""
-PASTE_SECONDS = 5.0
+PASTE_SECONDS = 2.0
 """How long a paste may stall before it is taken to be over."""
 LONGEST_PASTE = 4096
 """Characters of a paste that are kept: no field takes more."""

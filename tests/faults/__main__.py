@@ -1,7 +1,8 @@
 """Runs the scenarios and prints what each took, beside what it may take.
 
-    python -m tests.faults [--interval 1] [--turns 1] [WORD ...]
+    python -m tests.faults [--interval 1] [--turns 1] [--hold 2] [WORD ...]
 
+`--hold` is how many seconds those last that may last for long: nobody reads, keys are mashed.
 Words choose scenarios by name or table. Times are of this machine, which should have nothing else
 to do: the tests of the same table wait longer, since they run wherever they have to.
 """
@@ -31,6 +32,7 @@ INTERVALS = 3
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--interval", type=float, default=1.0)
+    parser.add_argument("--hold", type=float, default=2.0)
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
@@ -47,7 +49,7 @@ def main() -> int:
     for table, scenario in chosen:
         for _ in range(options.turns):
             try:
-                outcome = run(scenario, options.interval)
+                outcome = run(scenario, options.interval, options.hold)
             except AssertionError as error:
                 short += 1
                 print(f"{table}: {scenario.name}\n  FAILED: {error}", flush=True)
@@ -59,7 +61,7 @@ def main() -> int:
     return 1 if short else 0
 
 
-def run(scenario: Scenario, interval: float) -> Outcome:
+def run(scenario: Scenario, interval: float, hold: float) -> Outcome:
     """One scenario, with a home and a driver of its own."""
     compiler = shutil.which("cc")
     assert compiler is not None, "the fake driver needs a C compiler"
@@ -69,7 +71,7 @@ def run(scenario: Scenario, interval: float) -> Outcome:
         for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             os.environ[variable] = str(folder)
         driver = driver_of(scenario, folder, lambda *without: build(kept, compiler, without))
-        return Stage(scenario, driver, folder, interval).perform(idle_seconds=3.0)
+        return Stage(scenario, driver, folder, interval, hold).perform(idle_seconds=3.0)
 
 
 def over(outcome: Outcome, interval: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -38,13 +39,24 @@ class Stage:
     """What deeds are done to. Its methods wait for events, and fail after `SOON` seconds."""
 
     def __init__(
-        self, scenario: Scenario, driver: FakeDriver, folder: Path, interval: float = 0.25
+        self,
+        scenario: Scenario,
+        driver: FakeDriver,
+        folder: Path,
+        interval: float = 0.25,
+        hold: float = 2.0,
     ) -> None:
         self.scenario = scenario
         self.driver = driver
         self.folder = folder
         """A place for files, and for what deeds have to remember."""
         self.interval = interval
+        self.hold = hold
+        """Seconds that something lasts which may last for long."""
+        self.environment = {**driver.environment(), **scenario.environment}
+        self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
+        self.stack = contextlib.ExitStack()
+        """What has to be ended when it is over."""
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
         self._terminal: Terminal | None = None
@@ -63,16 +75,20 @@ class Stage:
         self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
         if scenario.at_start:
             self._begin()
-        interval = "--interval", f"{self.interval:g}"
-        argv = [*GPUTOP, *interval, *scenario.arguments]
-        env = {**self.driver.environment(), **scenario.environment}
-        with Terminal(argv, env=env, columns=scenario.columns, rows=scenario.rows) as terminal:
+        if scenario.prepare is not None:
+            scenario.prepare(self)
+        argv, size = [*GPUTOP, *self.arguments], (scenario.columns, scenario.rows)
+        if scenario.within is not None:
+            argv = scenario.within(self.folder, argv)
+        with self.stack, Terminal(argv, self.environment, *size) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
             if scenario.at_start:
                 began = terminal.first_paint_seconds
             else:
                 self.see(*scenario.before)
+                if scenario.lead is not None:
+                    scenario.lead(self)
                 began = self._begin()
             outcome.named = self.see(*scenario.says, without=scenario.silent) - began
             self.keep_alive()
@@ -80,6 +96,7 @@ class Stage:
             outcome.core = self.core(idle_seconds)
             self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
+            self.until(lambda terminal: not zombies(terminal), "end of the zombies")
             if scenario.mend is not None:
                 began = terminal.elapsed
                 self._faulty = False
@@ -178,9 +195,23 @@ class Stage:
         if scenario.restored:
             assert ALTERNATE_SCREEN not in terminal.modes, terminal.text
             assert SHOW_CURSOR in terminal.modes, "the cursor is hidden"
-            left = terminal.modes & {1000, 1002, 1003, 1006, 2004}
+            left = terminal.modes & {1000, 1002, 1003, 1004, 1006, 1015, 2004}
             assert not left, f"modes that it left set: {left}"
+            assert terminal.line_modes == terminal.line_modes_before, "echo, and line by line"
+            pushed, popped = terminal.raw.count(b"\x1b[>25u"), terminal.raw.count(b"\x1b[<u")
+            assert pushed <= popped, "Kitty's keyboard protocol is on"
         assert "Traceback" not in terminal.text, terminal.text
+
+
+def zombies(terminal: Terminal) -> list[int]:
+    """Children of its processes that have ended, and that nobody has asked for."""
+    parents, found = set(terminal.processes()), []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = file.read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) in parents:
+                found.append(int(file.parent.name))
+    return found
 
 
 Build = Callable[..., Path]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices
+from tests.faults import devices, terminals
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
 
 TABLES: dict[str, tuple[Scenario, ...]] = {
     "device": devices.SCENARIOS,
+    "terminal": terminals.SCENARIOS,
 }

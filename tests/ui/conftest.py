@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One time zone, one processor, no results of other runs, nothing heard of the device, and answers at once."""
+    """One time zone, one processor, no other runs, nothing heard of the device, answers at once."""
     monkeypatch.setattr(benchmark, "recent", lambda _: [])
     monkeypatch.setattr(benchmark, "append", lambda _: None)
     monkeypatch.setattr(watch, "open_stream", PreparedStream)
