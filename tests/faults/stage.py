@@ -29,10 +29,15 @@ class Outcome:
     """From the fault, or from the first frame where it was there before, until it was named."""
     keys: list[float] = dataclasses.field(default_factory=list)
     """From each key to what it does on the screen."""
-    core: float = 0.0
-    """Share of a core that all its processes used while the fault lasted and nobody typed."""
+    shares: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Of a core, used by dashboard, sampler and worker while the fault lasted and nobody typed."""
     recovered: float | None = None
     """From the end of the fault until all was well; None where it stays."""
+
+    @property
+    def core(self) -> float:
+        """The share of a core that all of them used."""
+        return sum(self.shares.values())
 
 
 class Stage:
@@ -59,6 +64,8 @@ class Stage:
         """What has to be ended when it is over."""
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
+        self.shares: dict[str, float] | None = None
+        """What its processes used, where a deed has measured that."""
         self._terminal: Terminal | None = None
         self._faulty = False
         self._never = pattern(scenario.never)
@@ -93,7 +100,7 @@ class Stage:
             outcome.named = self.see(*scenario.says, without=scenario.silent) - began
             self.keep_alive()
             outcome.keys = [self.press(key) for key in scenario.keys]
-            outcome.core = self.core(idle_seconds)
+            outcome.shares = self.shares or self.used(idle_seconds)
             self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
             self.until(lambda terminal: not zombies(terminal), "end of the zombies")
@@ -145,12 +152,19 @@ class Stage:
         self.terminal.wait_for(key.answered, SOON, what=f"{key.what} after {key.press!r}")
         return time.monotonic() - began
 
-    def core(self, seconds: float) -> float:
-        """The share of a core that its processes use in the next seconds."""
+    def used(self, seconds: float, *, read: bool = True) -> dict[str, float]:
+        """The shares of a core that its processes use in the next seconds, by what they are."""
         began, before = time.monotonic(), self._processor()
-        self.terminal.collect(seconds)
+        if read:
+            self.terminal.collect(seconds)
+        else:
+            time.sleep(seconds)
         after, took = self._processor(), time.monotonic() - began
-        return sum(after[pid] - before.get(pid, 0.0) for pid in after) / took
+        lines, shares = self.terminal.processes(), dict.fromkeys(ROLES, 0.0)
+        for pid, used in after.items():
+            share = (used - before.get(pid, 0.0)) / took
+            shares[role_of(lines.get(pid, ""))] += share
+        return shares
 
     def _processor(self) -> dict[int, float]:
         """Seconds of processor time by process."""
@@ -201,6 +215,14 @@ class Stage:
             pushed, popped = terminal.raw.count(b"\x1b[>25u"), terminal.raw.count(b"\x1b[<u")
             assert pushed <= popped, "Kitty's keyboard protocol is on"
         assert "Traceback" not in terminal.text, terminal.text
+
+
+ROLES = ("dashboard", "sampler", "worker")
+
+
+def role_of(line: str) -> str:
+    """What a process is, of its command line."""
+    return "sampler" if " stream " in line else "worker" if "worker" in line else "dashboard"
 
 
 def zombies(terminal: Terminal) -> list[int]:

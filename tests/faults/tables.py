@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices, terminals
+from tests.faults import devices, idle, terminals
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
@@ -12,4 +12,5 @@ if TYPE_CHECKING:
 TABLES: dict[str, tuple[Scenario, ...]] = {
     "device": devices.SCENARIOS,
     "terminal": terminals.SCENARIOS,
+    "idle": idle.SCENARIOS,
 }

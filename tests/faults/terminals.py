@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.faults.stage import Stage
+    from tests.terminal import Terminal
 
 WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
 LATER, LATER_YET = 77, 23
@@ -32,7 +33,7 @@ MOST_BYTES = 160_000
 """That a screen, and what the kernel holds of a terminal that nobody reads, have at most."""
 MOST_GROWTH = 24 << 20
 """Bytes by which a dashboard may grow that nobody reads: Python's own ups and downs."""
-WRONG_AGES = (r"no data for", r"NOT RESPONDING", r"sampler stopped", r"AWAY")
+WRONG_AGES = (r"No data for", r"NOT RESPONDING", r"sampler stopped", r"AWAY")
 
 
 def change(percent: int) -> Deed:
@@ -174,15 +175,20 @@ def resident_bytes(pid: int) -> int:
 
 
 def fill(stage: Stage) -> None:
+    """Nobody reads, and the terminal takes no more."""
+    fill_terminal(stage.terminal)
+
+
+def fill_terminal(terminal: Terminal) -> None:
     """Has it draw, and reads nothing, until the terminal takes no more."""
-    terminal = stage.terminal
     deadline, still, before = time.monotonic() + 3 * SOON, 0, -1
     while still < 6:
         assert time.monotonic() < deadline, "the terminal takes everything"
-        terminal.send("21" if still % 2 else "?")
+        terminal.send("21")
         time.sleep(0.1)  # nothing is read that could be waited for
         now = terminal.waiting_bytes
         still, before = (still + 1 if now == before else 0), now
+    assert before > 0, "nothing was drawn"
 
 
 def nobody_reads(stage: Stage) -> None:
