@@ -35,7 +35,7 @@ FLOOD_SECONDS = 0.25
 ESCAPE = "\x1b"
 _STRING = r"[\]PX^_][^\x07\x1b]*"
 _TOKEN = re.compile(
-    rf"[^\x1b]+|\x1b(?:\[M.{{3}}|\[\[.|\[[0-?]*[ -/]*[@-~]|O.|{_STRING}(?:\x07|\x1b\\)"
+    rf"[^\x1b]+|\x1b(?:\[M.{{3}}|\[\[.|\[[0-?]*[ -/]*[@-Z\\-~]|O.|{_STRING}(?:\x07|\x1b\\)"
     r"|[^\[O\]PX^_\x1b])",
     re.DOTALL,
 )
@@ -48,7 +48,7 @@ class Typed:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
         self._parser = XTermParser()
         self._held = ""
         """The begin of a sequence, or in a paste what may be that of its end."""
@@ -133,16 +133,29 @@ class Typed:
 
     def _keys(self, token: str) -> list[Message]:
         """What Textual makes of it; nothing of what it does not know, or fails on."""
+        is_sequence = token[0] == ESCAPE
+        if is_sequence and token[1] in "]PX^_" and len(token) > 2:
+            return []  # a report that nobody asked for
         try:
             found = [*self._parser.feed(token)]
-            if not found and len(token) == 2:  # Alt and a key: it waits for more
-                found = [*self._parser.feed("")]
+            if not found and len(token) == 2:  # Alt and a key: the parser waits for more
+                found = [_with_alt(each) for each in self._parser.feed("")]
         except Exception:  # noqa: BLE001 - of numbers that are none, or too large
             found = []
-        if not found or (token[0] == ESCAPE and len(token) == 2):
+        if not found or (is_sequence and len(token) == 2):
             self._parser = XTermParser()  # the old one waits for the rest
+        if is_sequence and len(token) > 2 and token[-1] != "u":
+            # An unknown function key would be the letter of its number.
+            found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]
         # Sizes come from the kernel: a forged one would be believed.
         return [each for each in found if not isinstance(each, Resize | InBandWindowResize)]
+
+
+def _with_alt(message: Message) -> Message:
+    """The key as one with Alt, which Textual says of letters only."""
+    if isinstance(message, Key) and "alt+" not in message.key:
+        return Key(f"alt+{message.key}", message.character)
+    return message
 
 
 def _begun(text: str, end: str) -> str:

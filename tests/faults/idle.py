@@ -38,7 +38,7 @@ def nothing(stage: Stage) -> None:
 def recording(stage: Stage) -> None:
     """A short one, played in place of this machine."""
     file = stage.folder / "recording.jsonl"
-    arguments = ["stream", "--demo", "--interval", "0.25", "--count", "6", "--output", str(file)]
+    arguments = ["stream", "--demo", "--interval", "0.1", "--count", "30", "--output", str(file)]
     subprocess.run([*GPUTOP, *arguments], check=True, capture_output=True, timeout=60)
     stage.arguments[:] = ["--replay", str(file)]
 
