@@ -14,10 +14,11 @@ import pytest
 
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, GPUTOP, dashboard
-from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.terminal import Terminal
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
