@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.e2e.shipped import ENTER, F9, GPUTOP
 from tests.faults.scenario import Deed, Scenario, three
-from tests.faults.terminals import fill, pretend_worker, send, start
+from tests.faults.terminals import fill, leave, pretend_worker, send, start
 
 if TYPE_CHECKING:
     from tests.faults.stage import Stage
@@ -27,6 +27,7 @@ def state(name: str, reached: Deed, says: tuple[str, ...], **more: object) -> Sc
         says=says,
         keys=(),
         alive=None,
+        quit=leave,  # q closes what is open
         **more,  # type: ignore[arg-type]
     )
 
@@ -38,7 +39,7 @@ def nothing(stage: Stage) -> None:
 def recording(stage: Stage) -> None:
     """A short one, played in place of this machine."""
     file = stage.folder / "recording.jsonl"
-    arguments = ["stream", "--demo", "--interval", "0.1", "--count", "30", "--output", str(file)]
+    arguments = ["stream", "--demo", "--interval", "0.25", "--count", "16", "--output", str(file)]
     subprocess.run([*GPUTOP, *arguments], check=True, capture_output=True, timeout=60)
     stage.arguments[:] = ["--replay", str(file)]
 
