@@ -79,7 +79,7 @@ class Stream(Protocol):
         ...
 
 
-class GputopApp(ThemedApp):
+class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
     """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
 
     CSS_PATH = "gputop.tcss"

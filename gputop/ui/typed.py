@@ -85,7 +85,7 @@ class Typed:
         return self._keys(held) if len(held) == 2 else []
 
     def _is_flood(self, text: str, now: float) -> bool:
-        if text.startswith(ESCAPE) and ESCAPE not in text[1:]:
+        if BRACKETED_PASTE_START in text:  # whose terminal says so itself
             return False
         plain = sum(len(part) for part in _TOKEN.findall(text) if part[0] != ESCAPE)
         lasts = now - self._flooded_at < FLOOD_SECONDS

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.ui.typed import PASTE_SECONDS
+from gputop.ui.typed import FLOOD_SECONDS, PASTE_SECONDS
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import ENTER, ESCAPE, F9, SOON, children, held_by
@@ -413,6 +413,7 @@ def paste(before: str, text: str, after: str) -> Deed:
         for at in range(0, len(data), 1024):
             stage.terminal.send(data[at : at + 1024])
             stage.terminal.collect(0.0)
+        stage.terminal.collect(2 * FLOOD_SECONDS)  # keys that come sooner are of the same flood
 
     return do
 
@@ -505,6 +506,7 @@ def mash(stage: Stage) -> None:
         keys = b"".join(mashed(dice) for _ in range(dice.randint(1, 6)))
         if dice.random() < 0.1:
             keys = dice.choice((f"{F9}{ENTER}y", f"{F9}\r\r", "y", "3\x1b[By", "b")).encode()
+        assert state_of(terminal.pid) != "Z", f"it has ended:\n{terminal.text}"
         terminal.send(keys)
         terminal.collect(dice.choice((0.0, 0.01, 0.05)))
         terminal.send("y")  # never after a quiet moment

@@ -111,6 +111,10 @@ def test_a_paste_has_no_keys_however_it_is_cut(inside: str) -> None:
     assert after(*text, "j") == [repr(inside), "j"]
 
 
+def test_a_key_right_after_a_paste_is_one() -> None:
+    assert after(f"{PASTE}{'x' * 2 * FLOOD}{END}", "j") == [repr("x" * 2 * FLOOD), "j"]
+
+
 def test_a_paste_whose_end_is_lost_is_over_after_a_while() -> None:
     typed = Typed()
     assert typed.feed(f"{PASTE}yes\x1b[20".encode()) == []
