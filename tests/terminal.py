@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fcntl
 import os
 import re
 import select
 import signal
+import sys
 import termios
 import time
 import uuid
@@ -110,6 +112,7 @@ class Terminal:
         """What came and when, while it is not to be drawn yet."""
         self._master, slave = os.openpty()
         termios.tcsetwinsize(self._master, (rows, columns))
+        self.line_modes_before = self.line_modes
         self.screen = _Screen(columns, rows, self._write)
         self._stream = pyte.ByteStream(self.screen)
         environment = {
@@ -182,6 +185,17 @@ class Terminal:
     def modes(self) -> set[int]:
         """The private modes that are set, such as `ALTERNATE_SCREEN` or 1000 for the mouse."""
         return {mode >> 5 for mode in self.screen.mode if mode >= 32}
+
+    @property
+    def line_modes(self) -> list[Any]:
+        """As the kernel has them: echo, line by line, and so on."""
+        return termios.tcgetattr(self._master)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much the terminal holds that has not been read."""
+        answer = fcntl.ioctl(self._master, termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(answer, sys.byteorder)
 
     @property
     def elapsed(self) -> float:

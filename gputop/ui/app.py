@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.widgets import ContentSwitcher
 from textual.worker import Worker, WorkerState
 
@@ -83,7 +83,7 @@ class Stream(Protocol):
         ...
 
 
-class GputopApp(ThemedApp):
+class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
     """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
 
     CSS_PATH = "gputop.tcss"
@@ -153,7 +153,8 @@ class GputopApp(ThemedApp):
         self._listen()
         self.set_interval(TICK_SECONDS, self._tick)
         self.set_timer(PRELOAD_SECONDS, self._preload)
-        # After Ctrl+Z and fg the terminal has nothing left of what it was sent.
+        # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
+        # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.watch(self.screen, "focused", self._focus_changed, init=False)
         if not self.is_headless:
@@ -229,7 +230,10 @@ class GputopApp(ThemedApp):
 
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
-        if isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
+        if isinstance(event, Paste) and not event.is_forwarded:
+            if self._tab is not None and not self.screen.is_modal:
+                self._tab.take_paste(event.text)
+        elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
             if self._tab is not None and self._tab.take_key(event):
                 return
             replay = self._replay is not None
@@ -520,7 +524,7 @@ def _described(error: BaseException) -> str:
 
 
 def _terminal_is_there() -> bool:
-    """Whether standard input still is a terminal: on a dead one Textual's reader would spin."""
+    """Whether standard input still is a terminal: on a dead one Textual's own reader would spin."""
     try:
         termios.tcgetattr(0)
     except (termios.error, OSError):

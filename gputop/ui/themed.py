@@ -16,11 +16,22 @@ from gputop.ui import look
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from textual.driver import Driver
     from textual.filter import LineFilter
 
     from gputop.telemetry.snapshot import Problem
 
 ANY_TERMINAL = look.Terminal()
+
+
+def _driver() -> type[Driver] | None:
+    """Ours, or Textual's own where its parser, which is private, is not the one that ours feeds."""
+    try:
+        from gputop.ui.driver import TerminalDriver
+        from gputop.ui.typed import is_known
+    except ImportError:
+        return None
+    return TerminalDriver if is_known() else None
 
 
 class ThemedApp(App[None]):
@@ -34,7 +45,8 @@ class ThemedApp(App[None]):
         terminal: look.Terminal = ANY_TERMINAL,
     ) -> None:
         """`problems` are what could not be used of the settings, `config` is their file."""
-        super().__init__(ansi_color=True)  # from the start: what NO_COLOR does goes by it
+        # ansi_color is said from the start: what NO_COLOR does goes by it
+        super().__init__(driver_class=_driver(), ansi_color=True)
         self.theme = "ansi-dark"  # the terminal's own colours; the look has ours
         self._settings = settings
         """As they are now: what would be kept."""

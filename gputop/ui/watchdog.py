@@ -1,9 +1,8 @@
-"""Signals end the dashboard even while its event loop is held up by a terminal that nobody reads.
+"""Signals end the dashboard even while its event loop is held up.
 
-Textual's writes block once the terminal takes no more, as over an SSH connection that stalls, and
-an event loop that waits for one hears of no signal. So the handlers are Python's own, which run in
-the midst of that wait, and a thread ends the process where the loop does not in time. Children end
-when their standard input does.
+Whatever it waits for, as a write to a terminal that could not be opened anew, it hears of no signal
+meanwhile. So the handlers are Python's own, which run in the midst of that wait, and a thread ends
+the process where the loop does not in time. Children end when their standard input does.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import termios
 import threading
 from typing import TYPE_CHECKING, Any
 
+from gputop.ui.outlet import RESTORE, last_words, open_terminal
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 PATIENCE_SECONDS = 1.2
 """From a signal to the end that asks nobody: within two seconds nothing is to be left."""
-RESTORE = b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l"
-RESTORE += b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-"""What Textual sends at its end: mouse, paste, keyboard, alternate screen, cursor."""
 
 
 class Watchdog:
@@ -68,7 +66,5 @@ def _end(status: int, modes: list[Any] | None) -> None:
     with contextlib.suppress(OSError, termios.error):
         if modes is not None:
             termios.tcsetattr(0, termios.TCSANOW, modes)
-        # Opened anew: the shell shares the flags of what is open already.
-        terminal = os.open(os.ttyname(2), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
-        os.write(terminal, RESTORE)
+        last_words(open_terminal(), RESTORE)
     os._exit(status)

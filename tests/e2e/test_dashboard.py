@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER, dashboard
-from tests.terminal import ALTERNATE_SCREEN, Terminal
+from tests.e2e.shipped import GIB, GPUTOP, dashboard
+from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.terminal import Terminal
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
@@ -138,29 +140,6 @@ def test_where_nothing_changes_next_to_nothing_is_sent(driver: FakeDriver) -> No
         assert 0 < terminal.collect(4) < 4 * 1000
 
 
-@pytest.mark.parametrize(
-    "env",
-    [
-        {"NO_COLOR": "1"},
-        {"TERM": "xterm"},
-        {"TERM": "linux"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
-        {"TERM": "screen"},
-    ],
-)
-def test_every_kind_of_terminal(env: dict[str, str]) -> None:
-    with dashboard("--demo", env={**NO_DRIVER, **env}, columns=80, rows=24) as terminal:
-        terminal.wait_for("SIMULATED")
-        terminal.wait_for("H100")
-        terminal.send("2")
-        terminal.wait_for("Press b to start")
-        terminal.send("q")
-        assert terminal.wait() == 0
-        assert ALTERNATE_SCREEN not in terminal.modes
-        terminal.wait_until_gone(2)
-
-
 def start_stress(terminal: Terminal) -> None:
     terminal.wait_for("Press b")
     terminal.send("b")
@@ -228,21 +207,6 @@ def test_however_it_ends_nothing_of_it_is_left(end: Callable[[Terminal], None]) 
         assert len(terminal.processes()) == 4  # with a sampler for the device under stress alone
         end(terminal)
         terminal.wait_until_gone(2)
-
-
-def test_suspended_and_resumed_it_paints_all_of_itself() -> None:
-    shell = ["bash", "--norc", "--noprofile", "-i"]
-    with Terminal(shell, env=NO_DRIVER, columns=80, rows=24) as terminal:
-        terminal.send(" ".join([*GPUTOP, "--demo"]) + "\r")
-        terminal.wait_for("7 H100 80GB HBM3")
-        before = len(terminal.text.split())
-        terminal.send("\x1a")
-        terminal.wait_for("Stopped")
-        assert ALTERNATE_SCREEN not in terminal.modes
-        terminal.send("fg\r")
-        terminal.wait_for(lambda t: "1 Monitor" in t.text and len(t.text.split()) > 0.9 * before)
-        terminal.send("q")
-        terminal.wait_for(lambda t: ALTERNATE_SCREEN not in t.modes)
 
 
 def test_without_a_terminal_it_is_status() -> None:

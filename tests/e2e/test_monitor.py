@@ -182,22 +182,6 @@ def test_the_sampler_that_is_started_again_knows_interval_and_gpm(driver: FakeDr
         assert calls_of(terminal, driver)[GPM] > 0
 
 
-@pytest.mark.parametrize("tab", ["1", "2", "3", ENTER])
-def test_as_small_as_a_terminal_can_be_and_back(driver: FakeDriver, tab: str) -> None:
-    driver.write(device(0), device(1))
-    with opened(driver) as terminal:
-        see(terminal, "1 Test 1")
-        terminal.send(tab)
-        place = {"1": "1 Test 1", "2": "Press b", "3": "No process", ENTER: "statistics"}[tab]
-        see(terminal, place)
-        for columns, rows in ((1, 1), (200, 1), (1, 60), (19, 4), (120, 40)):
-            terminal.resize(columns, rows)
-            calls_of(terminal, driver)
-        see(terminal, place, " q Quit")
-        terminal.send("q")
-        assert terminal.wait() == 0
-
-
 def test_sixty_four_devices_on_sixty_columns(driver: FakeDriver) -> None:
     driver.write(*(device(n) for n in range(64)))
     with opened(driver, columns=60, rows=24) as terminal:

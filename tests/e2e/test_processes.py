@@ -227,7 +227,7 @@ def test_a_signal_is_sent_after_the_question_and_the_list_follows(
         terminal.wait_for(lambda t: "Send a signal" not in t.text)
         assert victim.poll() is None
         terminal.send(f"{F9}{ENTER}")
-        terminal.wait_for(f"Send TERM to {victim.pid}")
+        see(terminal, f"Send TERM to {victim.pid}", "y sends it")
         terminal.send("y")
         assert victim.wait(SOON) == -signal.SIGTERM
         terminal.wait_for(f"SIGTERM was sent to {victim.pid}")
@@ -241,7 +241,7 @@ def test_another_signal_is_chosen_with_arrows(driver: FakeDriver, running: Child
     with listed(driver) as terminal:
         choose(terminal, "serve-gamma")
         terminal.send(f"{F9}{DOWN}{DOWN}{ENTER}")
-        terminal.wait_for(f"Send KILL to {victim.pid}")
+        see(terminal, f"Send KILL to {victim.pid}", "y sends it")
         terminal.send("y")
         assert victim.wait(SOON) == -signal.SIGKILL
 
@@ -251,7 +251,7 @@ def test_a_process_that_ended_meanwhile_gets_nothing(driver: FakeDriver, running
     with listed(driver) as terminal:
         choose(terminal, "train-alpha")
         terminal.send(f"{F9}{ENTER}")
-        terminal.wait_for(f"Send TERM to {victim.pid}")
+        see(terminal, f"Send TERM to {victim.pid}", "y sends it")
         victim.kill()
         victim.wait(SOON)
         terminal.send("y")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.shipped import ENTER, ESCAPE, child, dashboard, device, held_by, see
+from tests.e2e.shipped import ENTER, ESCAPE, NO_DRIVER, child, dashboard, device, held_by, see
+from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.driver import FakeDriver
-    from tests.terminal import Terminal
 
 pytestmark = pytest.mark.driver
 
@@ -137,3 +138,15 @@ def test_a_setting_that_cannot_be_is_said_and_the_others_count(
         driver.write(device(0, processes=held_by({"train-alpha": process})))
         with dashboard("--config", str(file), env=driver.environment()) as terminal:
             see(terminal, "interval = 5000", "colour in", "PID▲", without=("every 5000",))
+
+
+def test_with_textual_s_own_driver_it_works_too() -> None:
+    code = "import sys; sys.modules['gputop.ui.driver'] = None; from gputop.cli import main; main()"
+    with Terminal([sys.executable, "-P", "-c", code], NO_DRIVER, 100, 30) as terminal:
+        see(terminal, "No NVIDIA driver")
+        terminal.send("?")
+        see(terminal, "Keys everywhere")
+        terminal.send("?q")
+        assert terminal.wait() == 0
+        terminal.wait_until_gone()
+        assert ALTERNATE_SCREEN not in terminal.modes

@@ -11,10 +11,12 @@ from tests.driver import FakeDevice, FakeProcess
 from tests.e2e.shipped import GIB
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.faults.stage import Stage
     from tests.terminal import Terminal
 
-Deed = Callable[["Stage"], None]
+Deed = Callable[["Stage"], object]
 Seen = Callable[["Terminal"], object]
 
 
@@ -96,6 +98,8 @@ class Scenario:
     """Done before gputop starts: files, and more `environment` and `arguments` of the stage."""
     lead: Deed | None = None
     """Done once all is well, before the fault: leads to the state in which it is broken."""
+    within: Callable[[Path, list[str]], list[str]] | None = None
+    """What it is run in, such as a shell: makes that of a folder for files and its command."""
     driver_without: tuple[str, ...] = ()
     """Functions that the driver does not have, being old."""
     environment: Mapping[str, str] = field(default_factory=dict)

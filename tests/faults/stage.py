@@ -33,29 +33,45 @@ class Outcome:
     """From the fault, or from the first frame where it was there before, until it was named."""
     keys: list[tuple[float, str]] = dataclasses.field(default_factory=list)
     """From each key to what it does on the screen, and what that is."""
-    core: float = 0.0
-    """Share of a core that all its processes used while the fault lasted and nobody typed."""
+    shares: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Of a core, used by dashboard, sampler and worker while the fault lasted and nobody typed."""
     recovered: float | None = None
     """From the end of the fault until all was well; None where it stays."""
+
+    @property
+    def core(self) -> float:
+        """The share of a core that all of them used."""
+        return sum(self.shares.values())
 
 
 class Stage:
     """What deeds are done to. Its methods wait for events, and fail after `SOON` seconds."""
 
     def __init__(
-        self, scenario: Scenario, driver: FakeDriver, folder: Path, interval: float = 0.25
+        self,
+        scenario: Scenario,
+        driver: FakeDriver,
+        folder: Path,
+        interval: float = 0.25,
+        hold: float = 2.0,
     ) -> None:
         self.scenario = scenario
         self.driver = driver
         self.folder = folder
         """A place for files, and for what deeds have to remember."""
         self.interval = interval
+        self.hold = hold
+        """Seconds that something lasts which may last for long."""
         self.command = [*GPUTOP]
         self.environment = {**driver.environment(), **scenario.environment}
         """Variables of gputop, which what prepares it may add to."""
         self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
+        self.stack = contextlib.ExitStack()
+        """What has to be ended when it is over."""
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
+        self.shares: dict[str, float] | None = None
+        """What its processes used, where a deed has measured that."""
         self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
@@ -84,7 +100,9 @@ class Stage:
         if scenario.at_start:
             self._begin()
         argv, size = [*self.command, *self.arguments], (scenario.columns, scenario.rows)
-        with Terminal(argv, self.environment, *size) as terminal:
+        if scenario.within is not None:
+            argv = scenario.within(self.folder, argv)
+        with self.stack, Terminal(argv, self.environment, *size) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
             if scenario.at_start:
@@ -98,7 +116,7 @@ class Stage:
             self.keep_alive()
             terminal.collect(max(0.0, READY_SECONDS - terminal.elapsed))
             outcome.keys = [(self.press(key), key.what) for key in scenario.keys]
-            outcome.core = self.core(idle_seconds)
+            outcome.shares = self.shares or self.used(idle_seconds)
             if not scenario.passes:
                 self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
@@ -155,12 +173,19 @@ class Stage:
         what = f"{key.what} after {key.press!r}"
         return self.terminal.answer(key.press, key.answered, SOON, what)
 
-    def core(self, seconds: float) -> float:
-        """The share of a core that its processes use in the next seconds."""
+    def used(self, seconds: float, *, read: bool = True) -> dict[str, float]:
+        """The shares of a core that its processes use in the next seconds, by what they are."""
         began, before = time.monotonic(), self._processor()
-        self.terminal.collect(seconds)
+        if read:
+            self.terminal.collect(seconds)
+        else:
+            time.sleep(seconds)
         after, took = self._processor(), time.monotonic() - began
-        return sum(after[pid] - before.get(pid, 0.0) for pid in after) / took
+        lines, shares = self.terminal.processes(), dict.fromkeys(ROLES, 0.0)
+        for pid, used in after.items():
+            share = (used - before.get(pid, 0.0)) / took
+            shares[role_of(lines.get(pid, ""))] += share
+        return shares
 
     def _processor(self) -> dict[int, float]:
         """Seconds of processor time by process."""
@@ -205,11 +230,22 @@ class Stage:
         if scenario.restored:
             assert ALTERNATE_SCREEN not in terminal.modes, terminal.text
             assert SHOW_CURSOR in terminal.modes, "the cursor is hidden"
-            left = terminal.modes & {1000, 1002, 1003, 1006, 2004}
+            left = terminal.modes & {1000, 1002, 1003, 1004, 1006, 1015, 2004}
             assert not left, f"modes that it left set: {left}"
+            assert terminal.line_modes == terminal.line_modes_before, "echo, and line by line"
+            pushed, popped = terminal.raw.count(b"\x1b[>25u"), terminal.raw.count(b"\x1b[<u")
+            assert pushed <= popped, "Kitty's keyboard protocol is on"
         assert "Traceback" not in terminal.text, terminal.text
         written = [each for each in scenario.unwritten if each in terminal.raw]
         assert not written, f"it wrote {written}"
+
+
+ROLES = ("dashboard", "sampler", "worker")
+
+
+def role_of(line: str) -> str:
+    """What a process is, of its command line."""
+    return "sampler" if " stream " in line else "worker" if "worker" in line else "dashboard"
 
 
 def zombies(terminal: Terminal) -> list[int]:

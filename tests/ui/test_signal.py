@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from pathlib import Path
 from signal import Signals
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import events
 from textual.app import App
+from textual.containers import Vertical
 
 import gputop.ui
 from gputop.telemetry.snapshot import Absence, Problem, Process
@@ -176,3 +178,21 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     target = target_of(first, [first, later], DEVICES)
     assert isinstance(target, Target)
     assert [(held.label, held.memory_bytes) for held in target.held] == [("0", 2 * GIB)]
+
+
+async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputop.ui.screens.deliberate.QUIET_SECONDS", 0.2)
+    app = SignalApp(process(4242, 0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("enter", "y", "j", "y")
+        await settle(pilot)
+        assert app.answers == []
+        box = app.screen.query_one(Vertical)
+        assert "a moment" in str(box.border_subtitle)
+        async with asyncio.timeout(10):
+            while "y sends it" not in str(box.border_subtitle):
+                await pilot.pause()
+        await pilot.press("y")
+        await settle(pilot)
+        assert len(app.answers) == 1

@@ -16,6 +16,7 @@ from gputop.telemetry.snapshot import Problem
 from gputop.text import ABSENT, size, visible
 from gputop.ui.draw import Row, Span, cell, clip
 from gputop.ui.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
+from gputop.ui.screens.deliberate import WAIT, Quiet
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ OFFERED = (
 """The signals, the gentlest first, and what each does unless the program decides otherwise."""
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -99, "end": 99}
 CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
+NOT_YET = f"{WAIT} · Esc goes back"
 DEVICE_LINES = 4
 """Devices of one process that have a line each."""
 DEVICES_NAMED = 8
@@ -97,6 +99,8 @@ class SignalList(LiveView):
         self._first_row = 0
         self.asking = False
         """Whether a signal was chosen, and the question is open."""
+        self.ready = False
+        """Whether an answer counts."""
 
     @property
     def chosen(self) -> Signals:
@@ -164,8 +168,8 @@ class SignalList(LiveView):
             [Span(clip(asked, width), WARN)],
             [],
             [
-                Span("y", ACCENT),
-                Span(f" Send {name}    "),
+                Span("y", ACCENT if self.ready else DIM),
+                Span(f" Send {name}    ", TEXT if self.ready else DIM),
                 Span("n", ACCENT),
                 Span(" Back to the signals"),
             ],
@@ -194,6 +198,7 @@ class SendSignal(ModalScreen[Signals | None]):
     def __init__(self, target: Target) -> None:
         super().__init__()
         self._list = SignalList(target)
+        self._quiet = Quiet(self, self._show_keys)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -205,10 +210,12 @@ class SendSignal(ModalScreen[Signals | None]):
         """Every key is for the list or the question, in the order typed."""
         event.stop()
         if self._list.asking:
-            if event.key == "y":
+            if event.key == "y" and self._quiet.is_here:
                 self._close(self._list.chosen)
             elif event.key in ("n", "escape", "q"):
                 self._ask(False)
+            else:
+                self._quiet.begin()
             return
         match event.key:
             case "escape" | "q" | "f9":
@@ -224,7 +231,13 @@ class SendSignal(ModalScreen[Signals | None]):
 
     def _ask(self, asking: bool) -> None:
         self._list.ask(asking)
-        self.query_one(Vertical).border_subtitle = ASKING if asking else CHOOSING
+        self._quiet.begin()
+
+    def _show_keys(self) -> None:
+        self._list.ready = self._quiet.is_here
+        self._list.redraw()
+        asking = ASKING if self._quiet.is_here else NOT_YET
+        self.query_one(Vertical).border_subtitle = asking if self._list.asking else CHOOSING
 
     def _close(self, answer: Signals | None) -> None:
         if self.is_current:  # a second key may have come before the first had closed it

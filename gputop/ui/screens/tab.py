@@ -44,6 +44,9 @@ class LiveTab(Vertical):
         """Takes a key before any action does, as where one types; whether it did."""
         return False
 
+    def take_paste(self, text: str) -> None:
+        """Takes what is pasted, where one types; elsewhere it does nothing."""
+
     def action_move(self, step: int) -> None:
         """Down by that many rows."""
         raise NotImplementedError
@@ -73,6 +76,11 @@ class ListTab(LiveTab):
     def take_key(self, event: Key) -> bool:
         """What one types while one filters is for the filter."""
         return self.processes.filtering and self.processes.filter_key(event.key, event.character)
+
+    def take_paste(self, text: str) -> None:
+        """Its first line is for the filter, while one filters."""
+        if self.processes.filtering:
+            self.processes.type_on(next(iter(text.splitlines()), ""))
 
     def clear_filter(self) -> bool:
         """Lists all processes again; whether some were left out."""

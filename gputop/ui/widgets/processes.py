@@ -101,6 +101,10 @@ class ProcessesView(LiveView):
         self._table.look_for(text[:LONGEST_FILTER])
         self.redraw()
 
+    def type_on(self, text: str) -> None:
+        """As if somebody had typed that."""
+        self.type(self._table.filter + "".join(filter(str.isprintable, text)))
+
     def stop_filter(self, *, keep: bool) -> None:
         """Typing is over: goes on with the filter, or lists all again."""
         self.filtering = False

@@ -1,0 +1,550 @@
+"""Faults of the terminal: suspended, not read, of any size and kind, pasted into, keys mashed."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop.ui.typed import FLOOD_SECONDS, PASTE_SECONDS
+from tests.bench.workers import fake_interpreter
+from tests.e2e.pretender import worker
+from tests.e2e.shipped import ENTER, ESCAPE, F9, SOON, children, held_by
+from tests.faults.scenario import Deed, Scenario, three
+from tests.terminal import ALTERNATE_SCREEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.faults.stage import Stage
+    from tests.terminal import Terminal
+
+WELL = ("0 Test 0", "1 Test 1", "2 Test 2", "44 %")
+LATER, LATER_YET = 77, 23
+"""Utilizations of device 1 after its 44 %."""
+MOST_BYTES = 160_000
+"""That a screen, and what the kernel holds of a terminal that nobody reads, have at most."""
+MOST_GROWTH = 24 << 20
+"""Bytes by which a dashboard may grow that nobody reads: Python's own ups and downs."""
+WRONG_AGES = (r"No data for", r"NOT RESPONDING", r"sampler stopped", r"AWAY")
+
+
+def change(percent: int) -> Deed:
+    """Device 1 is as busy as that."""
+    return lambda stage: stage.driver.change(1, gpu_utilization_percent=percent)
+
+
+def send(keys: str) -> Deed:
+    return lambda stage: stage.terminal.send(keys)
+
+
+def all_of(*deeds: Deed) -> Deed:
+    """One after the other."""
+
+    def do(stage: Stage) -> None:
+        for deed in deeds:
+            deed(stage)
+
+    return do
+
+
+# Suspended and stopped.
+
+
+def in_shell(folder: Path, command: list[str]) -> list[str]:
+    """In a shell with job control: once it is stopped, b and f are as `bg` and `fg`."""
+    line = (
+        f"stty -g > {folder}/before; {shlex.join(command)}; s=$?; "
+        'while [ -n "$(jobs)" ]; do read -rsn1 key; if [ "$key" = b ]; then bg; else fg; s=$?; fi; '
+        f"done; stty -g > {folder}/after; exit $s"
+    )
+    return ["bash", "--norc", "--noprofile", "-i", "-c", line]
+
+
+def stopped(stage: Stage) -> None:
+    """The shell has the terminal, as it was before."""
+    stage.see("Stopped")
+    assert ALTERNATE_SCREEN not in stage.terminal.modes
+    assert not stage.terminal.modes & {1000, 1003, 1004, 1006, 2004}
+    change(LATER)(stage)
+
+
+def in_background_and_back(stage: Stage) -> None:
+    """What is continued without the terminal stops again, until it has it."""
+    pid = dashboard_in(stage)
+    stage.terminal.send("b")
+    stage.until(lambda _: state_of(pid) == "T", "stop in the background")
+    stage.terminal.send("f")
+
+
+def dashboard_in(stage: Stage) -> int:
+    """The dashboard, and not the shell around it."""
+    lines = stage.terminal.processes().items()
+    return next(p for p, line in lines if " --interval" in line and not line.startswith("bash"))
+
+
+def state_of(pid: int) -> str:
+    """The letter of the process' state: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def stop(stage: Stage) -> None:
+    """Stops the dashboard from outside, for a while, in which its sampler goes on."""
+    stage.terminal.kill(signal.SIGSTOP)
+    change(LATER)(stage)
+    stage.terminal.collect(stage.hold)
+    stage.memory["raw"] = stage.terminal.bytes_received
+
+
+def go_on(stage: Stage) -> None:
+    """Lets it go on; of what came meanwhile nothing is shown that is not so any more."""
+    change(LATER_YET)(stage)
+    stage.terminal.collect(2 * stage.interval)
+    frames: list[str] = []
+    stage.terminal.on_read = lambda terminal: frames.append(terminal.text)
+    stage.terminal.kill(signal.SIGCONT)
+    stage.see(f"{LATER_YET} %")
+    assert not [each for each in frames if re.search("|".join(WRONG_AGES), each)], frames[0]
+    sent = stage.terminal.bytes_received - stage.memory["raw"]
+    assert sent < MOST_BYTES, f"{sent} bytes to catch up"
+
+
+SUSPENDED = (
+    Scenario(
+        name="suspended by Ctrl+Z, and resumed",
+        within=in_shell,
+        fault=all_of(send("\x1a"), stopped),
+        says=("Stopped",),
+        keys=(),
+        alive=None,
+        mend=send("f"),
+        then=("0 Test 0", "2 Test 2", f"{LATER} %", "Quit"),
+        then_silent=("Stopped",),
+    ),
+    Scenario(
+        name="resumed in the background first",
+        within=in_shell,
+        fault=all_of(send("\x1a"), stopped),
+        says=("Stopped",),
+        keys=(),
+        alive=None,
+        mend=in_background_and_back,
+        then=("0 Test 0", "2 Test 2", f"{LATER} %", "Quit"),
+        then_silent=("Stopped",),
+    ),
+    Scenario(
+        name="stopped by kill -STOP under a shell, and in the foreground again",
+        within=in_shell,
+        fault=all_of(
+            lambda stage: os.kill(dashboard_in(stage), signal.SIGSTOP),
+            lambda stage: stage.see("Stopped"),
+            change(LATER),
+        ),
+        says=("Stopped",),
+        keys=(),
+        alive=None,
+        mend=send("f"),
+        then=("0 Test 0", "2 Test 2", f"{LATER} %", "Quit"),
+        then_silent=("Stopped",),
+    ),
+    Scenario(
+        name="stopped by kill -STOP for a while, and continued",
+        fault=stop,
+        says=(),
+        keys=(),
+        alive=None,
+        mend=go_on,
+        then=(*WELL[:3], f"{LATER_YET} %"),
+        then_silent=("Stopped",),
+    ),
+)
+
+# Not read.
+
+
+def resident_bytes(pid: int) -> int:
+    """Of the memory of a process what is in use."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def fill(stage: Stage) -> None:
+    """Nobody reads, and the terminal takes no more."""
+    fill_terminal(stage.terminal)
+
+
+def fill_terminal(terminal: Terminal) -> None:
+    """Has it draw, and reads nothing, until the terminal takes no more."""
+    deadline, still, before = time.monotonic() + 3 * SOON, 0, -1
+    while still < 6:
+        assert time.monotonic() < deadline, "the terminal takes everything"
+        terminal.send("21")
+        time.sleep(0.1)  # nothing is read that could be waited for
+        now = terminal.waiting_bytes
+        still, before = (still + 1 if now == before else 0), now
+    assert before > 0, "nothing was drawn"
+
+
+def nobody_reads(stage: Stage) -> None:
+    """For a while; meanwhile it goes on, does not grow, and takes keys: the last shows the rest."""
+    terminal = stage.terminal
+    fill(stage)
+    memory, until = resident_bytes(terminal.pid), time.monotonic() + stage.hold
+    percent, reads = 50, stage.driver.calls(1)["nvmlDeviceGetUtilizationRates"]
+    while time.monotonic() < until:
+        percent = 50 + (percent + 1) % 20
+        change(percent)(stage)
+        terminal.send("2")
+        time.sleep(stage.interval / 2)
+        terminal.send("?")  # closes it on any tab, or opens it
+        terminal.send(ESCAPE)
+        time.sleep(stage.interval / 2)
+    for key in (ESCAPE, "1"):  # together they would be Alt and 1
+        terminal.send(key)
+        time.sleep(0.2)
+    grown = resident_bytes(terminal.pid) - memory
+    assert grown < MOST_GROWTH, f"grew by {grown} bytes while nobody read"
+    assert stage.driver.calls(1)["nvmlDeviceGetUtilizationRates"] > reads, "nobody samples"
+    change(LATER)(stage)
+    time.sleep(2 * stage.interval)
+    stage.memory["raw"] = terminal.bytes_received
+
+
+def no_replay(stage: Stage) -> None:
+    """What had to be read until the screen was of now."""
+    late = stage.terminal.bytes_received - stage.memory["raw"]
+    assert late < MOST_BYTES, f"{late} bytes of the past"
+
+
+UNREAD = (
+    Scenario(
+        name="nobody reads the terminal",
+        fault=nobody_reads,
+        says=(*WELL[:3], f"{LATER} %", "Quit"),
+        silent=("Keys everywhere",),
+        mend=no_replay,
+        then=(f"{LATER} %",),
+    ),
+    Scenario(
+        name="nobody reads the terminal of 80 columns",
+        columns=80,
+        rows=24,
+        before=("Test 0", "44 %"),
+        fault=nobody_reads,
+        says=("Test 0", f"{LATER} %", "Quit"),
+        silent=("Keys everywhere",),
+        mend=no_replay,
+        then=(f"{LATER} %",),
+    ),
+)
+
+# Of any size.
+
+PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "the monitor": ("", WELL),
+    "the benchmark": ("2", ("Press b", " Kind ")),
+    "the processes": ("3", ("PID", "COMMAND")),
+    "a device's page": (ENTER, ("statistics",)),
+    "the findings": ("w", ("GPU 0",)),
+    "the help": ("?", ("Keys everywhere",)),
+    "the command palette": ("\x10", ("Benchmark: stress tests and results",)),
+    "a signal to send": ("3" + F9, ("Send a signal", "asks it to end")),
+    "a question before a signal": ("3" + F9 + ENTER, ("Send TERM to", "y sends it")),
+    "the environment of a process": ("3e", ("PATH=",)),
+    "a question before a stress test": ("2b", ("GPU 0, NVIDIA Test 0 is in use", "y Start all")),
+}
+"""Keys to get there from the monitor, and what is seen there."""
+
+
+def go_to(place: str) -> Deed:
+    keys, texts = PLACES[place]
+
+    def go(stage: Stage) -> None:
+        for key in [keys[:1], keys[1:]]:
+            if key:
+                stage.terminal.send(key)
+                stage.terminal.collect(0.3)
+        stage.see(*texts)
+
+    return go
+
+
+def leave(stage: Stage) -> None:
+    """Out of all that is open; one escape after the other, for two are Alt and Escape."""
+    for key in (ESCAPE, ESCAPE, "q"):
+        stage.terminal.send(key)
+        stage.terminal.collect(0.3)
+
+
+def pretend_worker(stage: Stage) -> None:
+    """Stress tests do no work, and keep their results in the folder."""
+    stage.arguments += ["--python", fake_interpreter(stage.folder, worker())]
+    stage.environment["XDG_DATA_HOME"] = str(stage.folder)
+
+
+def start(stage: Stage) -> None:
+    """A stress test of the first device, until there is a chart of it."""
+    stage.terminal.send("b")
+    stage.see("Running", "TFLOP/s")
+
+
+def tiny(stage: Stage) -> None:
+    """As small as a terminal can be, by way of other sizes that nothing fits in."""
+    for columns, rows in ((200, 1), (1, 60), (19, 4), (1, 1)):
+        stage.terminal.resize(columns, rows)
+        stage.terminal.collect(stage.interval)
+
+
+def resize_often(stage: Stage) -> None:
+    """A hundred sizes in a second, as of a window that is dragged."""
+    dice = random.Random(7)  # noqa: S311 - no secret
+    for _ in range(100):
+        stage.terminal.resize(dice.randint(1, 250), dice.randint(1, 80))
+        stage.terminal.collect(0.01)
+    stage.terminal.resize(120, 40)
+
+
+SIZES = (
+    *(
+        Scenario(
+            name=f"one cell by one, and back, on {place}",
+            lead=go_to(place),
+            fault=tiny,
+            says=(),
+            keys=(),
+            alive=None,
+            mend=lambda stage: stage.terminal.resize(120, 40),
+            then=texts,
+            quit=leave,
+        )
+        for place, (_, texts) in PLACES.items()
+    ),
+    Scenario(
+        name="one cell by one, and back, while a stress test runs",
+        prepare=pretend_worker,
+        devices=lambda _: tuple(replace(each, processes=()) for each in three(0)),
+        lead=start,
+        fault=tiny,
+        says=(),
+        keys=(),
+        alive=None,
+        mend=lambda stage: stage.terminal.resize(120, 40),
+        then=("Running", "TFLOP/s", "Stop"),
+    ),
+    Scenario(name="a hundred sizes in a second", fault=resize_often, says=(*WELL, "Quit")),
+)
+
+# Of any kind.
+
+
+def in_tmux(folder: Path, command: list[str]) -> list[str]:
+    """As the only window of a tmux of its own."""
+    arguments = ("-f", "/dev/null", "-S", str(folder / "tmux"), "new-session", shlex.join(command))
+    return [shutil.which("tmux") or "tmux", *arguments]
+
+
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "unknown": {"TERM": "of-tomorrow"},
+    "screen": {"TERM": "screen"},
+    "8 colours": {"TERM": "xterm"},
+    "16 colours": {"TERM": "xterm-16color"},
+    "linux": {"TERM": "linux"},
+    "true colour": {"COLORTERM": "truecolor"},
+    "no colour": {"NO_COLOR": "1"},
+    "C": {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "POSIX": {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "latin-1": {"LC_ALL": "de_DE.ISO-8859-1", "PYTHONIOENCODING": "latin-1"},
+}
+
+
+def of_kind(name: str, **more: object) -> Scenario:
+    """A device that is lost, on a terminal of that kind: what is wrong is seen without colours."""
+    return Scenario(
+        name=f"a terminal that is {name}",
+        fault=lambda stage: stage.driver.change(1, code=15),
+        says=("LOST", "1 not answering"),
+        silent=("44 %",),
+        mend=lambda stage: stage.driver.change(1, code=0),
+        then=("44 %",),
+        then_silent=("LOST",),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+KIND = (
+    *(of_kind(name, environment=variables) for name, variables in KINDS.items()),
+    *([of_kind("tmux", within=in_tmux)] if shutil.which("tmux") else []),
+)
+
+# Pasted into, and keys mashed.
+
+VICTIMS = ("train-alpha", "train-beta", "serve-gamma")
+MEGABYTE = 1 << 20
+TEXT = f"3{F9}\r y b q x \x1b[B\x1b{'y' * 40} 9y\n2b\ty\r"
+"""What would do much if it were keys: it has signals, stress tests, and their confirmation."""
+
+
+def victims(stage: Stage) -> None:
+    """Processes that may be sent signals by mistake, and a worker that does no work."""
+    processes = stage.stack.enter_context(children(*VICTIMS))
+    stage.memory["victims"] = processes
+    for number in range(3):
+        stage.driver.change(number, processes=held_by(processes))
+    pretend_worker(stage)
+
+
+def unharmed(stage: Stage) -> None:
+    """No process got a signal, none was started."""
+    ended = [name for name, each in stage.memory["victims"].items() if each.poll() is not None]
+    assert not ended, f"{ended} got a signal"
+    assert len(stage.terminal.processes()) == 2, stage.terminal.processes()
+
+
+def paste(before: str, text: str, after: str) -> Deed:
+    def do(stage: Stage) -> None:
+        data = (before + text * (MEGABYTE // len(text)) + after).encode()
+        # As terminals do: in pieces, and what comes back is read meanwhile.
+        for at in range(0, len(data), 1024):
+            stage.terminal.send(data[at : at + 1024])
+            stage.terminal.collect(0.0)
+        stage.terminal.collect(2 * FLOOD_SECONDS)  # keys that come sooner are of the same flood
+
+    return do
+
+
+def paste_without_end(stage: Stage) -> None:
+    """Keys count again once it is plain that nothing more comes."""
+    stage.terminal.send("\x1b[200~2")
+    stage.terminal.collect(PASTE_SECONDS + 0.5)
+
+
+PASTED = (
+    Scenario(
+        name="a megabyte pasted, bracketed, on the monitor",
+        prepare=victims,
+        before=(*WELL, "train-alpha"),
+        fault=all_of(paste("\x1b[200~", TEXT, "\x1b[201~"), unharmed),
+        says=(*WELL, "train-alpha"),
+        mend=unharmed,
+        then=WELL,
+    ),
+    Scenario(
+        name="a megabyte pasted, not bracketed, on the monitor",
+        prepare=victims,
+        before=(*WELL, "train-alpha"),
+        fault=all_of(paste("", TEXT.replace("q", "").replace("\x1b", "") * 8, ""), unharmed),
+        says=(*WELL, "train-alpha"),
+        mend=unharmed,
+        then=WELL,
+    ),
+    Scenario(
+        name="a megabyte pasted into the filter",
+        prepare=victims,
+        before=(*WELL, "train-alpha"),
+        lead=all_of(send("/"), lambda stage: stage.see("Enter keeps")),
+        fault=paste("\x1b[200~", "train-beta ", "\x1b[201~"),
+        says=("3 of 9 match", "train-beta -"),
+        keys=(),
+        mend=all_of(send(ESCAPE), unharmed),
+        then=(*WELL, "train-alpha"),
+    ),
+    Scenario(
+        name="a paste whose end is lost",
+        fault=paste_without_end,
+        says=WELL,
+    ),
+)
+
+PLAIN = "abcdefghijklmnoprstuvwxyzABCDEGHIJKLMNOPRSTUVWXYZ0123456789"
+PLAIN += " .,;:+-=_/?!<>()[]{}|~'\"\\\t\r\b\x7f"
+"""All but q, which would end it."""
+SEQUENCES = (
+    *(f"\x1b[{letter}" for letter in "ABCDFHIOPQRSZ"),
+    *(f"\x1b[{n}~" for n in (1, 2, 3, 4, 5, 6, 15, 17, 18, 19, 20, 23, 24, 99, 1234567890)),
+    *(f"\x1bO{letter}" for letter in "PQRS"),
+    *(f"\x1b[1;{n}{letter}" for n in (2, 3, 5, 6, 99) for letter in "ABCDHF"),
+    "\x1b[Z", "\x1b[[A", "\x1b", "\x1b\x1b", "\x1b[", "\x1b]0;title\x07", "\x1bP1$r0m\x1b\\",
+    "\x1b[1;1R", "\x1b[0n", "\x1b[?2026;2$y", "\x1b[?2048;1$y", "\x1b[48;9999;9999;9;9t",
+    "\x1b[48;0;0;0;0t", "\x1b[99999999999u", "\x1b[97;5u", "\x1b[1:2:3;4:5;6u", "\x1b[97;5:3u",
+    "\x1b[<0;5;5M\x1b[<0;5;5m", "\x1b[<64;60;30M", "\x1b[<65;60;30M", "\x1b[<35;999999;999999M",
+    "\x1b[<0;-5;-9M", "\x1b[<0;0;0M", "\x1b[<99999999999;1;1M", "\x1b[M !!", "\x1b[32;5;5M",
+)  # fmt: skip
+BYTES = (b"\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98\x80", b"\x00", b"\x80\x80\x80", b"\xc3\xa9")
+CONTROLS = "\x01\x02\x04\x05\x06\x07\x08\x0b\x0c\x0e\x0f\x11\x12\x13\x14\x15\x16\x17\x18\x19"
+"""All but those that end or suspend it: Ctrl+C, Ctrl+Z, and Ctrl+P, which offers both."""
+
+
+def mashed(dice: random.Random) -> bytes:
+    """A key, or half of one."""
+    kind = dice.random()
+    if kind < 0.5:
+        return dice.choice(PLAIN).encode()
+    if kind < 0.58:
+        return (ESCAPE + dice.choice(PLAIN)).encode()  # Alt
+    if kind < 0.64:
+        return dice.choice(CONTROLS).encode()
+    if kind < 0.68:
+        return dice.choice(BYTES)
+    whole = dice.choice(SEQUENCES)
+    if kind < 0.9:
+        return whole.encode()
+    return whole[: dice.randint(1, len(whole))].encode()
+
+
+def mash(stage: Stage) -> None:
+    """As many keys as a child has hands, and the very ones that do most."""
+    dice = random.Random(20)  # noqa: S311 - no secret
+    terminal = stage.terminal
+    until = time.monotonic() + max(stage.hold, 2.0)
+    while time.monotonic() < until:
+        keys = b"".join(mashed(dice) for _ in range(dice.randint(1, 6)))
+        if dice.random() < 0.1:
+            keys = dice.choice((f"{F9}{ENTER}y", f"{F9}\r\r", "y", "3\x1b[By", "b")).encode()
+        assert state_of(terminal.pid) != "Z", f"it has ended:\n{terminal.text}"
+        terminal.send(keys)
+        terminal.collect(dice.choice((0.0, 0.01, 0.05)))
+        terminal.send("y")  # never after a quiet moment
+    unharmed_by_signals(stage)
+
+
+def unharmed_by_signals(stage: Stage) -> None:
+    ended = [name for name, each in stage.memory["victims"].items() if each.poll() is not None]
+    assert not ended, f"{ended} got a signal"
+
+
+def come_to_rest(stage: Stage) -> None:
+    """Out of whatever is open, to the monitor, once all that was typed has been taken."""
+    terminal = stage.terminal
+    deadline, rested = time.monotonic() + 3 * SOON, 0
+    while rested < 3:
+        assert time.monotonic() < deadline, terminal.text
+        for key in (ESCAPE, "1"):
+            terminal.send(key)
+            terminal.collect(0.2)
+        rested = rested + 1 if all(text in terminal.text for text in WELL[:2]) else 0
+    unharmed_by_signals(stage)
+
+
+MASHED = tuple(
+    Scenario(
+        name=f"keys mashed at random{' and --readonly' if readonly else ''}",
+        prepare=victims,
+        before=(*WELL, "train-alpha"),
+        arguments=("--readonly",) if readonly else (),
+        fault=all_of(mash, come_to_rest),
+        says=("0 Test 0",),
+        alive=None,
+        mend=unharmed_by_signals,
+        then=("0 Test 0",),
+        within=lambda folder, command: ["env", "-C", str(folder), *command],  # r records there
+    )
+    for readonly in (False, True)
+)
+
+SCENARIOS = (*SUSPENDED, *UNREAD, *SIZES, *KIND, *PASTED, *MASHED)

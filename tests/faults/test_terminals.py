@@ -1,0 +1,99 @@
+"""What has no screen to look at any more, or none yet: terminals that are gone, or not there."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.shipped import GPUTOP, NO_DRIVER
+from tests.faults.terminals import fill_terminal
+from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DEMO = [*GPUTOP, "--demo", "--interval", "0.25"]
+
+
+def ended_unread(terminal: Terminal, seconds: float) -> list[str]:
+    """Those of its processes that are there after that time, while nothing is read of them."""
+    left = []
+    for pid, line in terminal.processes().items():
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        if not select.select([pidfd], [], [], seconds)[0]:
+            left.append(line)
+        os.close(pidfd)
+    return left
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        pytest.param(lambda t: t.send("q"), 0, id="q"),
+        pytest.param(lambda t: t.send("\x03"), 0, id="Ctrl+C"),
+        pytest.param(lambda t: t.kill(signal.SIGTERM), 130, id="SIGTERM"),
+        pytest.param(lambda t: t.kill(signal.SIGHUP), 130, id="SIGHUP"),
+        pytest.param(lambda t: t.kill(signal.SIGINT), 130, id="SIGINT"),
+    ],
+)
+def test_it_ends_while_nobody_reads_and_restores_the_terminal(
+    end: Callable[[Terminal], None], status: int
+) -> None:
+    with Terminal(DEMO, env=NO_DRIVER, columns=200, rows=60) as terminal:
+        terminal.wait_for("7 H100")
+        fill_terminal(terminal)
+        end(terminal)
+        assert ended_unread(terminal, 2.0) == []
+        assert terminal.wait() == status, terminal.text
+        assert ALTERNATE_SCREEN not in terminal.modes
+        assert SHOW_CURSOR in terminal.modes
+        assert terminal.line_modes == terminal.line_modes_before
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda t: t.close_pty(), id="closed"),
+        pytest.param(lambda t: t.kill(signal.SIGHUP), id="SIGHUP"),
+        pytest.param(lambda t: t.kill(signal.SIGKILL), id="SIGKILL"),
+    ],
+)
+def test_nothing_is_left_when_the_terminal_goes(end: Callable[[Terminal], None]) -> None:
+    with Terminal(DEMO, env=NO_DRIVER) as terminal:
+        terminal.wait_for("7 H100")
+        end(terminal)
+        terminal.wait_until_gone(2.0)
+
+
+def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:
+    """As under a shell that ignores SIGHUP: its input is at its end, and that is all."""
+    around = "import signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    around += "sys.exit(subprocess.call(sys.argv[1:]))"
+    with Terminal([sys.executable, "-c", around, *DEMO], env=NO_DRIVER) as terminal:
+        terminal.wait_for("7 H100")
+        terminal.close_pty()
+        terminal.wait_until_gone(2.0)
+
+
+@pytest.mark.parametrize("to", ["2>/dev/null", "2>&-", "2>{file}"])
+def test_standard_error_need_not_be_the_terminal(to: str, tmp_path: Path) -> None:
+    file = tmp_path / "errors"
+    line = f'exec "$@" {to.format(file=file)}'
+    with Terminal(["sh", "-c", line, "sh", *DEMO], env=NO_DRIVER) as terminal:
+        terminal.wait_for("7 H100")
+        terminal.send("2")
+        terminal.wait_for("Press b")
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert ALTERNATE_SCREEN not in terminal.modes
+        terminal.wait_until_gone(2.0)
+    assert not file.exists() or file.read_bytes() == b""
