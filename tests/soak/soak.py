@@ -12,16 +12,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.bench.workers import fake_interpreter
-from tests.driver import FakeDriver
 from tests.e2e.shipped import ESCAPE, dashboard
 from tests.e2e.test_limits import WORKER
 from tests.soak import witness
 from tests.soak.errands import ERRANDS, SIZE
 from tests.soak.footprint import Footprint, footprint
 from tests.soak.load import DEVICES, Load
-from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tests.driver import FakeDriver
+    from tests.terminal import Terminal
 
 INTERVAL = 0.25
 MOST_GROWTH = 0.05
