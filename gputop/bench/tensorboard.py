@@ -76,8 +76,7 @@ def records(result: Result, course: Course) -> Iterator[bytes]:
     yield _record(_event(result.started_at, 0, _bytes(3, b"brain.Event:2")))
     for tag, at, step, value in scalars(result, course):
         scalar = _bytes(1, tag.encode()) + _key(2, 5) + struct.pack("<f", value)
-        step = max(0, min(step, LARGEST_STEP))
-        yield _record(_event(at, step, _bytes(5, _bytes(1, scalar))))
+        yield _record(_event(at, max(0, min(step, LARGEST_STEP)), _bytes(5, _bytes(1, scalar))))
 
 
 def _event(at: float, step: int, what: bytes) -> bytes:

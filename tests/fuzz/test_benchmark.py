@@ -44,9 +44,8 @@ GPU = Target("cuda", streams.device(0).uuid, 0, "NVIDIA H100", "9.0", 80 << 30)
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
 PYTHON = Interpreter("/usr/bin/python3", "PATH", "2.9.0")  # type: ignore[arg-type]
 HELLO = Hello("3.11.0", "2.9.0", "NVIDIA H100", 8, 4242, "13.0")
-PLAN = Planned(
-    8192, 8192, 8192, "float32", "float32", "any", "normal", 3, 10, 1 << 30, 1e-6, "by hand"
-)
+SHAPE = (8192, 8192, 8192)
+PLAN = Planned(*SHAPE, "float32", "float32", "any", "normal", 3, 10, 1 << 30, 1e-6, "by hand")
 WINDOW = Progress(1.0, 0.1, 100, 700.0, 710.0)
 POINT = Point("float32", 1024.0, {"tflops": 700.0, "seconds": 1e-3}, (1024, 1024, 1024))
 DONE: dict[str, Any] = {
@@ -179,11 +178,8 @@ def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
 def written(result: Result, course: Course) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
-    for text in (
-        pages.page(result),
-        pages.table_of([(GPU, each) for each in both]),
-        history.table(both, both, 100),
-    ):
+    several = pages.table_of([(GPU, each) for each in both])
+    for text in (pages.page(result), several, history.table(both, both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
     json.loads(history.documents(both))
     for text in (history.as_csv(both, both), history.points_csv(result)):

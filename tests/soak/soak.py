@@ -57,7 +57,7 @@ class Soak:
 
     def run(self, seconds: float, every: float, kills: tuple[float, ...]) -> Iterator[Row]:
         """Goes on that long, a row at each interval; the sampler is killed after those seconds."""
-        load = Load(self.driver, random.Random(self.seed))
+        load = Load(self.driver, random.Random(self.seed))  # noqa: S311 - to be had again
         load.rest(40)
         with contextlib.closing(load), self._dashboard() as terminal:
             self._at_rest(terminal, load, 40)
