@@ -10,8 +10,15 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 
+LONGEST = 300
+"""Characters of a message: what it quotes may be as long as a line."""
+
+
 class DecodeError(ValueError):
-    """JSON that is not what the schema says; the message says where and why."""
+    """JSON that is not what the schema says; the message says where and why, and not all of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}…")
 
 
 def to_json(record: Any) -> dict[str, Any]:
