@@ -9,7 +9,6 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-
 LONGEST = 300
 """Characters of a message: what it quotes may be as long as a line."""
 

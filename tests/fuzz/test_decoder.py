@@ -1,4 +1,4 @@
-"""The decoder and what is around it: the fuzzer's corpus again, and streams that were tampered with."""
+"""The decoder and what is around it: the fuzzer's corpus again, and damaged streams."""
 
 from __future__ import annotations
 
