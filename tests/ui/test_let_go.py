@@ -12,8 +12,12 @@ from textual.app import App
 from textual.color import Color
 from textual.screen import ModalScreen
 from textual.widgets import Static
+from textual.widgets._toast import Toast
 
 from gputop.ui import let_go
+from gputop.ui.app import GputopApp
+from tests.streams import PreparedStream, inventory, sample
+from tests.ui.pilots import until
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -62,6 +66,17 @@ async def test_textual_alone_keeps_it() -> None:
     STOCK.cache_clear()
     assert await caches_after_closing() != []
     STOCK.cache_clear()
+
+
+async def test_what_was_said_leaves_nothing_behind() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        for n in range(10):
+            app.notify(f"number {n}")
+            await pilot.pause()
+        await until(pilot, lambda: len(app.screen.query("ToastHolder")) == 1)
+        (toast,) = app.screen.query("Toast").results(Toast)
+        assert str(toast.render()) == "number 9"
 
 
 def test_the_colours_are_the_same() -> None:
