@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.output import page as pages
 from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.telemetry.snapshot import DeviceState
 from gputop.ui.draw import fit, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.screens.device import DeviceTitle
@@ -23,6 +26,7 @@ from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.panel import Density
 from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import SAMPLES_A_DOT, TimelineView
+from tests import streams
 from tests.fuzz.strategies import SIZES, machines
 
 if TYPE_CHECKING:
@@ -132,3 +136,21 @@ def test_the_page_of_status_and_csv(
     for line in text.split("\n"):
         assert line.isprintable()
         assert width is None or cell_len(line) <= width
+
+
+@pytest.mark.parametrize("width", [*range(1, 13), 40, 250])
+def test_faults_in_the_smallest_spaces(width: int) -> None:
+    """A lost device has sentences in the place of numbers."""
+    states = [state for state in DeviceState if state is not DeviceState.OK]
+    readings = tuple(streams.lost(n, state) for n, state in enumerate(states))
+    sample = dataclasses.replace(streams.sample(len(states)), devices=readings)
+    several: list[Inventory | Sample] = [streams.inventory(len(states)), sample]
+    for records in (several, [streams.no_driver(), streams.sample(0)]):
+        for height in (*range(1, 10), 80):
+            for density in (None, *Density):
+                telemetry = known(records)
+                for view in monitor(telemetry, width, height):
+                    if isinstance(view, DevicesView):
+                        view.chosen = density
+                        view.plan(width, height)
+                    drawn(view, width, height)
