@@ -145,7 +145,8 @@ def test_faults_in_the_smallest_spaces(width: int) -> None:
     readings = tuple(streams.lost(n, state) for n, state in enumerate(states))
     sample = dataclasses.replace(streams.sample(len(states)), devices=readings)
     several: list[Inventory | Sample] = [streams.inventory(len(states)), sample]
-    for records in (several, [streams.no_driver(), streams.sample(0)]):
+    none: list[Inventory | Sample] = [streams.no_driver(), streams.sample(0)]
+    for records in (several, none):
         for height in (*range(1, 10), 80):
             for density in (None, *Density):
                 telemetry = known(records)
