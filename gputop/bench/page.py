@@ -261,11 +261,15 @@ def _fastest(points: Sequence[Point], most: int) -> Table:
     for point in ranked(points)[:most]:
         values = point.values
         rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
-        shape = [str(side) for side in point.shape[:3]]
-        shape += [ABSENT] * (3 - len(shape))
-        lines.append([rate, *shape, seconds, point.series])
+        lines.append([rate, *sides(point), seconds, point.series])
     best = ((1, column) for column in range(len(lines[0])) if points)
     return Table(lines, frozenset(best))
+
+
+def sides(point: Point) -> list[str]:
+    """m, n and k of a product; absent where a row does not say them."""
+    said = [str(side) for side in point.shape[:3]]
+    return said + [ABSENT] * (3 - len(said))
 
 
 def ranked(points: Sequence[Point]) -> list[Point]:

@@ -28,6 +28,7 @@ from gputop.bench.interpreters import Interpreter
 from gputop.bench.plan import Request, Target
 from gputop.bench.session import Session, _NoResultError
 from gputop.telemetry.codec import to_json
+from gputop.ui.group import Group
 from gputop.ui.model import Telemetry
 from gputop.ui.run import Run
 from gputop.ui.widgets.chart import ThroughputChart
@@ -38,6 +39,8 @@ from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gputop.bench.events import Event
 
 GPU = Target("cuda", streams.device(0).uuid, 0, "NVIDIA H100", "9.0", 80 << 30)
@@ -118,19 +121,26 @@ class Heard(Session):
         assert seconds == seconds
 
 
-def heard(run: Run, said: list[bytes]) -> Recorder:
-    """Has the run take in what a session makes of these lines."""
-    session, recorder = Heard(run.request), Recorder()
+def events(request: Request, said: list[bytes]) -> Iterator[Event]:
+    """What a session makes of these lines, up to the end of the run."""
+    session = Heard(request)
     for line in said:
         try:
             event: Event = session._event(line, PYTHON)
         except _NoResultError as end:
             event = end.failed
+        yield event
+        if isinstance(event, Done | Failed):
+            return
+
+
+def heard(run: Run, said: list[bytes]) -> Recorder:
+    """Has the run take these in."""
+    recorder = Recorder()
+    for event in events(run.request, said):
         run.trace.take(event)
         run.take(event)
         recorder.take(event)
-        if isinstance(event, Done | Failed):
-            break
     return recorder
 
 
@@ -162,6 +172,24 @@ def test_what_a_worker_says_is_drawn(
     run = Run(Request(target, "float32", None, 10.0, kind=kind))
     heard(run, said)
     for view in views(run):
+        drawn(view, *size)
+
+
+@many
+@given(st.lists(lines(), min_size=2, max_size=3), SIZES, st.sampled_from(KINDS))
+def test_what_several_workers_say_is_drawn(
+    said: list[list[bytes]], size: tuple[int, int], kind: str
+) -> None:
+    targets = (GPU, dataclasses.replace(GPU, uuid="GPU-1", index=1), CPU)
+    requests = [Request(each, "float32", None, 10.0, kind=kind) for each in targets[: len(said)]]
+    group = Group(requests)
+    for request, each in zip(requests, said, strict=True):
+        for event in events(request, each):
+            group.take(request.target, event)
+    telemetry = Telemetry(lambda: 100.0)
+    title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
+    title.group = readout.group = chart.group = group
+    for view in (title, readout, chart):
         drawn(view, *size)
 
 
