@@ -12,7 +12,10 @@ from rich.cells import cell_len
 
 from gputop.output import page as pages
 from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.telemetry.snapshot import DeviceState
+from gputop.telemetry.machine import MachineStream
+from gputop.telemetry.merge import inventory_of, sample_of
+from gputop.telemetry.snapshot import DeviceState, decode, encode
+from gputop.telemetry.ssh import explained
 from gputop.ui.draw import fit, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.screens.device import DeviceTitle
@@ -136,6 +139,25 @@ def test_the_page_of_status_and_csv(
     for line in text.split("\n"):
         assert line.isprintable()
         assert width is None or cell_len(line) <= width
+
+
+@many
+@given(machines(4), machines(2), SIZES)
+def test_several_machines_put_together(
+    one: list[Inventory | Sample], other: list[Inventory | Sample], size: tuple[int, int]
+) -> None:
+    """As one stream, which the decoder accepts again, and the monitor draws."""
+    found = {name: MachineStream(name, explained, 0.0) for name in ("one", "\x1bother")}
+    for stream, records in zip(found.values(), (one, other), strict=True):
+        for record in records:
+            stream.take(record, 1.0, streams.NOW)
+    merged: list[Inventory | Sample] = [
+        inventory_of(found.values(), 1.0, streams.NOW),
+        sample_of(found.values(), 2.0, streams.NOW),
+    ]
+    telemetry = known([decode(encode(record)) for record in merged])
+    for view in monitor(telemetry, *size):
+        drawn(view, *size)
 
 
 @pytest.mark.parametrize("width", [*range(1, 13), 40, 250])
