@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ class Settings:
 
 DEFAULT = Settings()
 KEYS = tuple(field.name for field in fields(Settings))
-LARGEST_BYTES = 1 << 20
+LARGEST_BYTES = 1 << 16
+MOST_EDITS = 100
+"""That are tried to keep one setting: each is read by TOML's parser."""
 REMEDY = "Mend it, or name another one with --config"
 
 
@@ -164,10 +167,13 @@ def save(file: Path, settings: Settings) -> None:
     """
     before = text = _read(file)
     found = _parsed(text, file)
-    for key in KEYS:
-        wanted = getattr(settings, key)
-        if _value_in(found, key) != wanted:
-            text = _with(text, key, json.dumps(AUTO if wanted is None else wanted), file)
+    try:
+        for key in KEYS:
+            wanted = getattr(settings, key)
+            if _value_in(found, key) != wanted:
+                text = _with(text, key, json.dumps(AUTO if wanted is None else wanted), file)
+    except (ValueError, RecursionError) as error:  # as in `_shown`
+        raise _unusable(file, str(error), REMEDY) from error
     if text != before:
         _write(file, text)
 
@@ -189,7 +195,7 @@ def _with(text: str, key: str, value: str, file: Path) -> str:
     import tomllib
 
     wanted = _canonical(tomllib.loads(text) | tomllib.loads(f"{key} = {value}"))
-    for edited in _edits(text, key, value):
+    for edited in islice(_edits(text, key, value), MOST_EDITS):
         with contextlib.suppress(tomllib.TOMLDecodeError):
             if _canonical(tomllib.loads(edited)) == wanted:
                 return edited
@@ -211,8 +217,13 @@ def _edits(text: str, key: str, value: str) -> Iterator[str]:
         yield text[: found.start()] + found[1] + value + text[found.end() :]
     end = "\r\n" if "\r\n" in text else "\n"
     # Before the first table, and the comment that is right above it.
-    for table in re.finditer(r"(?m)^(?:[ \t]*#[^\n]*\n)*[ \t]*\[", text):
-        yield f"{text[: table.start()]}{key} = {value}{end}{text[table.start() :]}"
+    for table in re.finditer(r"(?m)^[ \t]*\[", text):
+        at = table.start()
+        while (above := text.rfind("\n", 0, max(0, at - 1)) + 1) < at:
+            if not text[above:at].lstrip(" \t").startswith("#"):
+                break
+            at = above
+        yield f"{text[:at]}{key} = {value}{end}{text[at:]}"
     yield f"{text}{'' if text.endswith(end) or not text else end}{key} = {value}{end}"
 
 
@@ -267,4 +278,7 @@ def _write(file: Path, text: str) -> None:
 
 def _shown(value: object) -> str:
     """Text of others in one line, without what is too long."""
-    return visible(str(value), 120)
+    try:
+        return visible(str(value), 120)
+    except (ValueError, RecursionError):  # a number of thousands of digits, arrays in arrays
+        return "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from unicodedata import category, east_asian_width
 
 ABSENT = "–"
@@ -143,6 +144,14 @@ def brief(seconds: float) -> str:
 
 LEAST_OF_FOUR_DIGITS = 999.5
 """Of what is rounded to a whole number."""
+
+
+def moment(stamp: float, form: str = "%H:%M:%S") -> str:
+    """A Unix time as it is here; absent for what no calendar has."""
+    try:
+        return time.strftime(form, time.localtime(stamp))
+    except (ValueError, OverflowError, OSError):  # a stream or a file may say anything
+        return ABSENT
 
 
 def short_name(name: str) -> str:

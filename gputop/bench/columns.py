@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.compare import NOTICED_PERCENT, bests, percent_under
-from gputop.text import ABSENT, brief, duration, number, quantity, short_name, tflops, visible
+from gputop.text import (
+    ABSENT,
+    brief,
+    duration,
+    moment,
+    number,
+    quantity,
+    short_name,
+    tflops,
+    visible,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +73,7 @@ class Column:
 def when(result: Result) -> str:
     """`20 Nov 13:35`, with the year in the place of the time where it is long ago."""
     recent = time.time() - result.started_at < RECENT_SECONDS
-    return time.strftime("%d %b %H:%M" if recent else "%d %b %Y", time.localtime(result.started_at))
+    return moment(result.started_at, "%d %b %H:%M" if recent else "%d %b %Y")
 
 
 def shape(result: Result) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from gputop.text import brief, number, tflops, visible
+from gputop.text import brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +49,7 @@ def score(result: Result) -> float | None:
         return result.tflops_mean
     if result.tflops_peak is not None:
         return result.tflops_peak
-    rates = [rate for rate in map(_rate, result.points) if rate]
+    rates = [rate for rate in map(_rate, result.points) if rate and rate > 0]
     return math.exp(math.fsum(map(math.log, rates)) / len(rates)) if rates else None
 
 
@@ -99,7 +98,7 @@ def regression(result: Result, best: Result | None) -> str | None:
     under = percent_under(result, best)
     if best is None or under is None or under <= NOTICED_PERCENT:
         return None
-    when = time.strftime("%d %b %Y %H:%M", time.localtime(best.started_at))
+    when = moment(best.started_at, "%d %b %Y %H:%M")
     also = changes(result, best)
     differs = f"; since then {also}" if also else ""
     return (

@@ -46,22 +46,37 @@ def misuse(args: argparse.Namespace) -> str | None:
 
 def unwritable(args: argparse.Namespace) -> Problem | None:
     """Why a file could not be written after the run, found out before it; None where it can."""
-    if args.report is not None:
-        file = Path(args.report)
-        if file.is_dir():
-            return _unwritten(file, "it is a directory", "Name a file in it")
-        if not file.parent.is_dir():
-            return _unwritten(file, "there is no such folder", "Make it, or name another file")
-        if not os.access(file.parent, os.W_OK | os.X_OK):
-            return _unwritten(file, "its folder may not be written to", "Name another file")
-    if args.tensorboard is not None:
-        folder = Path(args.tensorboard)
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            why = f"{visible(str(folder))} is no folder that may be written to"
-            return _unwritten(Path(args.tensorboard), why, "Name another one")
+    for name, refused in ((args.report, _no_file), (args.tensorboard, _no_folder)):
+        if name is None:
+            continue
+        try:
+            problem = refused(Path(name))
+        except OSError as error:  # one may not look there, or nothing can be called so
+            why = error.strerror or str(error)
+            problem = _unwritten(Path(name), why, "Name another one")
+        if problem is not None:
+            return problem
     return None
+
+
+def _no_file(file: Path) -> Problem | None:
+    if file.is_dir():
+        return _unwritten(file, "it is a directory", "Name a file in it")
+    if not file.parent.is_dir():
+        return _unwritten(file, "there is no such folder", "Make it, or name another file")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        return _unwritten(file, "its folder may not be written to", "Name another file")
+    return None
+
+
+def _no_folder(wanted: Path) -> Problem | None:
+    folder = wanted
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    why = f"{visible(str(folder))} is no folder that may be written to"
+    return _unwritten(wanted, why, "Name another one")
 
 
 def write(args: argparse.Namespace, result: Result, course: Course) -> list[Problem]:

@@ -96,10 +96,17 @@ def as_csv(results: Sequence[Result], among: Sequence[Result]) -> str:
         result = each.result
         row = {name: getattr(result, name) for name in names}
         row |= {name: getattr(result.conditions, name, None) for name in conditions}
-        row["started_at"] = datetime.fromtimestamp(result.started_at, UTC).isoformat()
+        row["started_at"] = _iso(result.started_at)
         row["under_best_percent"] = each.under_percent
         rows.append(row)
     return _csv([*names, *conditions, "under_best_percent"], rows)
+
+
+def _iso(stamp: float) -> str:
+    try:
+        return datetime.fromtimestamp(stamp, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):  # as the file has it
+        return ABSENT
 
 
 def points_csv(result: Result) -> str:
@@ -116,7 +123,7 @@ def points_csv(result: Result) -> str:
 def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow(map(visible, names))
     writer.writerows([_field(row.get(name)) for name in names] for row in rows)
     return text.getvalue().removesuffix("\n")
 

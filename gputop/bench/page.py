@@ -54,7 +54,7 @@ def page(result: Result) -> str:
         head += f", {result.dtype}"
     if result.kind == "soak":
         head += f", {result.m} x {result.n} x {result.k}"
-    return "\n".join([head, *_tables(result), *_rows(_figures(result))])
+    return "\n".join([visible(head), *_tables(result), *_rows(_figures(result))])
 
 
 def _tables(result: Result) -> list[str]:
@@ -100,8 +100,8 @@ def _figures(result: Result) -> list[tuple[str, str]]:
 
 def _throughput(result: Result) -> list[tuple[str, str]]:
     rows = [
-        ("mean", f"{result.tflops_mean:.4g} TFLOP/s over {result.seconds:.2f} s"),
-        ("peak", f"{result.tflops_peak:.4g} TFLOP/s in the best window"),
+        ("mean", f"{_rate(result.tflops_mean)} TFLOP/s over {result.seconds:.2f} s"),
+        ("peak", f"{_rate(result.tflops_peak)} TFLOP/s in the best window"),
     ]
     if result.tflops_sustained is not None and result.droop_percent is not None:
         below = f"{result.droop_percent:.1f} % below the peak"
@@ -112,6 +112,10 @@ def _throughput(result: Result) -> list[tuple[str, str]]:
     if result.tflops_device is not None:
         rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
     return rows
+
+
+def _rate(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.4g}"
 
 
 def _of_peak(result: Result) -> Iterable[str]:
@@ -145,7 +149,7 @@ def table_of(results: Sequence[tuple[Target, Result]]) -> str:
         cells = _pair(result) if result.kind == "pairs" else _rates(result)
         lines.append([target.label, result.dtype, str(result.n or ABSENT), *cells, *_state(result)])
     methods = [
-        f"  {target.label}: {line}"
+        visible(f"  {target.label}: {line}")
         for target, result in results
         if result.kind in ("soak", "pairs")  # the others have pages of their own
         for line in (*result.notes, f"{result.method}; torch {result.torch_version}")
@@ -160,7 +164,7 @@ def _rates(result: Result) -> list[str]:
 
 
 def _pair(result: Result) -> list[str]:
-    rates = {point.series: point.values["tflops"] for point in result.points}
+    rates = {point.series: point.values.get("tflops") for point in result.points}
     shown = [tflops(rates.get(series)) for series in (ALONE, TOGETHER)]
     return [*shown, quantity(cost_percent(result), " %", 1)]
 
@@ -189,7 +193,7 @@ def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"  {name:<{NAME_WIDTH}} {text}" for name, text in rows]
+    return [f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in rows]
 
 
 def _sizes(points: Sequence[Point]) -> Table:
@@ -257,9 +261,15 @@ def _fastest(points: Sequence[Point], most: int) -> Table:
     for point in ranked(points)[:most]:
         values = point.values
         rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
-        lines.append([rate, *(str(side) for side in point.shape), seconds, point.series])
+        lines.append([rate, *sides(point), seconds, point.series])
     best = ((1, column) for column in range(len(lines[0])) if points)
     return Table(lines, frozenset(best))
+
+
+def sides(point: Point) -> list[str]:
+    """m, n and k of a product; absent where a row does not say them."""
+    said = [str(side) for side in point.shape[:3]]
+    return said + [ABSENT] * (3 - len(said))
 
 
 def ranked(points: Sequence[Point]) -> list[Point]:
@@ -281,6 +291,7 @@ def _by_series(
 
 def _columns(lines: list[list[str]]) -> list[str]:
     """Right-aligned, as numbers are."""
+    lines = [[visible(cell) for cell in line] for line in lines]
     widths = [max(map(room_of, column)) for column in zip(*lines, strict=True)]
     return [
         "".join(

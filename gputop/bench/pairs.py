@@ -116,10 +116,9 @@ _NOT_BEGUN = Problem(
 
 def cost_percent(result: Result) -> float | None:
     """What running together costs: of the throughput alone, how much is lost; below 0 is a gain."""
-    reached = {point.series: point.values["tflops"] for point in result.points}
-    if TOGETHER not in reached or not reached.get(ALONE):
-        return None
-    return 100 * (1 - reached[TOGETHER] / reached[ALONE])
+    reached = {point.series: point.values.get("tflops") for point in result.points}
+    alone, together = reached.get(ALONE), reached.get(TOGETHER)
+    return 100 * (1 - together / alone) if alone and together is not None else None
 
 
 def _joined(alone: Result, together: Result, devices: int) -> Result:

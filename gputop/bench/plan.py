@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -304,8 +305,14 @@ def parse_seconds(text: str) -> float:
 def parse_python(text: str) -> str:
     """An interpreter, by path or by name on the PATH, as a path; raises `ValueError`."""
     path = Path(text if os.sep in text else shutil.which(text) or text)
-    if not path.is_file():
-        why = "it is a directory" if path.is_dir() else "there is no such file"
+    try:
+        mode = path.stat().st_mode
+        why = "" if stat.S_ISREG(mode) else "it is a directory" if stat.S_ISDIR(mode) else "no file"
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        why = "there is no such file"
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
         raise ValueError(
             f"{text!r} is not an interpreter: {why}. "
             "Give the path of a Python that has torch, such as ~/venv/bin/python."

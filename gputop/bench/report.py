@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import svg
 from gputop.bench.columns import shape
 from gputop.bench.svg import text
-from gputop.text import ABSENT, brief, duration, number, tflops
+from gputop.text import ABSENT, brief, duration, moment, number, tflops
 from gputop.text import size as sized
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def page(result: Result, course: Course, slower: str | None = None) -> str:
 
     No script, nothing that is fetched; text of others is escaped.
     """
-    when = time.strftime("%d %B %Y, %H:%M %Z", time.localtime(result.started_at))
+    when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
     size = "" if result.points else f", {shape(result)}"
     title = f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"
     parts = [

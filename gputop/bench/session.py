@@ -250,7 +250,7 @@ class Session:
         try:
             document = json.loads(line)
             name = document.get("event")
-            if name in EVENTS:
+            if isinstance(name, str) and name in EVENTS:
                 event = from_json(EVENTS[name], document)
             elif name in ("done", "error"):
                 self._said_its_last = True

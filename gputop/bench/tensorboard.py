@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 import struct
-import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.files import write_whole
-from gputop.text import short_name
+from gputop.text import moment, short_name, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 Scalar = tuple[str, float, int, float]
 """Tag, Unix seconds, step, value."""
+LARGEST_STEP = (1 << 63) - 1
+"""It is a signed integer of 64 bits."""
 
 
 def write(folder: Path, result: Result, course: Course) -> Path:
@@ -39,7 +40,7 @@ def write(folder: Path, result: Result, course: Course) -> Path:
 
 def run_name(result: Result) -> str:
     """Of the folder, which is the name of the run in TensorBoard."""
-    began = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(result.started_at))
+    began = moment(result.started_at, "%Y-%m-%dT%H-%M-%S")
     device = (result.device_uuid or "cpu")[:12]
     words = (began, short_name(result.device), device, result.kind, result.dtype)
     size = f"{result.m}x{result.n}x{result.k}" if not result.points else "table"
@@ -59,7 +60,7 @@ def scalars(result: Result, course: Course) -> Iterator[Scalar]:
             yield f"device/{name}", start + seconds, _milliseconds(seconds), value
     for point in result.points:
         for name, value in point.values.items():
-            yield f"{point.series}/{name}", start, round(point.x), value
+            yield visible(f"{point.series}/{name}"), start, round(point.x), value
     for name in ("tflops_mean", "tflops_peak", "tflops_sustained", "droop_percent"):
         value = getattr(result, name)
         if value is not None:
@@ -67,7 +68,7 @@ def scalars(result: Result, course: Course) -> Iterator[Scalar]:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(0, round(1000 * seconds))
+    return round(1000 * seconds)
 
 
 def records(result: Result, course: Course) -> Iterator[bytes]:
@@ -75,7 +76,7 @@ def records(result: Result, course: Course) -> Iterator[bytes]:
     yield _record(_event(result.started_at, 0, _bytes(3, b"brain.Event:2")))
     for tag, at, step, value in scalars(result, course):
         scalar = _bytes(1, tag.encode()) + _key(2, 5) + struct.pack("<f", value)
-        yield _record(_event(at, step, _bytes(5, _bytes(1, scalar))))
+        yield _record(_event(at, max(0, min(step, LARGEST_STEP)), _bytes(5, _bytes(1, scalar))))
 
 
 def _event(at: float, step: int, what: bytes) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +14,7 @@ from gputop.output.columns import OWN, PROCESSES, Column
 from gputop.telemetry.alerts import Severity, alerts, summed
 from gputop.telemetry.codec import to_json
 from gputop.telemetry.snapshot import DeviceState, DriverState, Source
-from gputop.text import ABSENT, cells, quantity, size, visible
+from gputop.text import ABSENT, cells, moment, quantity, size, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
@@ -73,7 +72,7 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     spans = [Span(visible(inventory.hostname), BOLD)]
     if inventory.source is Source.SIMULATED:
         spans.append(Span("SIMULATED", LOUD_YELLOW))
-    spans.append(Span(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(sample.time))))
+    spans.append(Span(moment(sample.time, "%Y-%m-%d %H:%M:%S")))
     if inventory.driver_version:
         spans.append(Span(f"driver {visible(inventory.driver_version)}"))
     if inventory.cuda_version:

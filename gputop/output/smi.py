@@ -7,7 +7,6 @@ keeps a table of both, taken from real ones.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,7 +21,7 @@ from gputop.telemetry.snapshot import (
     Record,
     Sample,
 )
-from gputop.text import visible
+from gputop.text import moment, visible
 
 MISSING = {
     Absence.NO_PERMISSION: "[Insufficient Permissions]",
@@ -110,8 +109,8 @@ def _yes(value: bool) -> str:
 def _stamp(row: Row) -> str:
     """`2025/11/20 12:00:00.000`, as the time is here."""
     milliseconds = round(row.sample.time * 1000)
-    whole = time.localtime(milliseconds // 1000)
-    return f"{time.strftime('%Y/%m/%d %H:%M:%S', whole)}.{milliseconds % 1000:03d}"
+    whole, part = divmod(milliseconds, 1000)
+    return f"{moment(whole, '%Y/%m/%d %H:%M:%S')}.{part:03d}"
 
 
 def _gpus(row: Row) -> int:

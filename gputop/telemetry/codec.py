@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
@@ -11,9 +10,15 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+LONGEST = 300
+"""Characters of a message: what it quotes may be as long as a line."""
+
 
 class DecodeError(ValueError):
-    """JSON that is not what the schema says; the message says where and why."""
+    """JSON that is not what the schema says; the message says where and why, and not all of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}…")
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -71,6 +76,8 @@ def from_json(cls: type[T], document: Any, at: str = "") -> T:
     return cls(**values)
 
 
+LIMIT = 1 << 63
+"""Every number is smaller than that."""
 Converter = Callable[[Any, str], Any]
 
 
@@ -114,7 +121,8 @@ def _converter(hint: Any) -> Converter:
 
 def _number(value: Any, at: str) -> float:
     number = float(_expect(value, (int, float), at))
-    if not math.isfinite(number):  # "1e999" is JSON, and infinite
+    # "1e999" is JSON, and infinite; a reading so large that a sum of them is infinite is none.
+    if not abs(number) < LIMIT:
         raise DecodeError(f"{at}: out of range")
     return number
 
@@ -123,7 +131,7 @@ def _expect(value: Any, kind: type | tuple[type, ...], at: str) -> Any:
     # bool is an int to Python and not to JSON.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise DecodeError(f"{at}: unexpected {type(value).__name__}")
-    if isinstance(value, int) and abs(value) >= 1 << 63:
+    if isinstance(value, int) and abs(value) >= LIMIT:
         raise DecodeError(f"{at}: out of range")
     return value
 

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import Interruption
+from gputop.telemetry.codec import LIMIT
 from gputop.telemetry.once import joined, repeated
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -86,7 +87,7 @@ class MachineStream:
             self._arrived_at, self.fresh, self._sample = now, True, renamed
             self.state, self._problem, self._retry_at = MachineState.OK, None, None
             late = time - record.time  # of its clock against ours, and on its way
-            self._events += [self._event(event, late) for event in record.events]
+            self._events += [self._event(event, late, time) for event in record.events]
 
     def _leave(self, problem: Problem, retry_at: float) -> None:
         if self.state is MachineState.OK:
@@ -189,9 +190,11 @@ class MachineStream:
         )
         return replace(sample, devices=devices, processes=processes)
 
-    def _event(self, event: Event, late: float) -> Event:
+    def _event(self, event: Event, late: float, now: float) -> Event:
+        at = event.time + late
+        at = at if abs(at) < LIMIT else now  # or nobody could read what it is put together into
         uuid = None if event.device_uuid is None else self._uuid(event.device_uuid)
-        return replace(event, machine=self.name, device_uuid=uuid, time=event.time + late)
+        return replace(event, machine=self.name, device_uuid=uuid, time=at)
 
     def _uuid(self, uuid: str) -> str:
         return qualified(self.name, uuid)

@@ -12,6 +12,7 @@ from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
+from gputop.telemetry.codec import LIMIT
 from gputop.telemetry.lines import START, Line, Place
 from gputop.telemetry.recording import SAMPLES_A_PART
 
@@ -50,9 +51,10 @@ def look(line: Line) -> Look:
         return Look(KINDS[head[1]], float(head[2]))
     try:
         document = json.loads(data)
-        return Look(Kind(document["type"]), float(document["time"]))
+        kind, time = Kind(document["type"]), float(document["time"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return Look(Kind.DAMAGED)
+    return Look(kind, time) if abs(time) < LIMIT else Look(Kind.DAMAGED)
 
 
 class Block(NamedTuple):

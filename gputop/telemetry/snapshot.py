@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gputop.telemetry.codec import DecodeError, from_json, to_json
+from gputop.text import visible
 
 SCHEMA = 1
 """Raised when a field changes its meaning or goes; a new field alone does not raise it."""
@@ -170,7 +171,9 @@ class Device:
     @property
     def label(self) -> str:
         """How it is called on screen: its number, after its machine where there are several."""
-        return self.number if self.machine is None else f"{self.machine}:{self.number}"
+        if self.machine is None:
+            return self.number
+        return f"{visible(self.machine)}:{self.number}"
 
     @property
     def is_here(self) -> bool:

@@ -186,7 +186,7 @@ class Group:
             return None, None, None
         run, earlier = self.runs[target], self.alone.get(target)
         if run.result is not None:
-            reached = {point.series: point.values["tflops"] for point in run.result.points}
+            reached = {point.series: point.values.get("tflops") for point in run.result.points}
             return reached.get(ALONE), reached.get(TOGETHER), cost_percent(run.result)
         if earlier is None:
             return run.tflops_mean, None, None

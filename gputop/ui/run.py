@@ -121,7 +121,7 @@ class Run:
     @property
     def measured(self) -> bool:
         """Whether there is something to see of it."""
-        return bool(self.points or self.rows)
+        return bool(self.rows if self.is_table else self.points)
 
     @property
     def what(self) -> str:

@@ -8,7 +8,7 @@ from textual.containers import Container, Vertical
 
 from gputop.output.faults import fault_of
 from gputop.telemetry.snapshot import MachineState
-from gputop.text import short_name, visible
+from gputop.text import moment, short_name, visible
 from gputop.ui.draw import Row, Span, fit, spread, width_of
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
@@ -18,7 +18,7 @@ from gputop.ui.widgets.events import EventsView
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import age_text
 from gputop.ui.widgets.processes import ProcessesView
-from gputop.ui.widgets.timeline import TimelineView, clock
+from gputop.ui.widgets.timeline import TimelineView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -53,7 +53,7 @@ class DeviceTitle(LiveView):
             Span(f"{short_name(visible(device.name))} ", STRONG),
         ]
         since = telemetry.history.since(device.uuid)
-        right = [] if since is None else [Span(f" statistics since {clock(since)} ", DIM)]
+        right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         rule = spread(fit(left, width - width_of(right), "─", TRACK), right, width)
         return [rule, *self._fault_rows(width)]
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from gputop.output.faults import event_text
 from gputop.telemetry.snapshot import DeviceState
+from gputop.text import moment
 from gputop.ui.draw import Row, Span, clip_words
 from gputop.ui.palette import ACCENT, DIM, FAULT, GOOD
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.timeline import clock
 
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device, Event
@@ -49,6 +49,6 @@ def _row(event: Event, width: int) -> Row:
     what, remedy = event_text(event)
     where = "" if event.device_uuid is not None else " (on which device is not said)"
     style = GOOD if event.kind == DeviceState.OK.value else FAULT
-    row = [Span(f"{clock(event.time)} ", DIM), Span(f"{what}{where}", style)]
+    row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
     left = width - sum(len(span.text) for span in row) - 2
     return [*row, Span(f"  {clip_words(remedy, left)}", DIM)] if left > 0 else row

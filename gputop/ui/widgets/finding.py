@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.derived import HOST_CPU, PROCESS_CPU
-from gputop.text import duration
+from gputop.text import duration, moment
 from gputop.ui.draw import Row, Span, cell, clip_words, fit, history, width_of
 from gputop.ui.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
-from gputop.ui.widgets.timeline import CHARTS, GUTTER, Chart, clock
+from gputop.ui.widgets.timeline import CHARTS, GUTTER, Chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def block(
 ) -> list[Row]:
     """The finding with its advice, its numbers and what they were over time."""
     inner = max(1, width - INDENT)
-    since = f"  since {clock(finding.since)}"
+    since = f"  since {moment(finding.since)}"
     sign, *_ = line(finding, width)
     style = style_of(finding.severity)
     style = STRONG if style is DIM else style

@@ -99,7 +99,7 @@ def _shapes(group: Group) -> Table:
     rates = []
     for target, run in group.runs.items():
         best = page.ranked(run.rows)[:1]
-        shape = [str(side) for each in best for side in each.shape] or [ABSENT] * 3
+        shape = page.sides(best[0]) if best else [ABSENT] * 3
         rate = best[0].values.get("tflops") if best else None
         rates.append(rate or 0.0)
         lines.append([numbers([target]), tflops(rate), *shape, *(p.series for p in best)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity, summed
 from gputop.telemetry.snapshot import DeviceState, MachineState
-from gputop.text import cells, duration, number, quantity, used_of, visible
+from gputop.text import cells, duration, moment, number, quantity, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
@@ -69,7 +69,7 @@ class Header(LiveView):
         if telemetry.simulated:
             left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
         inventory = telemetry.inventory
-        clock = time.strftime("%H:%M:%S", time.localtime(self._shown_time()))
+        clock = moment(self._shown_time())
         parts = [clock]
         if inventory is not None:
             if inventory.driver_version:

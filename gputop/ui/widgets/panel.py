@@ -255,7 +255,7 @@ def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
     lines = [
         (line, style)
         for text, style in ((fault.what, what), (fault.remedy, TEXT))
-        for line in textwrap.wrap(text, width, break_on_hyphens=False)
+        for line in textwrap.wrap(text, max(1, width), break_on_hyphens=False)
     ]
     if len(lines) > room:
         lines = [(clip(fault.what, width), what), (clip(fault.remedy, width), TEXT)]

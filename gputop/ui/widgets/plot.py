@@ -52,6 +52,10 @@ class Axis:
     high: float
     ticks: tuple[tuple[float, str], ...] = ()
 
+    def within(self, value: float) -> float:
+        """The value, or the end of the axis that it is beyond."""
+        return max(self.low, min(self.high, value))
+
     def share(self, value: float) -> float:
         """Where a value is, 0 to 1."""
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
@@ -103,7 +107,8 @@ class Plot:
         figure.ruler("y", "left").lim(y.low, y.high).ticks(
             [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
         )
-        xs, ys = [at for at, _ in points], [value for _, value in points]
+        # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
+        xs, ys = [x.within(at) for at, _ in points], [y.within(value) for _, value in points]
         figure.draw(figure.signal(xs, ys, marker="braille").lines())
         return Text.from_ansi(str(figure.build())).plain.splitlines()
 

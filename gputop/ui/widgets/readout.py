@@ -198,7 +198,7 @@ def _conditions(run: Run) -> list[Row]:
         return []
     found: list[Row] = []
     for name, share in conditions.percent_of_peak.items():
-        found.append([Span(f"  {share:.0f} %", STRONG), Span(f" of {name}", DIM)])
+        found.append([Span(f"  {share:.0f} %", STRONG), Span(f" of {visible(name, 60)}", DIM)])
     if conditions.tflop_per_joule is not None:
         efficiency = [
             Span(f"  {tflops(conditions.tflop_per_joule)}", STRONG),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from gputop.text import moment
 from gputop.ui.draw import Row, Span, bar, fit, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, STRONG, WARN
 from gputop.ui.widgets.live import LiveView
@@ -58,8 +58,7 @@ class ReplayBar(LiveView):
         if telemetry.latest is None:
             return "…"
         since = max(0.0, self._replay.position - telemetry.received_at)
-        moment = time.localtime(telemetry.latest.time + since)
-        return time.strftime("%Y-%m-%d %H:%M:%S", moment)
+        return moment(telemetry.latest.time + since, "%Y-%m-%d %H:%M:%S")
 
     def action_play(self) -> None:
         """Stops, or plays on."""

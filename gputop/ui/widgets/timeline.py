@@ -7,12 +7,11 @@ costs a column. For the same reason the axis has times of day, which stay where 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.output.values import value_text
-from gputop.text import ABSENT, duration
+from gputop.text import ABSENT, duration, moment
 from gputop.ui.draw import Row, Span, cell, clip, fit, history, spread, window_start
 from gputop.ui.palette import ACCENT, BUSY, CPU, DIM, MEMORY, POWER, STRONG, TRACK, ink
 from gputop.ui.widgets.live import LiveView
@@ -208,11 +207,11 @@ class TimelineView(LiveView):
             oldest = next((seconds for seconds in axis if seconds is not None), None)
             label = Span("" if oldest is None else f"last {_ago(newest - oldest)}", DIM)
         else:
-            label = Span(clip(f"{clock(stamp)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT)
+            label = Span(clip(f"{moment(stamp)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT)
         ticks = ""
         for x in range(0, room - len("╵00:00:00"), TICK):
             stamp = stamps[2 * x] if 2 * x < len(stamps) else None
-            ticks += ("" if stamp is None else f"╵{clock(stamp)}").ljust(TICK)
+            ticks += ("" if stamp is None else f"╵{moment(stamp)}").ljust(TICK)
         return [*fit([label], GUTTER), Span(ticks.rstrip(), TRACK)]
 
 
@@ -247,11 +246,6 @@ def tidy(name: str, value: float) -> float:
     """Without decimals that the reading does not have, or that say nothing."""
     fine = name.endswith(("_active_percent", "_watts"))
     return value if fine and value != round(value) else round(value)
-
-
-def clock(stamp: float) -> str:
-    """The time of day here: `14:03:22`."""
-    return time.strftime("%H:%M:%S", time.localtime(stamp))
 
 
 def _ago(seconds: float) -> str:

@@ -1,0 +1,35 @@
+"""Lets go of widgets that are gone.
+
+Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines,
+and so every line of a screen or a notification long after it was closed: tens of megabytes in an
+hour. The method does not look at the cache; it is replaced only where it has the shape that was
+tested.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import lru_cache, partial
+from typing import Any
+
+from textual import _styles_cache
+
+SHAPE = ["cls", "base_background", "background"]
+"""The first is the cache itself, whatever it is called."""
+PAIRS = 1024
+
+
+def install() -> bool:
+    """Replaces the method if this Textual has it in the known shape; whether it did."""
+    styles_cache = getattr(_styles_cache, "StylesCache", None)
+    kept = getattr(styles_cache, "get_inner_outer", None)
+    mixed = getattr(kept, "__wrapped__", None)
+    if mixed is None or list(inspect.signature(mixed).parameters) != SHAPE:
+        return False
+    by_colours = lru_cache(PAIRS)(partial(mixed, None))
+
+    def get_inner_outer(_: object, base_background: Any, background: Any) -> Any:
+        return by_colours(base_background, background)
+
+    _styles_cache.StylesCache.get_inner_outer = get_inner_outer  # type: ignore[method-assign,assignment]
+    return True

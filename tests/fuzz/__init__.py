@@ -1,0 +1,1 @@
+"""Input that nobody meant: made by hypothesis, and by a fuzzer that is guided by coverage."""

@@ -1,0 +1,139 @@
+"""What is true of any bytes that are taken for a stream: shared by all that make some up.
+
+Needs what of gputop knows no terminal, and nothing that is installed beside it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from gputop.output.metrics import families
+from gputop.output.page import View, page
+from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.telemetry.codec import LIMIT, DecodeError
+from gputop.telemetry.control import obey
+from gputop.telemetry.latest import Latest
+from gputop.telemetry.lines import LONGEST_LINE_BYTES, Line, Place, is_gzip, lines
+from gputop.telemetry.record_index import Index, Kind, look
+from gputop.telemetry.snapshot import Host, Inventory, Record, Sample, decode, encode
+from gputop.ui.model import Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
+"""What comes after whatever it was."""
+
+
+def check_line(line: str | bytes) -> Record | None:
+    """`decode` takes it or refuses it, with a reason in words; what it takes, it gives again."""
+    try:
+        record = decode(line)
+    except DecodeError as error:
+        assert 0 < len(str(error)) < 1000  # noqa: PT017 - either way is right
+        return None
+    again = encode(record)
+    assert again.isascii()
+    assert "\n" not in again
+    assert encode(decode(again)) == again
+    _agree(json.loads(again), json.loads(line))
+    return record
+
+
+def check_stream(data: bytes) -> list[Record]:
+    """What can be read of it, plain or gzip; a good line after it is read, too."""
+    records = []
+    index = Index(_lines(data), lambda _: None)
+    index.finish()
+    positions = [index.position(n) for n in range(index.count)]
+    assert positions == sorted(positions)
+    assert all(0 <= position < math.inf for position in positions)
+    for line in _lines(data):
+        found = look(line)
+        assert abs(found.time) < LIMIT
+        if line.data is None:
+            assert found.kind is Kind.DAMAGED
+            continue
+        assert len(line.data) <= LONGEST_LINE_BYTES + (1 << 20)
+        record = check_line(line.data)
+        if record is not None:
+            assert found.kind is not Kind.DAMAGED, "it can be read, and is in no index"
+            records.append(record)
+    check_shown(records)
+    obey(_Asked(), data.splitlines())
+    after = data + b"\n" + encode(GOOD).encode() + b"\n"
+    *_, last = lines(io.BytesIO(after), compressed=False)
+    assert last.data is not None
+    assert decode(last.data) == GOOD
+    assert look(Line(Place(0, 0), last.data)).time == GOOD.time
+    return records
+
+
+def _lines(data: bytes) -> Iterator[Line]:
+    return lines(io.BytesIO(data), compressed=is_gzip(io.BytesIO(data)))
+
+
+def check_shown(records: Sequence[Record]) -> None:
+    """What was accepted is known, judged and printed as any other."""
+    telemetry, latest, csv = Telemetry(lambda: 100.0), Latest(), CsvLines(COLUMNS)
+    inventory: Inventory | None = None
+    for record in records:
+        telemetry.take(record)
+        latest = latest.after(record, 100.0)
+        assert all(line.isprintable() for line in csv.of(record))
+        if isinstance(record, Inventory):
+            inventory = record
+        elif inventory is not None:
+            for view in VIEWS:
+                text = page(inventory, record, view)
+                assert all(line.isprintable() for line in text.split("\n")), ascii(text)
+    for finding in telemetry.judgement.findings:
+        assert finding.sentence.isprintable()
+    for alert in telemetry.alerts:
+        assert alert.text.isprintable()
+    for dcgm in (False, True):
+        families(latest, 100.0, processes=True, dcgm=dcgm)
+
+
+VIEWS = (View(processes="below"), View(width=60))
+COLUMNS = parse_query(DEFAULT_QUERY)
+
+
+class _Asked:
+    """A sampler that is asked for nothing that there is not."""
+
+    def set_interval(self, seconds: float) -> None:
+        assert 0.25 <= seconds <= 60
+
+    def set_gpm(self, *, wanted: bool) -> None:
+        assert isinstance(wanted, bool)
+
+
+def _agree(given: Any, said: Any, at: str = "") -> None:
+    """Every value that is given again was said so, floats to three digits."""
+    match given:
+        case dict():
+            for name, value in given.items():
+                if name in said:
+                    _agree(value, said[name], f"{at}.{name}")
+                else:
+                    assert value in (None, "", [], {}) or name in DEFAULTS, f"{at}.{name}"
+        case list():
+            assert len(given) == len(said), at
+            for n, value in enumerate(given):
+                _agree(value, said[n], f"{at}[{n}]")
+        case bool() | None:
+            assert given is said, at
+        case int():
+            assert given == said, at
+        case float():
+            assert given == round(float(said), 3), at
+        case str():
+            assert given == said or (".absent." in at and given == "error"), at
+
+
+DEFAULTS = {"schema", "state", "host"}
+"""What has another default than nothing."""

@@ -1,0 +1,83 @@
+"""Any words behind `gputop`: they are understood, or refused in one line with status 2."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gputop.cli import COMMANDS, parser
+from gputop.exits import FINE, USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARSER = parser()
+
+
+def _options(of: argparse.ArgumentParser) -> Iterator[str]:
+    for action in of._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from _options(each)
+
+
+OPTIONS = sorted({*_options(PARSER)} - {"-h", "--help", "--version"})
+TYPED = """
+- -- -1 0 1 0.25 1e999 nan inf 1_0 ٣ 0,1 0:1 cpu cpu,0 , 0-3 1GiB -1GiB 1e400GiB localhost
+-oProxyCommand=x 名前 csv csv,noheader json :9400 [::1]:0 0.0.0.0:70000 [::1 :: %n / . float32
+bfloat16,float32 soak 10s 1h 1e99h bash busy,name ~nobody
+"""
+ODD = ("", " 1 ", "a b", "9" * 20, "9" * 400, "\udc80", "\0", "\x1b[2J", "x" * 5000)
+VALUES = (*TYPED.split(), *ODD)
+WORDS = st.sampled_from([*COMMANDS, *OPTIONS, *VALUES]) | st.text(max_size=6)
+COMMAND: st.SearchStrategy[list[str]] = st.sampled_from([[], *([name] for name in COMMANDS)])
+PAIRS = st.lists(st.tuples(st.sampled_from(OPTIONS), st.sampled_from(VALUES)), max_size=3)
+
+
+def understood(words: list[str]) -> bool:
+    """Whether the parser takes them; it may end in its own way alone."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            PARSER.parse_args(words)
+        except SystemExit as end:
+            if end.code == FINE:  # --help among them
+                return True
+            assert end.code == USAGE  # noqa: PT017 - either way is right
+            line, *more = said.getvalue().splitlines()
+            assert line.startswith("gputop")
+            assert more == []
+            assert line.isprintable()
+            return False
+    return True
+
+
+many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@many
+@given(COMMAND, st.lists(WORDS, max_size=6))
+def test_any_words(command: list[str], words: list[str]) -> None:
+    understood([*command, *words])
+
+
+@many
+@given(COMMAND, PAIRS)
+def test_any_value_of_any_option(command: list[str], pairs: list[tuple[str, str]]) -> None:
+    understood([*command, *(word for pair in pairs for word in pair)])
+    understood([*command, *(f"{option}={value}" for option, value in pairs)])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_with_every_value(name: str) -> None:
+    sub = next(a for a in PARSER._actions if isinstance(a, argparse._SubParsersAction))
+    for option in sorted({*_options(sub.choices[name])} - {"-h", "--help"}):
+        for value in VALUES:
+            understood([name, f"{option}={value}" if option.startswith("--") else option, value])

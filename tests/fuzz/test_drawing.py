@@ -1,0 +1,179 @@
+"""What the decoder accepts can be drawn, whatever it says, in a space of any size."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gputop.output import page as pages
+from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.telemetry.machine import MachineStream
+from gputop.telemetry.merge import inventory_of, sample_of
+from gputop.telemetry.snapshot import DeviceState, decode, encode
+from gputop.telemetry.ssh import explained
+from gputop.ui.draw import fit, width_of
+from gputop.ui.model import Telemetry
+from gputop.ui.screens.device import DeviceTitle
+from gputop.ui.screens.why import WhyTitle
+from gputop.ui.widgets.details import DetailsView
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.events import EventsView
+from gputop.ui.widgets.findings import FindingsView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.panel import Density
+from gputop.ui.widgets.processes import ProcessesView
+from gputop.ui.widgets.timeline import SAMPLES_A_DOT, TimelineView
+from tests import streams
+from tests.fuzz.strategies import SIZES, machines
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Inventory, Sample
+    from gputop.ui.widgets.live import LiveView
+
+# A machine has hundreds of fields: how long one takes to make and to draw is no test.
+many = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def known(records: list[Inventory | Sample]) -> Telemetry:
+    """What the dashboard knows after these."""
+    telemetry = Telemetry(lambda: 100.0)
+    for record in records:
+        telemetry.take(record)
+    return telemetry
+
+
+def drawn(view: LiveView, width: int, height: int) -> None:
+    """Draws it, and sees that it fits and shows nothing but printable text."""
+    rows = view.draw(width, height)
+    for row in rows[:height]:
+        text = "".join(span.text for span in row)
+        assert text.isprintable(), f"{type(view).__name__}: {text!r}"
+        fitted = fit(row, width)
+        assert width_of(fitted) == width, f"{type(view).__name__}: {fitted}"
+
+
+def monitor(telemetry: Telemetry, width: int, height: int) -> list[LiveView]:
+    """The views of the monitor and of the first device's pages."""
+    devices = DevicesView(telemetry)
+    devices.plan(width, height)
+    device = telemetry.devices[0] if telemetry.devices else None
+    findings = FindingsView(telemetry)
+    processes = ProcessesView(telemetry)
+    title, timeline = DeviceTitle(telemetry), TimelineView(telemetry)
+    details, events = DetailsView(telemetry), EventsView(telemetry)
+    for view in (title, timeline, details, events, findings):
+        view.device = device
+    of_all = FindingsView(telemetry)
+    of_all.of_all = True
+    why = WhyTitle(telemetry, findings)
+    header, host = Header(telemetry), HostView(telemetry)
+    views: list[LiveView] = [devices, title, timeline, details, events, findings, of_all, why]
+    return [*views, processes, header, host]
+
+
+@many
+@given(machines(), SIZES, st.sampled_from([None, *Density]))
+def test_the_monitor_and_the_pages_of_a_device(
+    records: list[Inventory | Sample], size: tuple[int, int], density: Density | None
+) -> None:
+    telemetry = known(records)
+    for view in monitor(telemetry, *size):
+        if isinstance(view, DevicesView):
+            view.chosen = density
+            view.plan(*size)
+        drawn(view, *size)
+
+
+@many
+@given(machines(3), SIZES, st.integers(0, len(SAMPLES_A_DOT)), st.integers(-5, 5))
+def test_charts_at_any_zoom_and_cursor(
+    records: list[Inventory | Sample], size: tuple[int, int], zoom: int, cursor: int
+) -> None:
+    telemetry = known([*records, *records[1:]])
+    view = TimelineView(telemetry)
+    view.device = telemetry.devices[0] if telemetry.devices else None
+    view.zoom(zoom)
+    view.move_cursor(cursor)
+    drawn(view, *size)
+
+
+@many
+@given(machines(4), SIZES, st.text(max_size=5), st.booleans(), st.integers(0, 14))
+def test_the_processes_however_they_are_sorted(
+    records: list[Inventory | Sample],
+    size: tuple[int, int],
+    words: str,
+    tree: bool,
+    column: int,
+) -> None:
+    view = ProcessesView(known(records))
+    view.start_filter()
+    view.type(words)
+    view.sort_by_next(column)
+    if tree:
+        view.toggle_tree()
+    view.move(3)
+    drawn(view, *size)
+
+
+@many
+@given(machines(), st.none() | st.integers(1, 250), st.sampled_from(["beside", "below", "none"]))
+def test_the_page_of_status_and_csv(
+    records: list[Inventory | Sample], width: int | None, processes: pages.Processes
+) -> None:
+    inventory, *samples = records
+    csv = CsvLines(parse_query(DEFAULT_QUERY))
+    for record in records:
+        assert all(line.isprintable() for line in csv.of(record))
+    text = pages.page(inventory, samples[-1], pages.View(processes=processes, width=width))  # type: ignore[arg-type]
+    for line in text.split("\n"):
+        assert line.isprintable()
+        assert width is None or cell_len(line) <= width
+
+
+@many
+@given(machines(4), machines(2), SIZES)
+def test_several_machines_put_together(
+    one: list[Inventory | Sample], other: list[Inventory | Sample], size: tuple[int, int]
+) -> None:
+    """As one stream, which the decoder accepts again, and the monitor draws."""
+    found = {name: MachineStream(name, explained, 0.0) for name in ("one", "\x1bother")}
+    for stream, records in zip(found.values(), (one, other), strict=True):
+        for record in records:
+            stream.take(record, 1.0, streams.NOW)
+    merged: list[Inventory | Sample] = [
+        inventory_of(found.values(), 1.0, streams.NOW),
+        sample_of(found.values(), 2.0, streams.NOW),
+    ]
+    telemetry = known([decode(encode(record)) for record in merged])
+    for view in monitor(telemetry, *size):
+        drawn(view, *size)
+
+
+@pytest.mark.parametrize("width", [*range(1, 13), 40, 250])
+def test_faults_in_the_smallest_spaces(width: int) -> None:
+    """A lost device has sentences in the place of numbers."""
+    states = [state for state in DeviceState if state is not DeviceState.OK]
+    readings = tuple(streams.lost(n, state) for n, state in enumerate(states))
+    sample = dataclasses.replace(streams.sample(len(states)), devices=readings)
+    several: list[Inventory | Sample] = [streams.inventory(len(states)), sample]
+    none: list[Inventory | Sample] = [streams.no_driver(), streams.sample(0)]
+    for records in (several, none):
+        for height in (*range(1, 10), 80):
+            for density in (None, *Density):
+                telemetry = known(records)
+                for view in monitor(telemetry, width, height):
+                    if isinstance(view, DevicesView):
+                        view.chosen = density
+                        view.plan(width, height)
+                    drawn(view, width, height)

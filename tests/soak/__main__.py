@@ -1,0 +1,72 @@
+"""Soaks the dashboard: `python -m tests.soak [--minutes 60]`.
+
+Eight devices of the fake driver, sampled every 0.25 s, whose readings change at each tick; devices
+that are lost, hang and come back, Xids, processes that start and end, keys, sizes of the terminal,
+and a sampler that is killed now and then. Once a minute everything rests, and a row is printed.
+Exits with 1 where anything grew, was left or failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from tests.driver import FakeDriver, build
+from tests.soak.soak import INTERVAL, Row, Soak, say, verdict
+
+WARM = 1 / 6
+"""The part of the time in which memory may grow: ten minutes of an hour."""
+KILLS = (0.02, 0.05, 0.1, 0.45)
+"""When the sampler is killed; then one lives until the end."""
+
+
+def head() -> str:
+    """The title of the columns."""
+    each = "    MiB  objects thr  fd"
+    return f"{'':7}{'dashboard':>25}{'sampler':>27}\nminutes {each}   {each}"
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    return f"{row.minutes:7.1f} {row.dashboard}   {row.sampler}"
+
+
+def main() -> int:
+    """Runs it; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rows", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    seconds = 60 * arguments.minutes
+    compiler = shutil.which("cc")
+    if compiler is None:
+        parser.error("the fake driver needs a C compiler, and there is no cc on the PATH")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for kind in ("CACHE", "CONFIG", "DATA", "STATE"):
+            os.environ[f"XDG_{kind}_HOME"] = str(folder / kind.lower())
+        os.environ["HOME"] = os.environ["XDG_RUNTIME_DIR"] = name
+        driver = FakeDriver(folder, build(folder, compiler))
+        here = os.environ.get("PYTHONPATH") or str(Path.cwd())
+        os.environ["PYTHONPATH"] = here
+        os.chdir(folder)  # recordings are written there
+        soak = Soak(driver, folder, arguments.seed)
+        say(head())
+        kills = tuple(seconds * part for part in KILLS)
+        for row in soak.run(seconds, seconds / arguments.rows, kills):
+            say(line(row))
+    say(", ".join(f"{many} x {what}" for what, many in sorted(soak.done.items())))
+    found = [*soak.faults, *verdict(soak.rows, arguments.minutes * WARM)]
+    for what in found:
+        say(what)
+    interval = f"{arguments.minutes:g} minutes at {INTERVAL:g} s"
+    say(f"{interval}: {'FAILED' if found else 'nothing grew, was left or failed'}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""The other private method that is replaced: what is closed is forgotten; or left alone."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from textual import _styles_cache
+from textual.app import App
+from textual.color import Color
+from textual.screen import ModalScreen
+from textual.widgets import Static
+from textual.widgets._toast import Toast
+
+from gputop.ui import let_go
+from gputop.ui.app import GputopApp
+from tests.streams import PreparedStream, inventory, sample
+from tests.ui.pilots import until
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+STOCK = _styles_cache.StylesCache.get_inner_outer
+RED, BLUE = Color(255, 0, 0), Color(0, 0, 255, 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _stock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed in one test is gone after it."""
+    monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", STOCK)
+
+
+class Box(ModalScreen[None]):
+    """A screen as others."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("text")
+
+
+async def caches_after_closing() -> list[object]:
+    """The caches of drawn lines that are still there of a screen that was closed."""
+    app = App[None]()
+    async with app.run_test() as pilot:
+        box = Box()
+        await app.push_screen(box)
+        await pilot.pause()
+        widgets = [box, *box.query(Static)]
+        caches = [weakref.ref(widget._styles_cache) for widget in widgets]
+        box.dismiss()
+        await pilot.pause()
+        del box, widgets
+    del app, pilot
+    gc.collect()
+    return [cache() for cache in caches if cache() is not None]
+
+
+async def test_a_closed_screen_is_forgotten() -> None:
+    assert let_go.install()
+    assert await caches_after_closing() == []
+
+
+async def test_textual_alone_keeps_it() -> None:
+    """Where this fails, Textual has mended it, and nothing has to be replaced."""
+    STOCK.cache_clear()
+    assert await caches_after_closing() != []
+    STOCK.cache_clear()
+
+
+async def test_what_was_said_leaves_nothing_behind() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        for n in range(10):
+            app.notify(f"number {n}")
+            await pilot.pause()
+        await until(pilot, lambda: len(app.screen.query("ToastHolder")) == 1)
+        (toast,) = app.screen.query("Toast").results(Toast)
+        assert str(toast.render()) == "number 9"
+
+
+def test_the_colours_are_the_same() -> None:
+    cache: Any = _styles_cache.StylesCache()
+    stock = cache.get_inner_outer(RED, BLUE)
+    assert let_go.install()
+    assert cache.get_inner_outer(RED, BLUE) == stock
+    assert not let_go.install(), "what is replaced is of another shape"
+
+
+@pytest.mark.parametrize("other", [None, len, property(len)])
+def test_another_textual_is_left_alone(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
+    monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", other)
+    assert not let_go.install()
+    assert _styles_cache.StylesCache.__dict__["get_inner_outer"] is other
+
+
+def test_without_the_cache_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(_styles_cache, "StylesCache")
+    assert not let_go.install()
