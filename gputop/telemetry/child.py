@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LONGEST_LINE_BYTES = 64 << 20
 START_SECONDS = 10.0
 """How long a child may take to say its first word: an interpreter on a slow file system."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 2.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 2.0
 """Between a child's death and its next life; doubled while they are short. A start takes a quarter
 of a second of a core: one that crashes at each start uses a tenth of it."""
 LONG_LIFE_SECONDS = 10.0
