@@ -230,7 +230,7 @@ async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]
     child = StreamChild(["/no/such/interpreter"], 1.0)
     deaths = await first(child, 7)
     assert all("No such file" in why(death) for death in deaths)
-    assert pauses == [0.5, 1.0, 2.0, 2.0, 2.0, 2.0]
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ async def test_pauses_grow_while_lives_are_short(
 ) -> None:
     """Also of one that crashes in the driver, which says something first each time."""
     await first(spawn(program), 4 + 4 * records)
-    assert pauses == [0.5, 1.0, 2.0]
+    assert pauses == [0.2, 0.4, 0.8]
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
@@ -262,7 +262,7 @@ async def test_a_long_life_is_no_crash(
 ) -> None:
     monkeypatch.setattr(module, "LONG_LIFE_SECONDS", 0.0)
     await first(spawn("say(SAMPLE)"), 7)
-    assert pauses == [0.5, 0.5, 0.5]
+    assert pauses == 3 * [module.FIRST_PAUSE_SECONDS]
 
 
 IGNORING = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
