@@ -479,7 +479,9 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         """Says something, in place of what was said before."""
         self.clear_notifications()
         for screen in self.screen_stack:  # Textual leaves what was around each of them, for ever
-            screen.query("ToastHolder").remove()
+            for holder in screen.query("ToastHolder"):
+                if not holder.children:  # with one it would take what comes next along
+                    holder.remove()
         message = "\n".join(map(visible, message.splitlines()))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 

@@ -68,15 +68,29 @@ async def test_textual_alone_keeps_it() -> None:
     STOCK.cache_clear()
 
 
+def said(app: GputopApp) -> list[str]:
+    """What the notifications say that are on the screen."""
+    return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
+
+
 async def test_what_was_said_leaves_nothing_behind() -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test(notifications=True) as pilot:
         for n in range(10):
             app.notify(f"number {n}")
             await pilot.pause()
-        await until(pilot, lambda: len(app.screen.query("ToastHolder")) == 1)
-        (toast,) = app.screen.query("Toast").results(Toast)
-        assert str(toast.render()) == "number 9"
+        await until(pilot, lambda: said(app) == ["number 9"])
+        assert len(app.screen.query("ToastHolder")) <= 2, "its own, and that of the one before"
+
+
+async def test_what_is_said_at_once_after_something_else_is_there() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        app.notify("one")
+        await until(pilot, lambda: bool(app.screen.query("Toast")))
+        app.notify("two")
+        app.notify("three")
+        await until(pilot, lambda: "three" in said(app))
 
 
 def test_the_colours_are_the_same() -> None:
