@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,8 @@ from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
 
 STOCK = _styles_cache.StylesCache.get_inner_outer
@@ -68,11 +71,13 @@ async def test_textual_alone_keeps_it() -> None:
     STOCK.cache_clear()
 
 
-async def test_what_was_said_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("context", [copy_context, Context], ids=["inside", "outside"])
+async def test_what_was_said_leaves_nothing_behind(context: Callable[[], Context]) -> None:
+    """Whoever says it: a thread that records has its words said outside of the app."""
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test(notifications=True) as pilot:
         for n in range(10):
-            app.notify(f"number {n}")
+            context().run(app.notify, f"number {n}")
             await pilot.pause()
         await until(pilot, lambda: len(app.screen.query("ToastHolder")) == 1)
         (toast,) = app.screen.query("Toast").results(Toast)
