@@ -479,9 +479,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         """Says something, in place of what was said before."""
         self.clear_notifications()
         for screen in self.screen_stack:  # Textual leaves what was around each of them, for ever
-            for holder in screen.query("ToastHolder"):
-                if not holder.children:  # with one it would take what comes next along
-                    holder.remove()
+            for around in screen.query("ToastHolder"):
+                self.call_later(around.remove)  # who says something may be outside of the app
         message = "\n".join(map(visible, message.splitlines()))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 

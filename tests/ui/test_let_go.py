@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,8 @@ from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
 
 STOCK = _styles_cache.StylesCache.get_inner_outer
@@ -73,14 +76,16 @@ def said(app: GputopApp) -> list[str]:
     return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
 
 
-async def test_what_was_said_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("context", [copy_context, Context], ids=["inside", "outside"])
+async def test_what_was_said_leaves_nothing_behind(context: Callable[[], Context]) -> None:
+    """Whoever says it: a thread that records has its words said outside of the app."""
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with app.run_test(notifications=True) as pilot:
         for n in range(10):
-            app.notify(f"number {n}")
+            context().run(app.notify, f"number {n}")
             await pilot.pause()
         await until(pilot, lambda: said(app) == ["number 9"])
-        assert len(app.screen.query("ToastHolder")) <= 2, "its own, and that of the one before"
+        assert len(app.screen.query("ToastHolder")) <= 2, "its own, and perhaps the one before"
 
 
 async def test_what_is_said_at_once_after_something_else_is_there() -> None:

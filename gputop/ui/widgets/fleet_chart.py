@@ -57,7 +57,7 @@ def _over_time(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     seconds = max(group.request.seconds, *(drawn[-1][0] for drawn, _, _ in lines))
     high, y = max(rates), _linear(min(rates), max(rates), height - 1)
     scaled: Callable[[float], float] = float
-    if high > sweep.FAR * min(lasts):  # a CPU beside a GPU
+    if 0 < high > sweep.FAR * min(lasts):  # a CPU beside a GPU
         y, scaled = sweep.rates(max(min(rates), high / 1e6), high, height - 1)
     shown = [
         Line(tuple((at, scaled(max(rate, high / 1e6))) for at, rate in drawn), style, mark)

@@ -75,7 +75,7 @@ def of_several(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
 def _expected(runs: Sequence[Run]) -> float:
     """The log2 of N up to which there will be points: an axis that stays for a while."""
     most = (run.planned.n for run in runs if not run.ended and run.planned is not None)
-    return max((min(USUAL, math.log2(n)) for n in most if n), default=0.0)
+    return max((min(USUAL, math.log2(n)) for n in most if n > 0), default=0.0)
 
 
 def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[_Series]:
