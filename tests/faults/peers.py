@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.peers import Peer
 
 BASICS = "basics"
-OF_ALL = (BASICS, "driver", "device", "readings", "text")
+OF_ALL = (BASICS, "driver", "device", "readings", "texts")
 """Tables of faults that are no monitor's own."""
 LEGEND = """
 Says: words for a fault that are on its screen then and not while all is well. Bold: it ended by
