@@ -249,7 +249,7 @@ class Terminal:
         """
         began = self.elapsed
         self.send(keys)
-        seconds: float | None = None
+        seconds = 0.0 if not keys and true(self) else None
         while seconds is None:
             self._pieces, at = [], self.elapsed
             self.collect(ANSWER_SLICE)
