@@ -1,0 +1,1 @@
+"""Many machines at once, as a Prometheus server knows them."""
