@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -135,12 +136,17 @@ def _version(command: list[str]) -> str:
     return found[0] if found else "of unknown version"
 
 
-def has_ended(pid: int) -> bool:
-    """Whether a child of this process is a zombie by now, or was waited for."""
+def has_ended(pid: int, within: float = 0.0) -> bool:
+    """Whether a child of this process is a zombie by now, or that soon, or was waited for."""
+    deadline = time.monotonic() + within
     try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
     except ChildProcessError:
-        return True
+        pass
+    return True
 
 
 def arrow(terminal: Terminal, letter: str) -> str:

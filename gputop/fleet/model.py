@@ -91,7 +91,7 @@ class Fleet:
     wrong: tuple[Wrong, ...] = ()
     """Worst first."""
     problems: tuple[Problem, ...] = ()
-    """Of the server: away, slow, refusing; or metrics that nobody scrapes, by which much is unknown."""
+    """Of the server: away, slow, refusing; or of metrics that nobody scrapes."""
     took_seconds: float | None = None
     """From the first question to the last answer."""
     fresh: bool = True

@@ -8,29 +8,40 @@ from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 LONGEST = 300
 """Characters of a message: what it quotes may be as long as a line."""
+LIMIT = 1 << 63
+"""Every number is smaller than that."""
 
 
 class DecodeError(ValueError):
     """JSON that is not what the schema says; the message says where and why, and not all of it."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, what: str, at: str = "") -> None:
+        """`at` is the way to the value, as `devices[3].uuid`."""
+        self._what, self._at = what, at
+        message = f"{at}: {what}" if at else what
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]}…")
+
+    def under(self, step: str) -> DecodeError:
+        """The same, seen from one step further out."""
+        dot = "." if self._at and not self._at.startswith("[") else ""
+        return DecodeError(self._what, f"{step}{dot}{self._at}")
 
 
 def to_json(record: Any) -> dict[str, Any]:
     """A dataclass as plain JSON values: what is seldom there left out, floats rounded."""
-    names, all_of, seldom = _fields(record.__class__)
-    document = {
-        name: value if type(value) in _PLAIN else _plain(value)
-        for name, value in zip(names, all_of(record), strict=True)
-    }
+    names, all_of, others, seldom = _fields(record.__class__)
+    document = dict(zip(names, all_of(record), strict=True))
     for name in seldom:
         if not document[name] and document[name] != "":
             del document[name]
+    for name in others:
+        value = document.get(name)
+        if value is not None:
+            document[name] = _plain(value)
     return document
 
 
@@ -38,15 +49,21 @@ SELDOM = {"absent", "check", "machine", "machines"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""
+_PLAINLY = {f"{kind}{more}" for kind in ("int", "str", "bool") for more in ("", " | None")}
+"""How the fields are declared that have them alone."""
 
 
 @cache
-def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], list[str]]:
-    """Their names, what gets them all at once, and which of them are seldom there."""
-    names = tuple(f.name for f in dataclasses.fields(cls))
+def _fields(
+    cls: Any,
+) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], list[str], list[str]]:
+    """Names, what gets all at once, and which may have to be converted, and may be left out."""
+    fields = dataclasses.fields(cls)
+    names = tuple(f.name for f in fields)
     get = attrgetter(*names)
+    others = [f.name for f in fields if f.type not in _PLAINLY]
     seldom = [name for name in names if name in SELDOM]
-    return names, get if len(names) > 1 else lambda record: (get(record),), seldom
+    return names, get if len(names) > 1 else lambda record: (get(record),), others, seldom
 
 
 def _plain(value: Any) -> Any:
@@ -55,91 +72,149 @@ def _plain(value: Any) -> Any:
         return round(value, 3)
     if kind is tuple:
         return [each if type(each) in _PLAIN else _plain(each) for each in value]
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, str):
+        return value
+    if hasattr(kind, "__dataclass_fields__"):
+        return to_json(value)
+    if isinstance(value, Mapping):
         return {key: each if type(each) in _PLAIN else _plain(each) for key, each in value.items()}
-    return to_json(value) if hasattr(kind, "__dataclass_fields__") else value
+    return value
 
 
 T = TypeVar("T")
+Convert = Callable[[Any], Any]
+"""Checks and converts a value; raises `DecodeError`."""
+_NOT_THERE = object()
+_NUMBERS = {int, float}
 
 
-def from_json(cls: type[T], document: Any, at: str = "") -> T:
+class _Field(NamedTuple):
+    """One of a dataclass."""
+
+    name: str
+    kinds: frozenset[type]
+    """Values of these are taken as they are, numbers within the limit."""
+    convert: Convert
+    """For all others."""
+    required: bool
+
+
+def from_json(cls: type[T], document: Any) -> T:
     """The dataclass `cls` from plain JSON values; raises `DecodeError` naming the field."""
     if not isinstance(document, dict):
-        raise DecodeError(f"{at.removesuffix('.') or cls.__name__}: expected an object")
+        raise DecodeError("expected an object", cls.__name__)
+    return _record(cls, document)
+
+
+def _record(cls: type[T], document: Any) -> T:
+    if not isinstance(document, dict):
+        raise DecodeError("expected an object")
     values = {}
-    for name, convert, required in _converters(cast("Any", cls)):
-        if name in document:
-            values[name] = convert(document[name], f"{at}{name}")
+    for name, kinds, convert, required in _decoded(cast("Any", cls)):
+        value: Any = document.get(name, _NOT_THERE)
+        kind: Any = value.__class__
+        if kind in kinds and (kind not in _NUMBERS or -LIMIT < value < LIMIT):
+            values[name] = value
+        elif value is not _NOT_THERE:
+            try:
+                values[name] = convert(value)
+            except DecodeError as error:
+                raise error.under(name) from None
         elif required:
-            raise DecodeError(f"{at}{name}: missing")
+            raise DecodeError("missing", name)
     return cls(**values)
 
 
-LIMIT = 1 << 63
-"""Every number is smaller than that."""
-Converter = Callable[[Any, str], Any]
-
-
 @cache
-def _converters(cls: Any) -> tuple[tuple[str, Converter, bool], ...]:
+def _decoded(cls: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(cls)
     return tuple(
-        (
+        _Field(
             f.name,
-            _converter(hints[f.name]),
+            *_conversion(hints[f.name]),
             f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
         )
         for f in dataclasses.fields(cls)
     )
 
 
-def _converter(hint: Any) -> Converter:
-    """The check and conversion for one type hint of the schema."""
+def _conversion(hint: Any) -> tuple[frozenset[type], Convert]:
+    """What needs none, and the check and conversion of the rest, for a type hint of the schema."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
-        (inner,) = (_converter(a) for a in arguments if a is not NoneType)
-        return lambda value, at: None if value is None else inner(value, at)
-    if origin is tuple:
-        item = _converter(arguments[0])
-        return lambda value, at: tuple(
-            item(each, f"{at}[{n}]") for n, each in enumerate(_expect(value, list, at))
-        )
-    if origin is Mapping:
-        item = _converter(arguments[1])
-        return lambda value, at: {
-            key: item(each, f"{at}.{key}") for key, each in _expect(value, dict, at).items()
-        }
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return lambda value, at: from_json(hint, value, f"{at}.")
-    if issubclass(hint, StrEnum):
-        return lambda value, at: _word(hint, value, at)
+        ((kinds, convert),) = (_conversion(a) for a in arguments if a is not NoneType)
+        return kinds | {NoneType}, convert
+    if hint in (str, bool, int):
+        return frozenset([hint]), lambda value: _expect(value, hint)
     if hint is float:
-        return _number
-    return lambda value, at: _expect(value, hint, at)
+        return frozenset([float]), _number
+    return frozenset(), _converter(hint, origin, arguments)
 
 
-def _number(value: Any, at: str) -> float:
-    number = float(_expect(value, (int, float), at))
-    # "1e999" is JSON, and infinite; a reading so large that a sum of them is infinite is none.
-    if not abs(number) < LIMIT:
-        raise DecodeError(f"{at}: out of range")
-    return number
+def _converter(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Convert:
+    if origin is tuple:
+        return _tuple(_item(arguments[0]))
+    if origin is Mapping:
+        return _mapping(_item(arguments[1]))
+    if dataclasses.is_dataclass(hint):
+        return lambda value: _record(cast("Any", hint), value)
+    return _word(hint)
 
 
-def _expect(value: Any, kind: type | tuple[type, ...], at: str) -> Any:
+def _item(hint: Any) -> Convert:
+    kinds, convert = _conversion(hint)
+    plain = kinds - _NUMBERS
+    return lambda value: value if value.__class__ in plain else convert(value)
+
+
+def _tuple(convert: Convert) -> Convert:
+    def of(value: Any) -> tuple[Any, ...]:
+        found = []
+        for number, each in enumerate(_expect(value, list)):
+            try:
+                found.append(convert(each))
+            except DecodeError as error:
+                raise error.under(f"[{number}]") from None
+        return tuple(found)
+
+    return of
+
+
+def _mapping(convert: Convert) -> Convert:
+    def of(value: Any) -> dict[str, Any]:
+        found = {}
+        for key, each in _expect(value, dict).items():
+            try:
+                found[key] = convert(each)
+            except DecodeError as error:
+                raise error.under(key) from None
+        return found
+
+    return of
+
+
+def _word(enum: type[StrEnum]) -> Convert:
+    words: dict[str, StrEnum] = {member.value: member for member in enum}
+
+    def of(value: Any) -> StrEnum:
+        known = words.get(_expect(value, str))
+        try:
+            return known or enum(value)
+        except ValueError:
+            raise DecodeError(f"unknown word {value!r}") from None
+
+    return of
+
+
+def _number(value: Any) -> float:
+    return float(_expect(value, (int, float)))
+
+
+def _expect(value: Any, kind: type | tuple[type, ...]) -> Any:
     # bool is an int to Python and not to JSON.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise DecodeError(f"{at}: unexpected {type(value).__name__}")
-    if isinstance(value, int) and abs(value) >= LIMIT:
-        raise DecodeError(f"{at}: out of range")
+        raise DecodeError(f"unexpected {type(value).__name__}")
+    # "1e999" is JSON, and infinite; a reading so large that a sum of them is infinite is none.
+    if isinstance(value, (int, float)) and not -LIMIT < value < LIMIT:
+        raise DecodeError("out of range")
     return value
-
-
-def _word(enum: type[StrEnum], value: Any, at: str) -> StrEnum:
-    try:
-        return enum(_expect(value, str, at))
-    except ValueError as error:
-        if isinstance(error, DecodeError):
-            raise
-        raise DecodeError(f"{at}: unknown word {value!r}") from None

@@ -47,6 +47,9 @@ from gputop.telemetry.snapshot import (
 )
 from gputop.telemetry.system import look
 
+SHARES = 4
+"""In so many groups devices are asked what is slow: not all at the same tick."""
+
 _FAILURES = {
     nvml.NVML_ERROR_LIBRARY_NOT_FOUND: Failure.NO_LIBRARY,
     nvml.NVML_ERROR_DRIVER_NOT_LOADED: Failure.NOT_LOADED,
@@ -153,13 +156,14 @@ class Reader:
         self.index = index
         self.device = self._nobody(Absence.NO_DATA_YET)
         self._clock = clock
+        self._share = 1 - index % SHARES / SHARES
         self._version = _numbers(driver_version)
         self._events = events
         self._gpm: Gpm | None = None
         self._processes = process_questions(self._version, clock)
         self._begin()
         self._handle: Any = None
-        self._asker = Asker(clock)
+        self._asker = Asker(clock, self._share)
         self._identity = Answers()
         self._instances = Instances(self._processes[:-1], clock)
 
@@ -224,8 +228,8 @@ class Reader:
 
     def _begin(self) -> None:
         """What is counted starts with this."""
-        self._pcie = Pcie(self._clock)
-        self._questions = readings(self._version, self._clock, self._pcie)
+        self._pcie = Pcie(self._clock, self._share)
+        self._questions = readings(self._version, self._clock, self._pcie, self._share)
 
     def _say_what_is_disabled(self, found: Answers) -> None:
         if self.device.ecc_enabled is False:

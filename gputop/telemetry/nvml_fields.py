@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import math
+import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pynvml as nvml
 
+from gputop.telemetry.nvml_calls import check, function
 from gputop.telemetry.nvml_question import AGAIN, UNAVAILABLE, absence_of
 from gputop.telemetry.snapshot import Absence
 
@@ -32,15 +37,26 @@ class Value(NamedTuple):
 
 Found = Mapping[Key, Value | Absence]
 
-VALUE_TYPES = {
-    nvml.NVML_VALUE_TYPE_DOUBLE: ("dVal", 64),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: ("uiVal", 32),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: ("ulVal", 64),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: ("ullVal", 64),
-    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: ("sllVal", 64),
-    nvml.NVML_VALUE_TYPE_SIGNED_INT: ("siVal", 32),
-    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: ("usVal", 16),
+_ROW = struct.Struct("IIqqIiQ")
+"""`nvmlFieldValue_t`: field, scope, time, latency, type, return code, and a number of any type."""
+
+
+def _as(code: str) -> Callable[[int], Any]:
+    """The number that begins with those eight bytes; the code is that of `struct`."""
+    begins = struct.Struct(code).unpack_from
+    return lambda raw: begins(raw.to_bytes(8, sys.byteorder))[0]
+
+
+VALUE_TYPES: Mapping[int, tuple[Callable[[int], Any], int]] = {
+    nvml.NVML_VALUE_TYPE_DOUBLE: (_as("d"), 64),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: (_as("I"), 32),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: (int, 64),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: (int, 64),
+    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: (_as("q"), 64),
+    nvml.NVML_VALUE_TYPE_SIGNED_INT: (_as("i"), 32),
+    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: (_as("H"), 16),
 }
+"""What makes a number of its bytes in a union, and in how many bits the driver counts it."""
 
 
 class Part(Protocol):
@@ -81,22 +97,38 @@ class Batch:
                     self._missing[key] = now
         return tuple(value for part in self._parts for value in part.values(found, handle))
 
-    def _wanted(self, found: Found) -> list[Key]:
+    def _wanted(self, found: Found) -> tuple[Key, ...]:
         keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
-        return [key for key in dict.fromkeys(keys) if key not in found]
+        return tuple(key for key in dict.fromkeys(keys) if key not in found)
 
 
-def _fetch(handle: Any, keys: list[Key]) -> Iterator[Value | Absence]:
-    for row in nvml.nvmlDeviceGetFieldValues(handle, keys):
-        if row.nvmlReturn == nvml.NVML_ERROR_GPU_IS_LOST:
-            raise nvml.NVMLError(row.nvmlReturn)
-        if row.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field that is newer than it
+def _rows(handle: Any, keys: tuple[Key, ...]) -> bytes:
+    """What the driver says of those fields, as it writes it; raises `NVMLError`."""
+    call = function("nvmlDeviceGetFieldValues")
+    if call is None:
+        return bytes(nvml.nvmlDeviceGetFieldValues(handle, keys))
+    question = _question(keys)
+    room = (ctypes.c_char * len(question)).from_buffer_copy(question)
+    check(call(handle, len(keys), room))
+    return room.raw
+
+
+@functools.lru_cache(maxsize=64)
+def _question(keys: tuple[Key, ...]) -> bytes:
+    return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
+
+
+def _fetch(handle: Any, keys: tuple[Key, ...]) -> Iterator[Value | Absence]:
+    for *_, kind, code, raw in _ROW.iter_unpack(_rows(handle, keys)):
+        if code == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise nvml.NVMLError(code)
+        if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field that is newer than it
             yield Absence.NOT_SUPPORTED
-        elif row.nvmlReturn != nvml.NVML_SUCCESS:
-            yield absence_of(row.nvmlReturn)
-        elif row.valueType in VALUE_TYPES:
-            member, bits = VALUE_TYPES[row.valueType]
-            number = getattr(row.value, member)
+        elif code != nvml.NVML_SUCCESS:
+            yield absence_of(code)
+        elif kind in VALUE_TYPES:
+            convert, bits = VALUE_TYPES[kind]
+            number = convert(raw)
             if number in UNAVAILABLE:
                 yield Absence.NOT_SUPPORTED
             else:

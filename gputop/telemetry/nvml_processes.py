@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import struct
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pynvml as nvml
 
+from gputop.telemetry.nvml_calls import check, function
 from gputop.telemetry.nvml_question import (
     SECOND,
     Answers,
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     from gputop.telemetry.nvml_fields import Clock
 
 _LISTS = ("Compute", "Graphics", "MPSCompute")
+_ROW = struct.Struct("I4xQII")
+_ROOM, _MOST = 32, 1 << 20
+"""Processes that there is room for at first, and that are believed."""
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
 """Codes for an empty answer: nvidia-ml-py raises the first one, too."""
 _LONGEST_PERIOD = 1.25
@@ -44,12 +51,42 @@ def process_questions(driver_version: tuple[int, ...], clock: Clock) -> list[Que
     """What `merge` takes the answers to: three lists, and who uses how much, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
-    lists = [
-        [getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
+    lists: list[list[Source]] = [
+        [partial(_listed, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
         for word in _LISTS
     ]
     usage = _Usage(clock)
     return [Question("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
+
+
+class Listed(NamedTuple):
+    """A row of a list, as nvidia-ml-py names what is in it: `nvmlProcessInfo_t`."""
+
+    pid: int
+    usedGpuMemory: int  # noqa: N815
+    gpuInstanceId: int  # noqa: N815
+    computeInstanceId: int  # noqa: N815
+
+
+def _listed(name: str, handle: Any) -> Sequence[Any]:
+    """The processes that this function lists; raises `NVMLError`.
+
+    nvidia-ml-py's own asks how many there are first: this is half the calls.
+    """
+    call = function(name)
+    if call is None:
+        found: Sequence[Any] = getattr(nvml, name)(handle)
+        return found
+    count = ctypes.c_uint(_ROOM)
+    while True:
+        size = _ROW.size * count.value
+        room = ctypes.create_string_buffer(2 * size)  # some drivers wrote wider rows than they said
+        code = call(handle, ctypes.byref(count), room)
+        if code != nvml.NVML_ERROR_INSUFFICIENT_SIZE or count.value > _MOST:
+            break
+        count.value = 2 * count.value + _ROOM
+    check(code)
+    return [*map(Listed._make, _ROW.iter_unpack(room.raw[: min(size, _ROW.size * count.value)]))]
 
 
 class _Usage:

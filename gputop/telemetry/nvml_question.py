@@ -84,8 +84,13 @@ class Question:
 class Asker:
     """Asks one device, no question more often than it is due; for one thread."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], share: float = 1.0) -> None:
+        """That `share` of the time goes by until a slow question is asked for the second time.
+
+        Devices with one each are not all asked at the same tick.
+        """
         self._clock = clock
+        self._share = share
         self.heard_at = 0.0
         """When the last question was answered, by the clock."""
         self._missing: set[Source] = set()
@@ -99,7 +104,10 @@ class Asker:
         if now + ahead >= due:
             answer = self.ask(handle, question)
             unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-            self._answers[question] = now + (AGAIN if unsupported else question.seconds), answer
+            seconds = AGAIN if unsupported else question.seconds
+            if question not in self._answers and seconds >= SLOW:
+                seconds *= self._share
+            self._answers[question] = now + seconds, answer
         return answer
 
     def ask(self, handle: Any, question: Question) -> Any:
@@ -187,26 +195,30 @@ def sort(questions: Iterable[Question], answers: Iterable[Any]) -> Answers:
 
 def value_of(name: str, raw: Any) -> Any:
     """NVML's value, a number in the unit that the name ends in; or why it is none."""
-    if isinstance(raw, str):  # words, or an absence
+    kind = type(raw)
+    if kind is not int and kind is not float and raw is not None:  # words, or an absence
         return raw
-    if isinstance(raw, (bool, tuple, Mapping)):
-        return raw
-    unavailable = raw is None or raw in UNAVAILABLE
-    unavailable = unavailable and not (name == "temperature_margin_celsius" and raw == -1)
-    if unavailable or (name == "performance_state" and raw > 15):  # of which 32 is "unknown"
+    least, most, is_milli, is_whole = _numbers(name)
+    if raw in UNAVAILABLE or raw is None:
+        if raw != -1 or name != "temperature_margin_celsius":
+            return Absence.NOT_SUPPORTED
+    elif name == "performance_state" and raw > 15:  # of which 32 is "unknown"
         return Absence.NOT_SUPPORTED
-    least, most = _bounds(name)
     if not least <= raw <= most:
         return Absence.ERROR
-    if name.endswith(("_watts", "_joules")):
-        return raw / 1000  # milliwatts and millijoules
-    return round(raw) if name in _WHOLE else raw
+    if is_milli:
+        return raw / 1000
+    return round(raw) if is_whole and kind is float else raw
 
 
 @functools.cache
-def _bounds(name: str) -> tuple[float, float]:
-    """Between which NVML's number may be something that it has read, and not what it has not."""
-    return next((_BOUNDS[end] for end in _BOUNDS if name.endswith(end)), (0, (1 << 63) - 1))
+def _numbers(name: str) -> tuple[float, float, bool, bool]:
+    """Between which NVML's number may be something that it has read, and not what it has not.
+
+    And whether it is of milliwatts or millijoules, and whether it is a whole one.
+    """
+    least, most = next((_BOUNDS[end] for end in _BOUNDS if name.endswith(end)), (0, (1 << 63) - 1))
+    return least, most, name.endswith(("_watts", "_joules")), name in _WHOLE
 
 
 def one(call: Callable[..., Any], *arguments: int) -> Source:

@@ -254,8 +254,12 @@ def readings(
     driver_version: tuple[int, ...] = (),
     clock: Clock = time.monotonic,
     pcie: Pcie | None = None,
+    share: float = 1.0,
 ) -> tuple[Question, ...]:
-    """What one device is asked again and again; what it counts starts with this."""
+    """What one device is asked again and again; what it counts starts with this.
+
+    `share` is that of `Asker`.
+    """
     samples = BusySamples(clock)
     often = Batch(
         clock,
@@ -267,7 +271,7 @@ def readings(
         clock,
         Field("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
-        NvLink(clock),
+        NvLink(clock, share),
     )
     renumbered = _CLOCK_EVENT_TIMES_SINCE_580_82 if driver_version >= (580, 82) else {}
     slow = Batch(
@@ -309,18 +313,18 @@ def readings(
         *(
             Question(names, source, seconds=SECOND)
             for names, source in (
-                ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
-                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
                 ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
                 ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
-                ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
-                ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
                 (second.names, second),
             )
         ),
         *(
             Question(names, source, seconds=SLOW)
             for names, source in (
+                ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
+                ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
+                ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
                 ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),
                 ("fans_percent", _fans),
                 ("pcie_generation", one(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import statistics
+import struct
 from collections import deque
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
+from gputop.telemetry.nvml_calls import check, function
 from gputop.telemetry.nvml_fields import VALUE_TYPES
 from gputop.telemetry.nvml_question import SLOW
 from gputop.telemetry.snapshot import SERIES_READINGS, Absence
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 _ROOM = 256
 """Samples: more than the driver keeps of utilization (100), or of anything (120)."""
+_ROW = struct.Struct("QQ")
+"""`nvmlSample_t`: the time in microseconds, and a number of any type."""
 _NO_TYPE = 0xFFFF_FFFF
 _BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
 
@@ -40,7 +45,7 @@ class BusySamples:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rows = (nvml.c_nvmlSample_t * _ROOM)()
+        self._rows = ctypes.create_string_buffer(_ROW.size * _ROOM)
         self._begun = False
         self._seen = 0
         """The time of the newest one so far, in microseconds."""
@@ -91,32 +96,24 @@ class BusySamples:
         except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
             return []
         # Where no type is said, it is what the documentation says.
-        member = VALUE_TYPES.get(kind, ("uiVal", 32))[0]
-        rows = [(row.timeStamp, _percent(getattr(row.sampleValue, member))) for row in found]
-        return sorted(rows, key=lambda row: row[0])
+        number, _ = VALUE_TYPES.get(kind, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
+        rows = [(time, _percent(number(raw))) for time, raw in _ROW.iter_unpack(found)]
+        return sorted(rows, key=itemgetter(0))
 
-    def _ask(self, handle: Any, since: int) -> tuple[int, Sequence[Any]]:
+    def _ask(self, handle: Any, since: int) -> tuple[int, bytes]:
         """The values' type and the rows after that time; raises `NVMLError`.
 
         nvidia-ml-py's own function asks how many there are first, and makes room for as many as the
         driver says, whatever that is: this is half the calls.
         """
-        pointer = getattr(nvml, "_nvmlGetFunctionPointer", None)
-        if pointer is None:
-            found: tuple[int, Sequence[Any]] = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
-            return found
+        call = function("nvmlDeviceGetSamples")
+        if call is None:
+            found, rows = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
+            return found, b"".join(map(bytes, rows))
         kind, count = ctypes.c_uint(_NO_TYPE), ctypes.c_uint(_ROOM)
-        code = pointer("nvmlDeviceGetSamples")(
-            handle,
-            _BUSY,
-            ctypes.c_ulonglong(since),
-            ctypes.byref(kind),
-            ctypes.byref(count),
-            self._rows,
-        )
-        if code != nvml.NVML_SUCCESS:
-            raise nvml.NVMLError(code)
-        return kind.value, self._rows[: count.value]  # at most those that there is room for
+        room = ctypes.byref(kind), ctypes.byref(count), self._rows
+        check(call(handle, _BUSY, ctypes.c_ulonglong(since), *room))
+        return kind.value, self._rows.raw[: _ROW.size * min(count.value, _ROOM)]
 
 
 def _percent(value: float) -> int | None:

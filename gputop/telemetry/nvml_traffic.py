@@ -9,7 +9,7 @@ from typing import Any
 import pynvml as nvml
 
 from gputop.telemetry.nvml_fields import Clock, Found, Key, Value, first_reason
-from gputop.telemetry.nvml_question import AGAIN, SLOW, UNAVAILABLE, absence_of
+from gputop.telemetry.nvml_question import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
 from gputop.telemetry.snapshot import Absence
 
 
@@ -56,8 +56,10 @@ class Pcie:
 
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, share: float = 1.0) -> None:
+        """`share` is that of `Asker`."""
         self._clock = clock
+        self._share = share
         self._counters = {
             Key(field): Counter(1, _PCIE_FASTEST)
             for field in (
@@ -90,7 +92,8 @@ class Pcie:
         if self._needed and now + seconds >= self._due:
             self._measured = self._measure(handle)
             missing = self._measured[0] is Absence.NOT_SUPPORTED
-            self._due = now + (AGAIN if missing else SLOW)
+            self._due = now + (AGAIN if missing else SLOW) * self._share
+            self._share = 1.0
 
     def _measure(self, handle: Any) -> Sequence[Any]:
         try:
@@ -127,16 +130,32 @@ class _Direction:
     def __init__(self, *families: tuple[int, int]) -> None:
         self._families = families
         self._counters: dict[Key, Counter] = {}
+        self._summed: tuple[int, int] | None = None
+        """The family of which the device has the sum."""
+        self._each: Any = Absence.NO_DATA_YET
+        """The rates of the links, when they were looked at."""
 
-    def wanted(self, found: Found, links: int) -> Iterator[Key]:
+    def wanted(self, found: Found, links: int, *, each: bool) -> Iterator[Key]:
+        """The counters, of `each` link, or of all together where that will do."""
+        if self._summed and not each:
+            yield Key(self._summed[0], _ALL_LINKS)
+            return
         for field, _ in self._families:
             keys = [Key(field, link) for link in (*range(links), _ALL_LINKS)]
             yield from keys
             if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
                 return
 
-    def rates(self, found: Found, links: int, now: float) -> tuple[Any, Any]:
+    def rates(self, found: Found, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
         """In sum, and of each link: None for one that is down."""
+        if self._summed and not each:
+            field, scale = self._summed
+            total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        else:
+            total, self._each = self._look(found, links, now)
+        return total, self._each
+
+    def _look(self, found: Found, links: int, now: float) -> tuple[Any, Any]:
         field, scale = next(
             (
                 family
@@ -148,6 +167,7 @@ class _Direction:
         keys = [Key(field, link) for link in range(links)]
         each = [self._rate(key, scale, found, now) for key in keys]
         total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        self._summed = None if isinstance(total, Absence) else (field, scale)
         if all(isinstance(rate, Absence) for rate in each):
             return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
         reason = first_reason(each)
@@ -181,9 +201,14 @@ class NvLink:
         " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
     )
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, share: float = 1.0) -> None:
+        """`share` is that of `Asker`."""
         self._clock = clock
+        self._share = share
         self._links = 0
+        self._due = -math.inf
+        """When each link is looked at again: what there is of all together is asked more often."""
+        self._of_each = True
         # In KiB up to NVLink 4, in bytes since.
         self._received = _Direction(
             (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
@@ -200,8 +225,8 @@ class NvLink:
             yield _LINK_COUNT
             self._links = _links(found.get(_LINK_COUNT))
         if self._links:
-            yield from self._received.wanted(found, self._links)
-            yield from self._sent.wanted(found, self._links)
+            yield from self._received.wanted(found, self._links, each=self._of_each)
+            yield from self._sent.wanted(found, self._links, each=self._of_each)
 
     def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
         """Received and sent, in sum; received and sent, of each link."""
@@ -209,8 +234,13 @@ class NvLink:
             count = found[_LINK_COUNT]
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
         now = self._clock()
-        received, received_each = self._received.rates(found, self._links, now)
-        sent, sent_each = self._sent.rates(found, self._links, now)
+        each = self._of_each
+        received, received_each = self._received.rates(found, self._links, now, each=each)
+        sent, sent_each = self._sent.rates(found, self._links, now, each=each)
+        if each:
+            self._due = now + SLOW * self._share
+            self._share = 1.0
+        self._of_each = now + SECOND >= self._due
         return received, sent, received_each, sent_each
 
 

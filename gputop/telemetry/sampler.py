@@ -2,6 +2,9 @@
 
 At each tick every reader that is free reads its device. The emitter waits for them a moment, then
 sends what there is, on time: a device that hangs holds up its own thread only, and shows its age.
+
+Readers take turns, as long as they are quick: threads that read at the same time do it no sooner,
+since each call gives up Python's lock and has to win it back, which takes more than the call.
 """
 
 from __future__ import annotations
@@ -57,6 +60,10 @@ GRACE_SECONDS = 0.15
 much older than the interval can be what is shown, and drawing it takes time, too."""
 LONGEST_AHEAD_SECONDS = 2.0
 """Where the interval is longer, what takes long is asked for with the rest, lest it be too old."""
+STALL_SECONDS = 0.02
+TURNS_SECONDS = 0.1
+"""A device that takes longer does not keep the others waiting, and all of them together do not keep
+the tick: the rest is read beside it."""
 FIRST_GRACE_SECONDS = 1.0
 """How long the first sample with devices waits for all of them, and every one at most."""
 
@@ -159,6 +166,8 @@ class Sampler:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._opened = _Opened()
+        self._waiting: deque[_Slot] = deque()
+        """Those whose turn comes in this tick."""
         self._hurry = threading.Event()
         """Set where the next tick should come at once."""
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
@@ -319,24 +328,44 @@ class Sampler:
                     readings = _after(slot.readings, readings)
                 slot.answered, slot.readings, slot.read_at = tick, readings, began
                 slot.since, slot.sent, slot.late = time.monotonic(), False, False
-                self._changed.notify_all()
+                if not self._waiting:
+                    self._changed.notify_all()
             # The next tick would wait for this; now nobody does.
             slot.reader.look_ahead(min(self._interval, LONGEST_AHEAD_SECONDS))
+            with self._changed:
+                self._ask_next()
 
     def _read_all(self, slots: tuple[_Slot, ...], tick: int, grace: float) -> None:
         """Asks every reader; returns when those that are not late have answered, or after grace."""
         with self._changed:
             now = time.monotonic()
+            self._waiting = deque(slot for slot in slots if slot.answered >= slot.asked)
             for slot in slots:
-                if slot.answered >= slot.asked:
-                    slot.asked_at = now
                 slot.asked = tick
-                slot.ask.notify()
+            for slot in self._waiting:
+                slot.asked_at = now
+            self._ask_next()
+            while self._waiting and time.monotonic() - now < TURNS_SECONDS:
+                before = len(self._waiting)
+                self._changed.wait(STALL_SECONDS)
+                if len(self._waiting) == before:
+                    self._ask_next()
+            while self._waiting:
+                self._ask_next()
             self._changed.wait_for(
-                lambda: all(s.late or s.over or s.answered >= tick for s in slots), grace
+                lambda: all(s.late or s.over or s.answered >= tick for s in slots),
+                now + grace - time.monotonic(),
             )
             for slot in slots:
                 slot.late = slot.answered < tick
+
+    def _ask_next(self) -> None:
+        """It is the next one's turn, if one has not begun by itself; the lock is held."""
+        while self._waiting:
+            slot = self._waiting.popleft()
+            if slot.answered < slot.asked:
+                slot.ask.notify()
+                return
 
     def _inventory(self, opened: _Opened, devices: tuple[Device, ...]) -> Inventory:
         return Inventory(

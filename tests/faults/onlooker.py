@@ -127,7 +127,10 @@ class Onlooker:
         if not scenario.at_start:
             assert self._sees(terminal, self._percent(0), RECOVERED), terminal.text
             self._break()
+        began = terminal.elapsed
         terminal.collect(NOTICED)
+        if terminal.elapsed - began < NOTICED:  # it has let go of its terminal, and is about to end
+            has_ended(terminal.pid, within=KEY)
         if scenario.alive is not None:
             outcome.follows = self._follows(terminal, scenario.alive, FOLLOWED)
             if self.peer.answers_keys and not has_ended(terminal.pid):

@@ -619,7 +619,7 @@ def test_an_instance_is_asked_for_little_and_that_not_too_often(nvml: FakeDriver
         "nvmlDeviceGetUUID": 20,
         "nvmlDeviceGetMemoryInfo_v2": 20,
         "nvmlDeviceGetBAR1MemoryInfo": 2,
-        "nvmlDeviceGetComputeRunningProcesses_v3": 20,  # two calls each: how many, and which
+        "nvmlDeviceGetComputeRunningProcesses_v3": 10,
         "nvmlDeviceGetGraphicsRunningProcesses_v3": 10,
         "nvmlDeviceGetMPSComputeRunningProcesses_v3": 10,
     }

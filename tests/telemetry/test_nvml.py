@@ -649,9 +649,8 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
         **dict.fromkeys(EVERY_TICK, 20),
         **dict.fromkeys(EVERY_SECOND, 10),
         **dict.fromkeys(EVERY_FIVE_SECONDS, 2),
-        "nvmlDeviceGetClockInfo": 2 * 20 + 10,  # the video clock changes less often
+        "nvmlDeviceGetClockInfo": 2 * 20 + 2,  # the video clock changes less often
         "nvmlDeviceGetFieldValues": 20 + 10 + 2,
-        "nvmlDeviceGetComputeRunningProcesses_v3": 20,  # two calls each: how many, and which
         "nvmlDeviceGetFanSpeed_v2": 4,  # for each fan
     }
 
@@ -689,14 +688,15 @@ EVERY_TICK = (
 EVERY_SECOND = (
     "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetDecoderUtilization",
-    "nvmlDeviceGetJpgUtilization",
-    "nvmlDeviceGetOfaUtilization",
-    "nvmlDeviceGetMarginTemperature",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetProcessesUtilizationInfo",
 )
 EVERY_FIVE_SECONDS = (
+    "nvmlDeviceGetJpgUtilization",
+    "nvmlDeviceGetOfaUtilization",
+    "nvmlDeviceGetMarginTemperature",
     "nvmlDeviceGetFanSpeed",
     "nvmlDeviceGetNumFans",
     "nvmlDeviceGetBAR1MemoryInfo",

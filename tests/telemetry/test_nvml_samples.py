@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry import nvml_samples
+from gputop.telemetry import nvml_calls
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.nvml_samples import BusySamples
 from gputop.telemetry.snapshot import SERIES_READINGS, Absence, DeviceSample
@@ -27,6 +26,7 @@ from tests.driver import (
     loaded,
 )
 from tests.telemetry.test_nvml import Clock
+from tests.telemetry.test_nvml_calls import OfAnotherRelease
 
 pytestmark = pytest.mark.driver
 
@@ -67,19 +67,10 @@ class Machine:
         return sample.absent["gpu_utilization_samples_percent"] if found is None else found
 
 
-class OfAnotherRelease:
-    """nvidia-ml-py without the private function that `BusySamples` calls by itself."""
-
-    def __getattr__(self, name: str) -> object:
-        if name == "_nvmlGetFunctionPointer":
-            raise AttributeError(name)
-        return getattr(pynvml, name)
-
-
 def test_without_the_private_function_the_public_one_is_called(
     nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml_samples, "nvml", OfAnotherRelease())
+    monkeypatch.setattr(nvml_calls, "nvml", OfAnotherRelease())
     machine = Machine(nvml)
     assert machine.first.absent["gpu_utilization_samples_percent"] is NO_DATA_YET
     assert machine.read(rows(range(6, 16))) == (11, 12, 13, 14, 15)
