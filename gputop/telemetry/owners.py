@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gputop.telemetry import procfs
 from gputop.telemetry.cgroup import Place, place_of
@@ -58,8 +59,7 @@ class _Who:
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cpu:
+class _Cpu(NamedTuple):
     """What a process had taken of the CPU at a moment, and the share that came of it."""
 
     at: float
@@ -91,8 +91,7 @@ class _Children:
         return [cpu.percent for _, cpu in self.each.values() if cpu.percent is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """A process as it was at the last look."""
 
     start_ticks: int
@@ -172,9 +171,9 @@ class Owners:
         if now - children.at >= CHILDREN_SECONDS:
             children = self._children(pid, now, children)
         if now - known.who_at < WHO_SECONDS:
-            return dataclasses.replace(known, cpu=cpu, children=children)
+            return known._replace(cpu=cpu, children=children)
         who = self._who(pid, stat)
-        return dataclasses.replace(known, who=who, who_at=now, cpu=cpu, children=children)
+        return known._replace(who=who, who_at=now, cpu=cpu, children=children)
 
     def _children(self, pid: int, now: float, before: _Children) -> _Children:
         """Never raises: a process can be known without its children."""
