@@ -6,21 +6,11 @@ import argparse
 import errno
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gputop import __version__
-from gputop.bench import plan
-from gputop.commands import (
-    Command,
-    bench,
-    completion,
-    doctor,
-    exporter,
-    pick,
-    status,
-    stream,
-)
 from gputop.commands.arguments import (
     Parser,
     add_hosts,
@@ -38,25 +28,30 @@ from gputop.settings import path as settings_path
 from gputop.telemetry.ssh import REMOTE_COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from gputop.commands import Command
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-COMMANDS: dict[str, Command] = {
-    "status": status,
-    "bench": bench,
-    "pick": pick,
-    "doctor": doctor,
-    "stream": stream,
-    "exporter": exporter,
-    "completion": completion,
+COMMANDS = {
+    "status": "the devices, a line each, as text or JSON; once, or every few seconds",
+    "bench": "a stress test without the dashboard",
+    "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
+    "doctor": "what is wrong with driver, devices and torch; the remedy",
+    "stream": "snapshots as JSON lines or CSV, until stopped",
+    "exporter": "metrics for Prometheus, over HTTP, until stopped",
+    "completion": "what makes bash, zsh or fish complete its words",
 }
-"""In the order of the help."""
+"""Each with its line of the help, in that order."""
 OF_HOSTS = (None, "status", "stream")
 """The commands that know --host; None is the dashboard."""
 
 
-def parser() -> Parser:
-    """Every command and option."""
+def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """Every command and option; what a command takes, only if it is among the words.
+
+    To say what all of them take costs a tenth of the time until the dashboard is there.
+    """
     top = Overview(
         prog="gputop",
         description="A terminal dashboard for NVIDIA GPUs, with a stress test on one key.",
@@ -80,7 +75,7 @@ def parser() -> Parser:
     )
     top.add_argument(
         "--python",
-        type=argument(plan.parse_python),
+        type=argument(_python),
         metavar="PATH",
         help="the interpreter whose torch runs stress tests (default: the active environment's)",
     )
@@ -99,10 +94,21 @@ def parser() -> Parser:
         help="the settings file (default: gputop/config.toml in $XDG_CONFIG_HOME)",
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, command in COMMANDS.items():
-        sub = commands.add_parser(name, help=command.HELP, allow_abbrev=False)
-        command.add_arguments(sub)
+    for name, what in COMMANDS.items():
+        sub = commands.add_parser(name, help=what, allow_abbrev=False)
+        if name in words:
+            _command(name).add_arguments(sub)
     return top
+
+
+def _command(name: str) -> Command:
+    return cast("Command", import_module(f"gputop.commands.{name}"))
+
+
+def _python(text: str) -> str:
+    from gputop.bench.plan import parse_python
+
+    return parse_python(text)
 
 
 SWITCHES = {
@@ -117,7 +123,8 @@ SWITCHES = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     try:
-        return run(parser().parse_args(argv))
+        words = sys.argv[1:] if argv is None else argv
+        return run(parser(words).parse_args(words))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -152,8 +159,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.record is not None and not is_dashboard:
         fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.command is not None:
-        return COMMANDS[arguments.command].run(arguments)
+        return _command(arguments.command).run(arguments)
     if not is_dashboard:
+        from gputop.commands import status
+
         return status.bare(arguments)
     return dashboard(arguments)
 

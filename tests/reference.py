@@ -21,7 +21,7 @@ def reference() -> str:
             for name, sub in action.choices.items():
                 usage = f"gputop {name} [OPTIONS]{_positional(sub)}"
                 parts += [f"<details><summary><code>{usage}</code></summary>\n"]
-                parts += [f"{_sentence(COMMANDS[name].HELP)}\n", _table(sub)]
+                parts += [f"{_sentence(COMMANDS[name])}\n", _table(sub)]
     return "\n".join(parts)
 
 

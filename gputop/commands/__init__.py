@@ -1,6 +1,6 @@
 """What `gputop COMMAND` does, a module each.
 
-They are all imported to make the parser, so they import what is heavy when they run.
+Each is imported when it is wanted; `gputop.cli` has their names, with a line about each.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 class Command(Protocol):
     """What each of the modules has."""
-
-    HELP: str
-    """One line."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Says what the command takes."""

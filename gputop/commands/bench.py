@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gputop.bench.attended import Ended
     from gputop.bench.plan import Request, Target
 
-HELP = "a stress test without the dashboard"
 KINDS = several.KINDS
 
 

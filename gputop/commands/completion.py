@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-HELP = "what makes bash, zsh or fish complete its words"
 SHELLS = ("bash", "zsh", "fish")
 WHERE = """\
 bash: gputop completion bash > ~/.local/share/bash-completion/completions/gputop

@@ -10,7 +10,6 @@ from gputop.commands.arguments import argument, fail, output_width, print_text
 from gputop.exits import FAULT, FINE, USAGE
 
 WAITING = "Looking at driver, devices and torch ..."
-HELP = "what is wrong with driver, devices and torch; the remedy"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

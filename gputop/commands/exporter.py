@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gputop.telemetry.latest import Watch
     from gputop.telemetry.snapshot import Problem
 
-HELP = "metrics for Prometheus, over HTTP, until stopped"
 ABOUT = (
     "Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1, hertz, bytes, "
     "watts, joules, seconds, degrees Celsius. A missing reading has no series. gputop_up is 0 "

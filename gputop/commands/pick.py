@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gputop.telemetry.picking import Candidate
     from gputop.telemetry.snapshot import Inventory, Sample
 
-HELP = "the idlest devices, for CUDA_VISIBLE_DEVICES"
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
 """Samples of a second: the first, and one after each quarter."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Found = Snapshot | Interruption
 
-HELP = "the devices, a line each, as text or JSON; once, or every few seconds"
 FIRST_SECONDS = 0.5
 """Between the first snapshot and a second one, where that is needed."""
 

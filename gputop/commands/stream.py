@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gputop.output.smi import Column, CsvLines
     from gputop.telemetry.snapshot import Problem, Record
 
-HELP = "snapshots as JSON lines or CSV, until stopped"
 CSV_WORDS = ("noheader", "nounits")
 
 
