@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import os
 import sys
 from importlib import import_module
@@ -191,6 +192,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
             "Set TERM=xterm-256color, or use `gputop status`.",
             COULD_NOT_RUN,
         )
+    gc.disable()  # nothing that is loaded is garbage; the app has it on again
     from gputop.ui.start import run as start
 
     given = {key: getattr(arguments, key, None) for key in KEYS}

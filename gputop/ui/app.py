@@ -20,8 +20,7 @@ from textual.worker import Worker, WorkerState
 
 from gputop.exits import INTERRUPTED
 from gputop.settings import AUTO, DEFAULT, Settings
-from gputop.telemetry.recorded import RecordingError
-from gputop.telemetry.replay import Played
+from gputop.telemetry.child import Interruption
 from gputop.telemetry.snapshot import Event, Inventory, Sample
 from gputop.text import visible
 from gputop.ui.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
@@ -29,8 +28,6 @@ from gputop.ui.model import Telemetry
 from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
 from gputop.ui.recording import Recordings
-from gputop.ui.screens.commands import Commands
-from gputop.ui.screens.help import Help
 from gputop.ui.screens.monitor import MonitorTab
 from gputop.ui.screens.processes import ProcessesTab
 from gputop.ui.screens.tab import DeviceTab, ListTab, LiveTab
@@ -38,7 +35,6 @@ from gputop.ui.themed import ANY_TERMINAL, ThemedApp
 from gputop.ui.watchdog import Watchdog
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
-from gputop.ui.widgets.replay import ReplayBar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -50,11 +46,11 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.widget import Widget
 
-    from gputop.telemetry.child import Interruption
-    from gputop.telemetry.replay import Replay
+    from gputop.telemetry.replay import Played, Replay
     from gputop.telemetry.snapshot import Device, Problem, Record
     from gputop.ui.look import Terminal
     from gputop.ui.screens.benchmark import BenchmarkTab
+    from gputop.ui.widgets.replay import ReplayBar
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between samples that keys go through."""
@@ -139,6 +135,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
         if self._replay is not None:
+            from gputop.ui.widgets.replay import ReplayBar
+
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
         with ContentSwitcher(initial="monitor"):
@@ -182,10 +180,10 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         async with contextlib.aclosing(self._stream.records()) as records:
             async for record in records:
                 try:
-                    if isinstance(record, Played):
-                        await self._play(record)
-                    else:
+                    if isinstance(record, Inventory | Sample | Interruption):
                         self._take(record)
+                    else:
+                        await self._play(record)
                 except Exception as error:  # noqa: BLE001 - the next record may well be fine
                     self._say(error)
 
@@ -440,6 +438,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     def action_help(self) -> None:
         """Keys and legend."""
+        from gputop.ui.screens.help import Help
+
         other = "live" if self._replay is not None else "replay"
         readonly = self._settings.readonly
         self.push_screen(
@@ -451,6 +451,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     def action_commands(self) -> None:
         """The command palette: what keys do here, by name."""
+        from gputop.ui.screens.commands import Commands
+
         tab = self._header.tab
         here = [
             a
@@ -492,10 +494,13 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
     def _say(self, error: BaseException) -> None:
         """A fault of our own is said, and does not end the monitor."""
         self.log.error(error)
-        if isinstance(error, RecordingError):
-            self.telemetry.interruption = error.problem
-            self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
-            return
+        if self._replay is not None:
+            from gputop.telemetry.recorded import RecordingError
+
+            if isinstance(error, RecordingError):
+                self.telemetry.interruption = error.problem
+                self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
+                return
         self.notify(_described(error), title="A fault in gputop", severity="error")
 
     def _fatal_error(self) -> None:

@@ -7,8 +7,6 @@ from collections import defaultdict, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.insight.findings import Judgement
-from gputop.insight.judge import Judge
 from gputop.telemetry.alerts import Alert, alerts, away
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.history import CAPACITY, History
@@ -32,6 +30,8 @@ from gputop.telemetry.snapshot import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from gputop.insight.findings import Judgement
+    from gputop.insight.judge import Judge
     from gputop.telemetry.snapshot import Record
 
 
@@ -64,9 +64,10 @@ class Telemetry:
         self._reported: deque[Event] = deque(maxlen=MOST_REPORTED)
         self._held: deque[Record] = deque()
         self.history = History()
-        self._judge = Judge()
+        self._judge: Judge | None = None
+        """Made when its judgement is first wanted: the first screen does without the rules."""
+        self._judgement: Judgement
         self._judged = -1
-        self._judgement = Judgement()
         self._events: dict[str | None, deque[Event]] = defaultdict(
             lambda: deque(maxlen=EVENTS_KEPT)
         )
@@ -148,6 +149,11 @@ class Telemetry:
 
         A picture that catches up after a pause is judged at its end.
         """
+        if self._judge is None:
+            from gputop.insight.findings import Judgement
+            from gputop.insight.judge import Judge
+
+            self._judge, self._judgement = Judge(), Judgement()
         if self._judged != self.history.count and self.inventory and self.sample:
             self._judged = self.history.count
             events = [event for known in self._events.values() for event in known]

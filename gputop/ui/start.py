@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import sys
@@ -10,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.child import StreamChild
-from gputop.telemetry.launch import command
+from gputop.telemetry.launch import command, launch
 from gputop.terminal import terminfo_colours
+from gputop.ui import sparing
 
 if TYPE_CHECKING:
     from gputop.settings import Settings
@@ -51,10 +50,14 @@ def run(
         source = machines = Machines(hosts, interval, remote_command)
         machines.spawn()
     else:
-        source = child = StreamChild(command(interval=interval, demo=demo, control=True), interval)
-        child.spawn()
-    gc.disable()  # nothing that is loaded is garbage; the app has it on again
+        sampler = command(interval=interval, demo=demo, control=True)
+        process = launch(sampler)
+        sparing.load_asyncio()
+        from gputop.telemetry.child import StreamChild
+
+        source = StreamChild(sampler, interval, process)
     _say_colours()
+    sparing.load_textual()
 
     from gputop.ui import crop, let_go
     from gputop.ui.app import GputopApp

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual.app import App
+from textual.css.stylesheet import Stylesheet
 
 from gputop.settings import DEFAULT, Settings, SettingsError, path, save
 from gputop.text import visible
@@ -34,6 +35,14 @@ def _driver() -> type[Driver] | None:
     return TerminalDriver if is_known() else None
 
 
+class Sheet(Stylesheet):
+    """Parses each source once. Textual's parses all of them again after the first theme."""
+
+    def reparse(self) -> None:
+        """Parses what is not parsed with the variables as they are."""
+        self.parse()
+
+
 class ThemedApp(App[None]):
     """All that it draws, in whatever widget, goes through its look."""
 
@@ -47,6 +56,7 @@ class ThemedApp(App[None]):
         """`problems` are what could not be used of the settings, `config` is their file."""
         # ansi_color is said from the start: what NO_COLOR does goes by it
         super().__init__(driver_class=_driver(), ansi_color=True)
+        self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = "ansi-dark"  # the terminal's own colours; the look has ours
         self._settings = settings
         """As they are now: what would be kept."""
