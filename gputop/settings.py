@@ -14,12 +14,13 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gputop.files import write_whole
+from gputop.frozen import dataclass
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible

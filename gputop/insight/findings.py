@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gputop.frozen import dataclass
 from gputop.output.values import span_text
 from gputop.text import number, size
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
+from gputop.frozen import dataclass
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,

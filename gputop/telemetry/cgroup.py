@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from gputop.frozen import dataclass
 
 ID_DIGITS = 12
 """How much of a container's id its own tools show."""

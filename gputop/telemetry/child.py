@@ -8,11 +8,12 @@ import os
 import subprocess
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gputop.exits import signal_name
+from gputop.frozen import dataclass
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.control import request
 from gputop.telemetry.launch import command, launch

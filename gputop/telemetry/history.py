@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
+from gputop.frozen import dataclass
 from gputop.telemetry.derived import DERIVED, derive
 from gputop.telemetry.fine import FineSeries
 from gputop.telemetry.snapshot import READINGS

@@ -13,11 +13,12 @@ import pwd
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gputop.frozen import dataclass
 from gputop.telemetry import procfs
 from gputop.telemetry.cgroup import Place, place_of
 from gputop.telemetry.procfs import PROC, Stat

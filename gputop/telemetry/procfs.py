@@ -13,9 +13,9 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.frozen import dataclass
 from gputop.telemetry.snapshot import Problem
 
 PROC = "/proc"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from gputop.frozen import dataclass
 from gputop.telemetry.codec import DecodeError, from_json, to_json
 from gputop.text import visible
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gputop.frozen import dataclass
 from gputop.telemetry.cgroup import place_of
 
 LIBRARY = "libnvidia-ml.so.1"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from textual.binding import Binding
+
+from gputop.frozen import dataclass
 
 Tab = Literal["monitor", "benchmark", "processes", "page", "why"]
 """What is shown between header and keys; the two pages of a device open from the others."""

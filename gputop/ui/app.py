@@ -11,6 +11,7 @@ import termios
 import time
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import on, work
@@ -38,7 +39,6 @@ from gputop.ui.widgets.keys import KeysView
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
-    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from gputop.ui.screens.benchmark import BenchmarkTab
     from gputop.ui.widgets.replay import ReplayBar
 
+BENCHMARK_CSS = Path(__file__).with_name("benchmark.tcss")
+"""Takes as long to parse as all other styles, and is of nothing on the first screen."""
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between samples that keys go through."""
 NEW_OBJECTS = 10_000
@@ -150,6 +152,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         gc.enable()
         self._listen()
         self.set_interval(TICK_SECONDS, self._tick)
+        # While the sampler is awaited; no thread, which the first number would have to wait for.
+        self.call_after_refresh(import_module, "gputop.insight.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
@@ -170,6 +174,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
             if self._benchmark is None:
                 from gputop.ui.screens.benchmark import BenchmarkTab
 
+                self.stylesheet.read(BENCHMARK_CSS)
+                self.stylesheet.parse()
                 made = BenchmarkTab(self.telemetry, self._python)
                 await self.query_one(ContentSwitcher).add_content(made)
                 self._benchmark = made

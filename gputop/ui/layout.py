@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.frozen import dataclass
 from gputop.ui.widgets.panel import Density
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from gputop.frozen import dataclass
 from gputop.output.absences import unseen
 from gputop.telemetry.snapshot import Device, Machine, Process, ProcessKind
 from gputop.text import ABSENT, quantity, size, visible

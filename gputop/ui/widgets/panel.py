@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.frozen import dataclass
 from gputop.output.faults import Fault, fault_of
 from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from gputop.frozen import dataclass
 from gputop.telemetry.snapshot import DeviceState
 from gputop.text import ABSENT, quantity, used_of, watts_of
 from gputop.ui.draw import Row, Span, bar, cell, faded, fit, share_of

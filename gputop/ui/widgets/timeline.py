@@ -7,9 +7,9 @@ costs a column. For the same reason the axis has times of day, which stay where 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gputop.frozen import dataclass
 from gputop.output.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.draw import Row, Span, cell, clip, fit, history, spread, window_start
