@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gputop.cli import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 BOUND = 120.0
 HEAVY = {"asyncio", "plotext", "prometheus_client", "psutil", "pynvml", "rich", "textual", "torch"}
@@ -36,6 +38,12 @@ def modules_of(package: str) -> list[str]:
     return [module.name for module in pkgutil.walk_packages(folder, f"{package}.")]
 
 
+FIRST_SCREEN = (
+    "import gputop.cli; gputop.cli.parser([]); from gputop.ui import sparing, start; "
+    "sparing.load_asyncio(); import gputop.telemetry.child; "
+    "sparing.load_textual(); import gputop.ui.app"
+)
+"""What `gputop` loads until it draws."""
 CORE = [
     name
     for package in ("gputop.telemetry", "gputop.insight", "gputop.bench", "gputop.output")
@@ -51,6 +59,14 @@ def test_nothing_heavy_is_loaded_before_the_command_is_known() -> None:
     assert loaded_by("import gputop.cli; gputop.cli.parser()", HEAVY) == set()
 
 
+@pytest.mark.parametrize("words", [[], ["--demo"], ["status", "--json"], ["stream"]])
+def test_no_command_is_loaded_but_the_one_that_was_asked_for(words: list[str]) -> None:
+    of = {name: f"gputop.commands.{name}" for name in COMMANDS}
+    program = f"import gputop.cli; gputop.cli.parser({words}).parse_args({words})"
+    expected = {of[word] for word in words if word in of}
+    assert loaded_by(program, {*of.values(), "gputop.bench.plan"}) == expected
+
+
 def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
     """plotext is for a chart that is not on the first screen; psutil is the sampler's."""
     unwanted = {"plotext", "psutil", "pynvml", "torch"}
@@ -58,9 +74,42 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
 
 
 def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
-    later = {f"gputop.ui.screens.{name}" for name in ("benchmark", "device", "why")}
+    pages = ("benchmark", "device", "why", "help", "commands", "question", "environment")
+    later = {f"gputop.ui.screens.{name}" for name in pages}
     later |= {"gputop.bench.session", "gputop.bench.results", "sqlite3"}
-    assert loaded_by("import gputop.cli, gputop.ui.start, gputop.ui.app", later) == set()
+    assert loaded_by(FIRST_SCREEN, later) == set()
+
+
+def test_the_first_screen_does_without_what_only_numbers_or_a_recording_need() -> None:
+    later = {f"gputop.insight.{name}" for name in ("findings", "judge", "clocks")}
+    later |= {f"gputop.telemetry.{name}" for name in ("recorded", "replay", "procfs")}
+    later |= {"gputop.ui.widgets.replay", "gputop.output.readings"}
+    assert loaded_by(FIRST_SCREEN, later) == set()
+
+
+def test_the_first_screen_does_without_tls_and_the_palette_of_textual() -> None:
+    later = {"_ssl", "ssl", "textual.command", "textual.widgets._input", "textual.widgets._select"}
+    assert loaded_by(FIRST_SCREEN, later) == set()
+
+
+@pytest.mark.parametrize(("package", "most"), [("gputop", 63), ("textual", 120), ("rich", 50)])
+def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> None:
+    """About as many as there are: one more is a choice, and takes half a millisecond and up."""
+    count = f"; print(sum(m.partition('.')[0] == {package!r} for m in sys.modules)); sys.exit()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"{FIRST_SCREEN}; import sys{count}"],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=BOUND,
+    )
+    assert int(done.stdout) <= most
+
+
+def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
+    program = "import gputop.cli as c; c.parser(['stream']); import gputop.telemetry.stream"
+    program += ", gputop.telemetry.nvml, gputop.telemetry.sampler"
+    unwanted = {"asyncio", "decimal", "fractions", "platformdirs", "ssl", "statistics"}
+    assert loaded_by(program, unwanted) == set()
 
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:

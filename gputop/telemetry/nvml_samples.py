@@ -9,7 +9,6 @@ compared with each other only.
 from __future__ import annotations
 
 import ctypes
-import statistics
 import struct
 from collections import deque
 from operator import itemgetter
@@ -23,7 +22,7 @@ from gputop.telemetry.nvml_question import SLOW
 from gputop.telemetry.snapshot import SERIES_READINGS, Absence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gputop.telemetry.nvml_fields import Clock
 
@@ -77,7 +76,7 @@ class BusySamples:
         sound = tuple(percent for percent in new if percent is not None)
         if new and not sound:
             return Absence.ERROR, Absence.ERROR
-        step = statistics.median(self._steps) / 1e6 if self._steps else Absence.NO_DATA_YET
+        step = _median(self._steps) / 1e6 if self._steps else Absence.NO_DATA_YET
         return sound, step
 
     def _is_next(self, time: int) -> bool:
@@ -118,3 +117,9 @@ class BusySamples:
 
 def _percent(value: float) -> int | None:
     return round(value) if 0 <= value <= 100 else None  # nor if it is no number
+
+
+def _median(values: Iterable[int]) -> float:
+    """What `statistics` has brings in fractions and decimals, which nothing else here needs."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

@@ -273,7 +273,7 @@ async def test_no_process_of_a_recording_is_signalled(
     path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
     sent: list[object] = []
     monkeypatch.setattr("gputop.telemetry.procfs.send_signal", lambda *each: sent.append(each))
-    monkeypatch.setattr("gputop.ui.screens.tab.environment", lambda *each: sent.append(each))
+    monkeypatch.setattr("gputop.telemetry.procfs.environment", lambda *each: sent.append(each))
     async with dashboard(path) as (pilot, _):
         await press(pilot, "3")
         for key in ("f9", "e"):
