@@ -98,4 +98,4 @@ def test_few_fields_are_no_special_case() -> None:
 )
 def test_it_is_for_one_kind_alone(options: dict[str, bool]) -> None:
     with pytest.raises(TypeError, match="frozen=True, slots=True"):
-        frozen.dataclass(**options)  # type: ignore[call-overload]
+        frozen.dataclass(**options)

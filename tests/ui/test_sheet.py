@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def test_our_style_sheet_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: Counter[str] = Counter()
-    parse = stylesheet.parse
+    parse = vars(stylesheet)["parse"]
 
     def counted(scope: str, css: str, *args: Any, **named: Any) -> Any:
         parsed[css] += 1
