@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess, build
+from tests.perf.measure import compile_package
 from tests.terminal import Terminal
 
 GPUTOP = [str(Path(sys.executable).with_name("gputop"))]
@@ -69,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs
+    compile_package()
     with tempfile.TemporaryDirectory() as folder:
         driver = FakeDriver(Path(folder), build(Path(folder), "cc"))
         print(f"seconds since the start, {runs} runs   median    max")

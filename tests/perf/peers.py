@@ -27,7 +27,7 @@ from tests.driver import FakeDriver, build
 from tests.peers import NAMES, peers
 from tests.perf.calls import table_of_calls
 from tests.perf.machine import Machine, Scene
-from tests.perf.measure import Bench, Figures
+from tests.perf.measure import Bench, Figures, compile_package
 
 if TYPE_CHECKING:
     from tests.peers import Peer
@@ -47,6 +47,7 @@ def main() -> int:
     bench = Bench(options.seconds, options.keys, options.starts)
     results: Results = {}
     began = time.monotonic()
+    compile_package()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         compiler = shutil.which("cc")
