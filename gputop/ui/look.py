@@ -8,7 +8,6 @@ borders, lists and text of others included. The theme `dark` with all characters
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from rich.style import Style
 from textual import constants
 from textual.filter import LineFilter
 
+from gputop.frozen import dataclass
 from gputop.settings import AUTO
 from gputop.terminal import ascii_is_safer
 from gputop.ui.glyphs import ascii_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.color import Color as Background
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Theme:
     """Styles by role, to be laid over the palette's."""
 
@@ -99,7 +99,7 @@ THEMES = {theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOU
 """Those that the user can name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Terminal:
     """What the terminal can show."""
 
