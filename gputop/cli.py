@@ -51,7 +51,7 @@ OF_HOSTS = (None, "status", "stream")
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     """Every command and option; what a command takes, only if it is among the words.
 
-    To say what all of them take costs a tenth of the time until the dashboard is there.
+    To load all of them takes a twentieth of the time until the dashboard is there.
     """
     top = Overview(
         prog="gputop",

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from gputop.ui.widgets.replay import ReplayBar
 
 BENCHMARK_CSS = Path(__file__).with_name("benchmark.tcss")
-"""Takes as long to parse as all other styles, and is of nothing on the first screen."""
+"""Takes longer to parse than our other styles, and is of nothing on the first screen."""
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between samples that keys go through."""
 NEW_OBJECTS = 10_000

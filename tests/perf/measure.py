@@ -37,7 +37,7 @@ VALUE = re.compile(rf"(?<!\d){FIRST_CELSIUS}.?C")
 def compile_package() -> None:
     """Has gputop's bytecode where an installer puts it.
 
-    Without it (of a checkout, or where PYTHONDONTWRITEBYTECODE is set) a start takes a third longer
+    Without it (of a checkout, or where PYTHONDONTWRITEBYTECODE is set) a start takes a fifth longer
     than any user's, and more memory.
     """
     compileall.compile_dir(Path(gputop.__file__).parent, quiet=1)
