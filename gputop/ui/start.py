@@ -39,6 +39,9 @@ def run(
     its place. `record` is a file to record to.
     """
     interval, replay = settings.interval, None
+    sampler = command(interval=interval, demo=demo, control=True)
+    process = None if hosts or recording is not None else launch(sampler)
+    sparing.load_asyncio()
     source: Stream
     if recording is not None:
         from gputop.telemetry.replay import Replay
@@ -50,9 +53,6 @@ def run(
         source = machines = Machines(hosts, interval, remote_command)
         machines.spawn()
     else:
-        sampler = command(interval=interval, demo=demo, control=True)
-        process = launch(sampler)
-        sparing.load_asyncio()
         from gputop.telemetry.child import StreamChild
 
         source = StreamChild(sampler, interval, process)
