@@ -82,7 +82,7 @@ def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
 
 def test_the_first_screen_does_without_what_only_numbers_or_a_recording_need() -> None:
     later = {f"gputop.insight.{name}" for name in ("findings", "judge", "clocks")}
-    later |= {f"gputop.telemetry.{name}" for name in ("recorded", "replay", "procfs")}
+    later |= {f"gputop.telemetry.{name}" for name in ("recorded", "replay")}
     later |= {"gputop.ui.widgets.replay", "gputop.output.readings"}
     assert loaded_by(FIRST_SCREEN, later) == set()
 

@@ -9,6 +9,7 @@ from textual import work
 from textual.containers import Vertical
 
 from gputop.output.absences import unseen
+from gputop.telemetry.procfs import ProcError, environment, send_signal
 from gputop.telemetry.snapshot import Problem
 
 if TYPE_CHECKING:
@@ -122,8 +123,6 @@ class ListTab(LiveTab):
         self.app.push_screen(SendSignal(target), answered)
 
     def _send(self, target: Target, number: Signals) -> None:
-        from gputop.telemetry.procfs import send_signal
-
         problem = send_signal(target.pid, target.start_time, number)
         if problem is None:
             self.notify(f"{number.name} was sent to {target.pid}")
@@ -133,7 +132,6 @@ class ListTab(LiveTab):
     @work(exclusive=True, group="environment", exit_on_error=False)
     async def action_environment(self) -> None:
         """Shows the environment of the selected process."""
-        from gputop.telemetry.procfs import ProcError, environment
         from gputop.ui.screens.environment import Environment
 
         process = self._chosen()
