@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -12,17 +12,20 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import visible
-from gputop.ui.draw import Span, fit, is_narrow
+from gputop.ui.draw import Span, cells_of, fit, is_narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.style import Style
+    from textual.filter import LineFilter
 
     from gputop.ui.draw import Row
 
-MERGE_CELLS = 5
-"""Unchanged cells between two changes that cost less than moving the cursor over them."""
+MOVE_BYTES = 5
+"""What it takes to move the cursor on in its row."""
+STYLE_BYTES = 6
+"""What it takes to change the style, at least."""
 
 
 class LiveView(Widget):
@@ -33,7 +36,14 @@ class LiveView(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
+        self._made: list[Row] = []
+        """The rows as they were drawn."""
         self._rows: list[Row] = []
+        """The same as they are shown."""
+        self._strips: dict[int, Strip] = {}
+        """By row, what Textual was given of it."""
+        self._filters: Sequence[LineFilter] = ()
+        """What those went through."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -55,7 +65,7 @@ class LiveView(Widget):
         regions = [
             Region(start, y, end - start, 1)
             for y, (old, new) in enumerate(zip(before, self._rows, strict=True))
-            if old != new
+            if old is not new and old != new
             for start, end in changed_spans(old, new)
         ]
         if regions:  # without regions everything is refreshed
@@ -63,24 +73,45 @@ class LiveView(Widget):
 
     def _draw(self) -> None:
         width, height = self.size
-        rows = self.draw(width, height)[:height]
-        rows += [[] for _ in range(height - len(rows))]
-        self._rows = [fit(_inert(row), width) for row in rows]
-        self._drawn_size = (width, height)
+        if self._drawn_size != (width, height):
+            self._made, self._rows, self._strips = [], [], {}
+        before, shown = self._made, self._rows
+        drawn = self.draw(width, height)[:height]
+        drawn += [[] for _ in range(height - len(drawn))]
+        self._rows = []
+        for y, row in enumerate(drawn):
+            if before and row == before[y]:
+                self._rows.append(shown[y])
+            else:
+                self._rows.append(fit(_inert(row), width))
+                self._strips.pop(y, None)
+        self._made, self._drawn_size = drawn, (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The rows of a region. Textual's way is for borders and paddings, which there are none."""
-        if self.get_line_filters():
-            return super().render_lines(crop)
-        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+        if self._drawn_size != self.size:
+            self._draw()
+        filters = self.get_line_filters()
+        if filters != self._filters:
+            self._filters, self._strips = filters, {}
+        return [self._strip(y).crop(crop.x, crop.right) for y in crop.line_range]
+
+    def _strip(self, y: int) -> Strip:
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self.render_line(y)
+            for each in self._filters:
+                strip = strip.apply_filter(each, self.background_colors[1])
+            self._strips[y] = strip
+        return strip
 
     def render_line(self, y: int) -> Strip:
         """One row, as Textual asks for it."""
-        if self._drawn_size != tuple(self.size):
+        if self._drawn_size != self.size:
             self._draw()
         if y >= len(self._rows):
             return Strip.blank(self.size.width)
-        return Strip([Segment(*span) for span in self._rows[y]], self.size.width)
+        return Strip([Segment(*span) for span in self._rows[y]], self._drawn_size[0])
 
     def text(self) -> str:
         """What is shown, without styles."""
@@ -89,28 +120,80 @@ class LiveView(Widget):
 
 def _inert(row: Row) -> Row:
     """The row without what a terminal would act on: foreign text that came here as it was."""
-    if all(span.text.isprintable() for span in row):
+    if "".join([text for text, _ in row]).isprintable():
         return row
     return [Span(visible(span.text), span.style) for span in row]
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """The (start, end) cells in which two rows of one width differ, close ones merged."""
-    start = end = -1
-    (texts, styles), (new_texts, new_styles) = _cells(old), _cells(new)
-    differ = {x for x, (was, now) in enumerate(zip(texts, new_texts, strict=True)) if was != now}
-    if styles != new_styles:
-        both = enumerate(zip(styles, new_styles, strict=True))
-        differ |= {x for x, (was, now) in both if was is not now and was != now}
-    for x in sorted(differ):
-        if start >= 0 and x - end > MERGE_CELLS:
-            yield start, end
-            start = x
-        elif start < 0:
-            start = x
-        end = x + 1
-    if start >= 0:
-        yield start, end
+    """The (start, end) cells in which two rows of one width differ.
+
+    What lies between two of them is sent too where that takes no more than to move over it.
+    """
+    for first, was, now in _blocks(old, new):
+        (old_texts, old_styles), (texts, styles) = _cells(was), _cells(now)
+        start = end = -1
+        for x, same in enumerate(map(_alike, old_texts, texts, old_styles, styles)):
+            if same:
+                continue
+            if start < 0:
+                start = x
+            elif x > end and _bridge_bytes(texts, styles, end, x) > MOVE_BYTES:
+                yield first + start, first + end
+                start = x
+            end = x + 1
+        if start >= 0:
+            yield first + start, first + end
+
+
+def _blocks(old: Row, new: Row) -> Iterator[tuple[int, Row, Row]]:
+    """The parts that differ of two rows of one width, whole spans: the first cell, old and new.
+
+    Between them are as many cells as nobody sends to save a move.
+    """
+    x = n = m = 0
+    while m < len(new):
+        if n < len(old) and old[n] == new[m]:
+            x += cells_of(new[m].text)
+            n, m = n + 1, m + 1
+            continue
+        was: Row = []
+        now: Row = []
+        ahead = many = 0
+        """How many cells the old ones are ahead of the new ones, and how many these are."""
+        while True:
+            if ahead <= 0 and n < len(old):
+                was.append(old[n])
+                ahead += cells_of(old[n].text)
+                n += 1
+            else:
+                now.append(new[m])
+                cells = cells_of(new[m].text)
+                ahead -= cells
+                many += cells
+                m += 1
+            if ahead or not now:
+                continue
+            follows = new[m] if m < len(new) else None
+            if follows is None or (
+                n < len(old) and old[n] == follows and len(follows.text) > MOVE_BYTES
+            ):
+                break
+        yield x, was, now
+        x += many
+
+
+def _alike(was: str, now: str, style: Style, new_style: Style) -> bool:
+    return was == now and (style is new_style or style == new_style)
+
+
+def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
+    """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
+    if end - start > MOVE_BYTES:
+        return end - start
+    around = styles[start - 1 : end + 1]
+    changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
+    return len(texts[start:end].encode()) + STYLE_BYTES * changes
 
 
 def _cells(row: Row) -> tuple[str, list[Style]]:
