@@ -8,6 +8,9 @@ where it has the shape that was tested, and otherwise everything works as before
 from __future__ import annotations
 
 import inspect
+from bisect import bisect_right
+from functools import lru_cache
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from rich.color import ColorSystem
@@ -18,7 +21,7 @@ from textual.strip import Strip
 from gputop.ui.draw import is_narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from rich.style import Style
 
@@ -54,30 +57,44 @@ def _has(cls: type, shape: Mapping[str, list[str]]) -> bool:
 def render_segments(self: Any, console: Any) -> str:
     """What to write to the terminal for the changed spans, cropped on both sides."""
     pen = _Pen(COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR))
+    lines: dict[tuple[int, int], _Line] = {}
     for y, left, right in self.spans:
         for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
             if strip is None or x >= right or end <= left:
                 continue
+            line = lines.get((y, x))
+            if line is None:
+                line = lines[y, x] = _Line(strip)
             start, stop = max(x, left), min(end, right)
             pen.move(start, y)
-            for text, style in _between(strip, start - x, stop - x):
+            for text, style in line.between(start - x, stop - x):
                 pen.write(text, style)
     return pen.end()
 
 
-def _between(strip: Strip, start: int, stop: int) -> list[tuple[str, Style | None]]:
-    """The texts of a strip from one cell to another. Strip's own way makes a strip of each."""
-    found: list[tuple[str, Style | None]] = []
-    x = 0
-    for text, style, _ in strip:
-        if x >= stop:
-            break
-        if not is_narrow(text):
-            return [(text, style) for text, style, _ in strip.crop(start, stop)]
-        if x + len(text) > start:
-            found.append((text[max(0, start - x) : stop - x], style))
-        x += len(text)
-    return found
+class _Line:
+    """A strip of which several parts are wanted. Its own way makes a strip of each."""
+
+    def __init__(self, strip: Strip) -> None:
+        self._strip = strip
+        self._segments = [*strip]
+        texts = [text for text, _, _ in self._segments]
+        self._ends: list[int] = []
+        """The cells at which segments end; none where cells cannot be counted as characters."""
+        if all([text.isascii() or is_narrow(text) for text in texts]):
+            self._ends = [*accumulate(map(len, texts))]
+
+    def between(self, start: int, stop: int) -> Iterator[tuple[str, Style | None]]:
+        """The texts from one cell to another."""
+        if not self._ends:
+            yield from ((text, style) for text, style, _ in self._strip.crop(start, stop))
+            return
+        for n in range(bisect_right(self._ends, start), len(self._segments)):
+            text, style, _ = self._segments[n]
+            first = self._ends[n] - len(text)
+            if first >= stop:
+                break
+            yield text[max(0, start - first) : stop - first], style
 
 
 class _Pen:
@@ -103,7 +120,7 @@ class _Pen:
             self._to_style("")
             self._written.append(Strip.render_style(style, text, self._color_system))
             return
-        self._to_style("" if style is None else Strip.render_ansi(style, self._color_system))
+        self._to_style("" if style is None else _codes(style, self._color_system))
         self._written.append(text)
 
     def end(self) -> str:
@@ -112,6 +129,32 @@ class _Pen:
         return "".join(self._written)
 
     def _to_style(self, style: str) -> None:
-        if style != self._style:  # nothing before the first ; is 0: away with the one before
-            self._written.append(f"\x1b[;{style}m" if self._style and style else f"\x1b[{style}m")
-            self._style = style
+        if style == self._style:
+            return
+        # Nothing before the first ; is 0: away with the one before. A colour alone replaces one.
+        away = ";" if self._style and style and not (_is_ink(self._style) and _is_ink(style)) else ""
+        self._written.append(f"\x1b[{away}{style}m")
+        self._style = style
+
+
+@lru_cache(maxsize=1024)
+def _codes(style: Style, color_system: ColorSystem) -> str:
+    """What sets the style where none is set: without the terminal's own colours, which are."""
+    codes = iter(Strip.render_ansi(style, color_system).split(";"))
+    kept = []
+    for code in codes:
+        if code in ("38", "48"):
+            kind = next(codes)
+            kept += [code, kind, *islice(codes, 1 if kind == "5" else 3)]
+        elif code not in ("39", "49"):
+            kept.append(code)
+    return ";".join(kept)
+
+
+@lru_cache(maxsize=1024)
+def _is_ink(codes: str) -> bool:
+    """Whether they set the colour of the text, and nothing else."""
+    first, _, others = codes.partition(";")
+    if first == "38":
+        return others.count(";") == (1 if others.startswith("5;") else 3)
+    return not others and len(first) == 2 and first[0] in "39"

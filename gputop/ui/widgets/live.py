@@ -154,7 +154,8 @@ def _blocks(old: Row, new: Row) -> Iterator[tuple[int, Row, Row]]:
     x = n = m = 0
     while m < len(new):
         if n < len(old) and old[n] == new[m]:
-            x += cells_of(new[m].text)
+            text = new[m].text
+            x += len(text) if text.isascii() else cell_len(text)
             n, m = n + 1, m + 1
             continue
         was: Row = []
