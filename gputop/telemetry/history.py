@@ -63,7 +63,11 @@ class Series(Sequence[float | None]):
     def __getitem__(self, index: slice) -> list[float | None]: ...
     def __getitem__(self, index: int | slice) -> float | list[float | None] | None:
         if isinstance(index, slice):
-            return [self._at(place) for place in range(self._start, self._stop)[index]]
+            places = range(self._start, self._stop)[index]
+            if places.step != 1 or not places:
+                return [self._at(place) for place in places]
+            found = _cut(self._ring, places.start, places.stop)
+            return [value if value == value else None for value in found]  # noqa: PLR0124 - NaN
         return self._at(range(self._start, self._stop)[index])
 
     def __iter__(self) -> Iterator[float | None]:

@@ -56,11 +56,12 @@ def run(
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     _say_colours()
 
-    from gputop.ui import crop, let_go
+    from gputop.ui import crop, let_go, shortcut
     from gputop.ui.app import GputopApp
     from gputop.ui.look import Terminal
 
     crop.install()
+    shortcut.install()
     let_go.install()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):

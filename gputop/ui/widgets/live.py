@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, repeat
+from itertools import compress, count, pairwise
+from operator import is_not, ne
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -12,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import visible
-from gputop.ui.draw import Span, cells_of, fit, is_narrow
+from gputop.ui.draw import Span, fit, is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,9 +54,7 @@ class LiveView(Widget):
     def redraw(self) -> None:
         """Draws again, and has the changed cells sent."""
         if not self.is_attached or not self.size or not self.is_on_screen:
-            # Drawn when it is shown; what Textual has cached of it until then is out of date.
-            self._drawn_size = (0, 0)
-            self.refresh()
+            self._drawn_size = (0, 0)  # drawn when it is shown
             return
         before, drawn_size = self._rows, self._drawn_size
         self._draw()
@@ -99,11 +98,18 @@ class LiveView(Widget):
     def _strip(self, y: int) -> Strip:
         strip = self._strips.get(y)
         if strip is None:
-            strip = self.render_line(y)
-            for each in self._filters:
-                strip = strip.apply_filter(each, self.background_colors[1])
-            self._strips[y] = strip
+            strip = self._strips[y] = Strip(self.filtered([*self.render_line(y)]), self.size.width)
         return strip
+
+    def filtered(self, segments: list[Segment]) -> list[Segment]:
+        """These as the app's look has them."""
+        for each in self.get_line_filters():
+            segments = each.apply(segments, self.background_colors[1])
+        return segments
+
+    def shown_row(self, y: int) -> Row | None:
+        """A row as it is shown, before any filter; None where it has yet to be drawn."""
+        return self._rows[y] if self._drawn_size == self.size else None
 
     def render_line(self, y: int) -> Strip:
         """One row, as Textual asks for it."""
@@ -130,68 +136,50 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
 
     What lies between two of them is sent too where that takes no more than to move over it.
     """
-    for first, was, now in _blocks(old, new):
-        (old_texts, old_styles), (texts, styles) = _cells(was), _cells(now)
-        start = end = -1
-        for x, same in enumerate(map(_alike, old_texts, texts, old_styles, styles)):
-            if same:
-                continue
-            if start < 0:
+    cells: tuple[str, list[Style]] | None = None
+    start = end = -1
+    for x in _differing(old, new):
+        if start < 0:
+            start = x
+        elif x > end:
+            near = x - end <= MOVE_BYTES
+            if near and cells is None:
+                cells = _cells(new)
+            if not (near and cells and _bridge_bytes(*cells, end, x) <= MOVE_BYTES):
+                yield start, end
                 start = x
-            elif x > end and _bridge_bytes(texts, styles, end, x) > MOVE_BYTES:
-                yield first + start, first + end
-                start = x
-            end = x + 1
-        if start >= 0:
-            yield first + start, first + end
+        end = x + 1
+    if start >= 0:
+        yield start, end
 
 
-def _blocks(old: Row, new: Row) -> Iterator[tuple[int, Row, Row]]:
-    """The parts that differ of two rows of one width, whole spans: the first cell, old and new.
-
-    Between them are as many cells as nobody sends to save a move.
-    """
-    x = n = m = 0
-    while m < len(new):
-        if n < len(old) and old[n] == new[m]:
-            text = new[m].text
-            x += len(text) if text.isascii() else cell_len(text)
-            n, m = n + 1, m + 1
-            continue
-        was: Row = []
-        now: Row = []
-        ahead = many = 0
-        """How many cells the old ones are ahead of the new ones, and how many these are."""
-        while True:
-            if ahead <= 0 and n < len(old):
-                was.append(old[n])
-                ahead += cells_of(old[n].text)
-                n += 1
-            else:
-                now.append(new[m])
-                cells = cells_of(new[m].text)
-                ahead -= cells
-                many += cells
-                m += 1
-            if ahead or not now:
-                continue
-            follows = new[m] if m < len(new) else None
-            if follows is None or (
-                n < len(old) and old[n] == follows and len(follows.text) > MOVE_BYTES
-            ):
+def _differing(old: Row, new: Row) -> list[int]:
+    """The cells in which two rows of one width differ: span by span, where those are alike."""
+    if len(old) == len(new):
+        found: list[int] = []
+        first = 0
+        for (was, style), (now, new_style) in zip(old, new, strict=True):
+            many = len(now)
+            if len(was) != many or not (now.isascii() or is_narrow(now)):
                 break
-        yield x, was, now
-        x += many
-
-
-def _alike(was: str, now: str, style: Style, new_style: Style) -> bool:
-    return was == now and (style is new_style or style == new_style)
+            if style is not new_style and style != new_style:
+                found += range(first, first + many)
+            elif was != now:
+                if not is_narrow(was):
+                    break
+                found += compress(count(first), map(ne, was, now))
+            first += many
+        else:
+            return found
+    (old_texts, old_styles), (texts, styles) = _cells(old), _cells(new)
+    differ = [*compress(count(), map(ne, old_texts, texts))]
+    others = compress(count(), map(is_not, old_styles, styles))
+    restyled = [x for x in others if old_styles[x] != styles[x]]
+    return sorted({*differ, *restyled}) if restyled else differ
 
 
 def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
     """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
-    if end - start > MOVE_BYTES:
-        return end - start
     around = styles[start - 1 : end + 1]
     changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
     return len(texts[start:end].encode()) + STYLE_BYTES * changes
@@ -202,9 +190,10 @@ def _cells(row: Row) -> tuple[str, list[Style]]:
     texts: list[str] = []
     styles: list[Style] = []
     for text, style in row:
-        one_each = text if is_narrow(text) else "".join(c * cell_len(c) for c in text)
+        narrow = text.isascii() or is_narrow(text)
+        one_each = text if narrow else "".join([c * cell_len(c) for c in text])
         texts.append(one_each)
-        styles += repeat(style, len(one_each))
+        styles += [style] * len(one_each)
     return "".join(texts), styles
 
 
