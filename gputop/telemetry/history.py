@@ -67,7 +67,7 @@ class Series(Sequence[float | None]):
             if places.step != 1 or not places:
                 return [self._at(place) for place in places]
             found = _cut(self._ring, places.start, places.stop)
-            return [value if value == value else None for value in found]  # noqa: PLR0124 - NaN
+            return [value if value == value else None for value in found]
         return self._at(range(self._start, self._stop)[index])
 
     def __iter__(self) -> Iterator[float | None]:

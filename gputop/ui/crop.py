@@ -82,7 +82,7 @@ class Line:
     def __init__(self, texts: Sequence[tuple[str, Style | None]], x: int) -> None:
         """`x` is the first cell."""
         self._texts = texts
-        self.is_narrow = all([text.isascii() or is_narrow(text) for text, _ in texts])
+        self.is_narrow = all(text.isascii() or is_narrow(text) for text, _ in texts)
         """Whether cells can be counted as characters: else there are no parts to be had."""
         self._ends = [*accumulate((len(text) for text, _ in texts), initial=x)][1:]
 

@@ -22,11 +22,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from rich.segment import Segment
+    from textual.geometry import Region
     from textual.widget import Widget
 
 SHAPE = {"render_partial_update": ["self"], "_regions_to_spans": ["regions"]}
-Box = tuple["Widget", int, int, int, int]
-"""A widget and where it can be seen: left, top, right, bottom."""
+
+
+class Box(NamedTuple):
+    """Where a widget is, and from where to where it can be seen."""
+
+    widget: Widget
+    x: int
+    y: int
+    left: int
+    top: int
+    right: int
+    bottom: int
 
 
 class Part(NamedTuple):
@@ -82,30 +93,31 @@ def _or(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def of_live_views(compositor: Any) -> CellsUpdate | None:
     """The changed cells; None where others than live views have some, and nothing is done yet."""
     boxes = [_box(widget, *where) for widget, where in compositor.visible_widgets.items()]
-    lines: dict[tuple[Widget, int], Line] = {}
+    lines: dict[tuple[Widget, int], Line | None] = {}
     parts: list[Part] = []
-    for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):
-        for widget, x, top, end, bottom in boxes:  # who is in front comes first
-            if top <= y < bottom and x < right and left < end:
-                break
-        else:
+    for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
+        # Who is in front comes first.
+        over = (box for box in boxes if box.top <= y < box.bottom)
+        box = next((each for each in over if each.left < right and left < each.right), None)
+        if box is None or not (box.left <= left and right <= box.right):
             return None
-        if not (isinstance(widget, LiveView) and x <= left and right <= end):
+        view = box.widget
+        if (view, y) not in lines:
+            lines[view, y] = _line(view, y - box.y, box.x)
+        line = lines[view, y]
+        if line is None or not isinstance(view, LiveView):
             return None
-        line = lines.get((widget, y))
-        if line is None:
-            region = compositor.visible_widgets[widget][0]
-            row = widget.shown_row(y - region.y)
-            if row is None:
-                return None
-            line = lines[widget, y] = Line(row, region.x)
-            if not line.is_narrow:
-                return None
-        parts.append(Part(left, y, widget.filtered([*line.between(left, right)])))
-    compositor._dirty_regions.clear()
+        parts.append(Part(left, y, view.filtered([*line.between(left, right)])))
+    compositor._dirty_regions.clear()  # noqa: SLF001
     return CellsUpdate(parts) if parts else None
 
 
-def _box(widget: Widget, region: Any, clip: Any) -> Box:
+def _line(widget: Widget, y: int, x: int) -> Line | None:
+    row = widget.shown_row(y) if isinstance(widget, LiveView) else None
+    line = Line(row, x) if row is not None else None
+    return line if line is not None and line.is_narrow else None
+
+
+def _box(widget: Widget, region: Region, clip: Region) -> Box:
     seen = region.intersection(clip)
-    return widget, seen.x, seen.y, seen.right, seen.bottom
+    return Box(widget, region.x, region.y, seen.x, seen.y, seen.right, seen.bottom)

@@ -80,7 +80,7 @@ class BenchmarkTab(Vertical):
             self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
         )
         self.show_targets()
-        self._timers = [
+        self._redraws = [
             self.set_interval(REDRAW_SECONDS, self._redraw_while_running, pause=True),
             self.set_interval(CHART_SECONDS, self._redraw_chart_of_several, pause=True),
         ]
@@ -160,7 +160,7 @@ class BenchmarkTab(Vertical):
             self._runs = Pairs(requests)
         else:
             self._runs = Fleet(requests, [run.trace for run in group.runs.values()])
-        for timer in self._timers:
+        for timer in self._redraws:
             timer.resume()
         self._follow(group, self._runs)
         self.post_message(self.Changed())
@@ -179,7 +179,7 @@ class BenchmarkTab(Vertical):
                             await self._keep(event.result)
         finally:
             self._runs = None
-            for timer in self._timers:  # one that ticks wakes the whole dashboard
+            for timer in self._redraws:  # one that ticks wakes the whole dashboard
                 timer.pause()
         if not group.measured and (problem := group.problem) is not None:
             self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
