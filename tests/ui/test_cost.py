@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from textual._compositor import Compositor
 
 from gputop.ui import shortcut
@@ -17,8 +16,8 @@ from tests.streams import PreparedStream, inventory, no_driver, readings, sample
 from tests.ui.pilots import settle, until
 
 if TYPE_CHECKING:
+    import pytest
     from textual.app import App
-    from textual.timer import Timer
 
     from tests.sessions import EndlessSession
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 def ticking(app: App[None]) -> list[str]:
     """The timers that wake the app, in any of its widgets, without those that came to their end."""
     pumps = (app, *app.screen_stack, *app.screen.query("*"))
-    timers: list[Timer] = [timer for pump in pumps for timer in pump._timers]
-    return [t.name for t in timers if t._active.is_set() and t._task and not t._task.done()]
+    timers: list[Any] = [timer for pump in pumps for timer in pump._timers]
+    return [timer.name for timer in timers if timer._active.is_set() and timer._task is not None]
 
 
 async def test_one_timer_ticks_where_nothing_runs(endless: type[EndlessSession]) -> None:

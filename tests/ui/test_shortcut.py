@@ -128,13 +128,14 @@ def test_it_is_installed_once_and_where_textual_has_the_known_shape(
     class Known(Compositor):
         """As this Textual has it."""
 
-        render_partial_update = Compositor.render_partial_update
+        render_partial_update: Any = getattr(
+            Compositor.render_partial_update, "stock", Compositor.render_partial_update
+        )
 
-    stock = getattr(Known.render_partial_update, "stock", Known.render_partial_update)
-    Known.render_partial_update = stock  # type: ignore[method-assign]
+    stock = Known.render_partial_update
     monkeypatch.setattr(_compositor, "Compositor", Known)
     assert shortcut.install()
     assert shortcut.install()
-    assert Known.render_partial_update.stock is stock  # type: ignore[attr-defined]
+    assert Known.render_partial_update.stock is stock
     monkeypatch.setattr(Known, "_regions_to_spans", None)
     assert not shortcut.install()
