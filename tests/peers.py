@@ -53,7 +53,7 @@ class Peer:
     def environment(self, driver: FakeDriver, home: Path) -> dict[str, str]:
         """That of a terminal of 256 colours, with a home of its own."""
         folders = {f"XDG_{kind}_HOME": str(home) for kind in ("CACHE", "CONFIG", "DATA", "STATE")}
-        neutral = {"LANG": "C.UTF-8", "LC_ALL": "", "COLORTERM": "", "NO_COLOR": ""}
+        neutral = {"LANG": "C.UTF-8", "LC_ALL": "", "COLORTERM": ""}
         return {**neutral, **folders, "HOME": str(home), **driver.environment()}
 
 
@@ -64,6 +64,7 @@ def peers(
 
     Packages go into the folder; `paths` are where installed ones are if they are not on the PATH.
     """
+    os.environ.pop("NO_COLOR", None)  # to some it is a wish even where it is empty
     wanted = [name for name in NAMES if name in set(names)]
     own = Peer("gputop", _version([*GPUTOP, "--version"]), (*GPUTOP, *_SECOND), to_processes=TAB)
     there = {own.name: own}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
 from gputop.frozen import dataclass
@@ -62,7 +63,11 @@ class Series(Sequence[float | None]):
     def __getitem__(self, index: slice) -> list[float | None]: ...
     def __getitem__(self, index: int | slice) -> float | list[float | None] | None:
         if isinstance(index, slice):
-            return [self._at(place) for place in range(self._start, self._stop)[index]]
+            places = range(self._start, self._stop)[index]
+            if places.step != 1 or not places:
+                return [self._at(place) for place in places]
+            found = _cut(self._ring, places.start, places.stop)
+            return [value if value == value else None for value in found]
         return self._at(range(self._start, self._stop)[index])
 
     def __iter__(self) -> Iterator[float | None]:
@@ -110,13 +115,14 @@ class _Figures:
         """
         self.count += 1
         self._seconds += seconds
-        if value < self.minimum:
-            self.minimum = value
-        if value > self.maximum:
-            self.maximum = value
-        if self._seconds:  # the first one stands for no time: it counts while it is the only one
+        # The first one stands for no time: it counts while it is the only one.
+        if value != self.mean and self._seconds:
             self.mean += (value - self.mean) * (seconds / self._seconds)
         if value != self.last:
+            if value < self.minimum:
+                self.minimum = value
+            elif value > self.maximum:
+                self.maximum = value
             if 0 < value - self.last <= fastest * max(1.0, at - self._at):
                 self.increase += value - self.last
             self.last = value
@@ -284,21 +290,23 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
     return piece if len(piece) == many else piece + ring[: many - len(piece)]
 
 
+_of_all = attrgetter(*READINGS)
+
+
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
-    for name, value in _numbers(readings):
-        known = figures.get(name)
-        if known is None:
-            figures[name] = _Figures(value, at)
-        else:
-            known.add(value, seconds, at, FASTEST.get(name, math.inf))
-
-
-def _numbers(readings: DeviceSample) -> Iterator[tuple[str, float]]:
-    """What there is to count of; a truth or a word is no number."""
-    for name in READINGS:
-        value = getattr(readings, name)
+    """Counts numbers alone: a truth or a word is none."""
+    numbers: Iterable[tuple[str, float]]
+    for name, value in zip(READINGS, _of_all(readings), strict=True):
         kind = type(value)
         if kind is int or kind is float:
-            yield name, value
-        elif isinstance(value, Mapping):
-            yield from ((f"{name}.{cause}", number) for cause, number in value.items())
+            numbers = ((name, value),)
+        elif value is not None and isinstance(value, Mapping):
+            numbers = ((f"{name}.{cause}", number) for cause, number in value.items())
+        else:
+            continue
+        for named, number in numbers:
+            known = figures.get(named)
+            if known is None:
+                figures[named] = _Figures(number, at)
+            else:
+                known.add(number, seconds, at, FASTEST.get(named, math.inf))

@@ -75,6 +75,8 @@ def clip_words(text: str, width: int) -> str:
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
     """Text in exactly `width` cells."""
+    if text.isascii() and len(text) <= width:
+        return Span(text.rjust(width) if right else text.ljust(width), style)
     text = clip(text, width)
     space = " " * (width - cells_of(text))
     return Span(space + text if right else text + space, style)

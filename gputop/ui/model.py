@@ -28,7 +28,7 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gputop.insight.findings import Judgement
     from gputop.insight.judge import Judge
@@ -63,6 +63,9 @@ class Telemetry:
         """Of the newest sample: what is wrong is said also while the picture is paused."""
         self._reported: deque[Event] = deque(maxlen=MOST_REPORTED)
         self._held: deque[Record] = deque()
+        self._known: Mapping[str, DeviceSample] = {}
+        self._known_of: Sample | None = None
+        """The sample that those are of."""
         self.history = History()
         self._judge: Judge | None = None
         """Made when its judgement is first wanted: the first screen does without the rules."""
@@ -225,8 +228,10 @@ class Telemetry:
 
     def readings(self, uuid: str) -> DeviceSample:
         """The device's newest readings; without any, all of them absent."""
-        found = self.sample.device(uuid) if self.sample else None
-        return found or DeviceSample(uuid)
+        if self._known_of is not self.sample:
+            devices = self.sample.devices if self.sample else ()
+            self._known_of, self._known = self.sample, {each.uuid: each for each in devices}
+        return self._known.get(uuid) or DeviceSample(uuid)
 
     @property
     def process_count(self) -> int:

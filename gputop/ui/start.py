@@ -59,11 +59,12 @@ def run(
     _say_colours()
     sparing.load_textual()
 
-    from gputop.ui import crop, let_go
+    from gputop.ui import crop, let_go, shortcut
     from gputop.ui.app import GputopApp
     from gputop.ui.look import Terminal
 
     crop.install()
+    shortcut.install()
     let_go.install()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.driver
 
 BUSY = Scene(busy=True, devices=8, columns=160, rows=50)
 STATES = 6
-BYTES_OF_A_TICK = 2_700
+BYTES_OF_A_TICK = 2_300
 """Of eight devices whose every number moves: a third more than it is."""
 OTHERS = {
     "nvmlDeviceGetClockInfo",

@@ -12,7 +12,7 @@ from textual.app import App
 from gputop.text import visible
 from gputop.ui.draw import Row, Span, fit
 from gputop.ui.palette import BUSY, DIM, TEXT
-from gputop.ui.widgets.live import MERGE_CELLS, LiveView, changed_spans
+from gputop.ui.widgets.live import MOVE_BYTES, LiveView, changed_spans
 
 if TYPE_CHECKING:
     import pytest
@@ -44,7 +44,10 @@ def test_the_changed_spans_turn_one_row_into_the_other(old: Row, new: Row) -> No
         shown[start:end] = wanted[start:end]
     assert shown == wanted
     assert bool(spans) == (cells(old) != wanted)
-    assert all(b[0] - a[1] > MERGE_CELLS for a, b in pairwise(spans))
+    for (_, end), (start, _) in pairwise(spans):
+        between = {style for _, style in wanted[end - 1 : start + 1]}
+        text = "".join(character for character, _ in wanted[end:start])
+        assert len(text.encode()) > MOVE_BYTES or len(between) > 1
 
 
 class Counter(LiveView):

@@ -80,8 +80,10 @@ class BenchmarkTab(Vertical):
             self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
         )
         self.show_targets()
-        self.set_interval(REDRAW_SECONDS, self._redraw_while_running)
-        self.set_interval(CHART_SECONDS, self._redraw_chart_of_several)
+        self._redraws = [
+            self.set_interval(REDRAW_SECONDS, self._redraw_while_running, pause=True),
+            self.set_interval(CHART_SECONDS, self._redraw_chart_of_several, pause=True),
+        ]
         self._load_results()
 
     @work(thread=True, group="results", exit_on_error=False)
@@ -158,6 +160,8 @@ class BenchmarkTab(Vertical):
             self._runs = Pairs(requests)
         else:
             self._runs = Fleet(requests, [run.trace for run in group.runs.values()])
+        for timer in self._redraws:
+            timer.resume()
         self._follow(group, self._runs)
         self.post_message(self.Changed())
         self._redraw_run()
@@ -175,6 +179,8 @@ class BenchmarkTab(Vertical):
                             await self._keep(event.result)
         finally:
             self._runs = None
+            for timer in self._redraws:  # one that ticks wakes the whole dashboard
+                timer.pause()
         if not group.measured and (problem := group.problem) is not None:
             self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
         if not group.is_several and (result := group.only.result):
@@ -240,11 +246,10 @@ class BenchmarkTab(Vertical):
         self.start()
 
     def _redraw_while_running(self) -> None:
-        if self.running:
-            self._redraw_run(chart=self._chart.group is None)
+        self._redraw_run(chart=self._chart.group is None)
 
     def _redraw_chart_of_several(self) -> None:
-        if self.running and self._chart.group is not None:
+        if self._chart.group is not None:
             self._chart.redraw()
 
     def on_resize(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import compress, count, pairwise
+from operator import is_not, ne
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -15,14 +16,17 @@ from gputop.text import visible
 from gputop.ui.draw import Span, fit, is_narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.style import Style
+    from textual.filter import LineFilter
 
     from gputop.ui.draw import Row
 
-MERGE_CELLS = 5
-"""Unchanged cells between two changes that cost less than moving the cursor over them."""
+MOVE_BYTES = 5
+"""What it takes to move the cursor on in its row."""
+STYLE_BYTES = 6
+"""What it takes to change the style, at least."""
 
 
 class LiveView(Widget):
@@ -33,7 +37,14 @@ class LiveView(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
+        self._made: list[Row] = []
+        """The rows as they were drawn."""
         self._rows: list[Row] = []
+        """The same as they are shown."""
+        self._strips: dict[int, Strip] = {}
+        """By row, what Textual was given of it."""
+        self._filters: Sequence[LineFilter] = ()
+        """What those went through."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -43,9 +54,7 @@ class LiveView(Widget):
     def redraw(self) -> None:
         """Draws again, and has the changed cells sent."""
         if not self.is_attached or not self.size or not self.is_on_screen:
-            # Drawn when it is shown; what Textual has cached of it until then is out of date.
-            self._drawn_size = (0, 0)
-            self.refresh()
+            self._drawn_size = (0, 0)  # drawn when it is shown
             return
         before, drawn_size = self._rows, self._drawn_size
         self._draw()
@@ -55,7 +64,7 @@ class LiveView(Widget):
         regions = [
             Region(start, y, end - start, 1)
             for y, (old, new) in enumerate(zip(before, self._rows, strict=True))
-            if old != new
+            if old is not new and old != new
             for start, end in changed_spans(old, new)
         ]
         if regions:  # without regions everything is refreshed
@@ -63,24 +72,52 @@ class LiveView(Widget):
 
     def _draw(self) -> None:
         width, height = self.size
-        rows = self.draw(width, height)[:height]
-        rows += [[] for _ in range(height - len(rows))]
-        self._rows = [fit(_inert(row), width) for row in rows]
-        self._drawn_size = (width, height)
+        if self._drawn_size != (width, height):
+            self._made, self._rows, self._strips = [], [], {}
+        before, shown = self._made, self._rows
+        drawn = self.draw(width, height)[:height]
+        drawn += [[] for _ in range(height - len(drawn))]
+        self._rows = []
+        for y, row in enumerate(drawn):
+            if before and row == before[y]:
+                self._rows.append(shown[y])
+            else:
+                self._rows.append(fit(_inert(row), width))
+                self._strips.pop(y, None)
+        self._made, self._drawn_size = drawn, (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The rows of a region. Textual's way is for borders and paddings, which there are none."""
-        if self.get_line_filters():
-            return super().render_lines(crop)
-        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+        if self._drawn_size != self.size:
+            self._draw()
+        filters = self.get_line_filters()
+        if filters != self._filters:
+            self._filters, self._strips = filters, {}
+        return [self._strip(y).crop(crop.x, crop.right) for y in crop.line_range]
+
+    def _strip(self, y: int) -> Strip:
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = Strip(self.filtered([*self.render_line(y)]), self.size.width)
+        return strip
+
+    def filtered(self, segments: list[Segment]) -> list[Segment]:
+        """These as the app's look has them."""
+        for each in self.get_line_filters():
+            segments = each.apply(segments, self.background_colors[1])
+        return segments
+
+    def shown_row(self, y: int) -> Row | None:
+        """A row as it is shown, before any filter; None where it has yet to be drawn."""
+        return self._rows[y] if self._drawn_size == self.size else None
 
     def render_line(self, y: int) -> Strip:
         """One row, as Textual asks for it."""
-        if self._drawn_size != tuple(self.size):
+        if self._drawn_size != self.size:
             self._draw()
         if y >= len(self._rows):
             return Strip.blank(self.size.width)
-        return Strip([Segment(*span) for span in self._rows[y]], self.size.width)
+        return Strip([Segment(*span) for span in self._rows[y]], self._drawn_size[0])
 
     def text(self) -> str:
         """What is shown, without styles."""
@@ -89,28 +126,63 @@ class LiveView(Widget):
 
 def _inert(row: Row) -> Row:
     """The row without what a terminal would act on: foreign text that came here as it was."""
-    if all(span.text.isprintable() for span in row):
+    if "".join([text for text, _ in row]).isprintable():
         return row
     return [Span(visible(span.text), span.style) for span in row]
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """The (start, end) cells in which two rows of one width differ, close ones merged."""
+    """The (start, end) cells in which two rows of one width differ.
+
+    What lies between two of them is sent too where that takes no more than to move over it.
+    """
+    cells: tuple[str, list[Style]] | None = None
     start = end = -1
-    (texts, styles), (new_texts, new_styles) = _cells(old), _cells(new)
-    differ = {x for x, (was, now) in enumerate(zip(texts, new_texts, strict=True)) if was != now}
-    if styles != new_styles:
-        both = enumerate(zip(styles, new_styles, strict=True))
-        differ |= {x for x, (was, now) in both if was is not now and was != now}
-    for x in sorted(differ):
-        if start >= 0 and x - end > MERGE_CELLS:
-            yield start, end
+    for x in _differing(old, new):
+        if start < 0:
             start = x
-        elif start < 0:
-            start = x
+        elif x > end:
+            near = x - end <= MOVE_BYTES
+            if near and cells is None:
+                cells = _cells(new)
+            if not (near and cells and _bridge_bytes(*cells, end, x) <= MOVE_BYTES):
+                yield start, end
+                start = x
         end = x + 1
     if start >= 0:
         yield start, end
+
+
+def _differing(old: Row, new: Row) -> list[int]:
+    """The cells in which two rows of one width differ: span by span, where those are alike."""
+    if len(old) == len(new):
+        found: list[int] = []
+        first = 0
+        for (was, style), (now, new_style) in zip(old, new, strict=True):
+            many = len(now)
+            if len(was) != many or not (now.isascii() or is_narrow(now)):
+                break
+            if style is not new_style and style != new_style:
+                found += range(first, first + many)
+            elif was != now:
+                if not is_narrow(was):
+                    break
+                found += compress(count(first), map(ne, was, now))
+            first += many
+        else:
+            return found
+    (old_texts, old_styles), (texts, styles) = _cells(old), _cells(new)
+    differ = [*compress(count(), map(ne, old_texts, texts))]
+    others = compress(count(), map(is_not, old_styles, styles))
+    restyled = [x for x in others if old_styles[x] != styles[x]]
+    return sorted({*differ, *restyled}) if restyled else differ
+
+
+def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
+    """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
+    around = styles[start - 1 : end + 1]
+    changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
+    return len(texts[start:end].encode()) + STYLE_BYTES * changes
 
 
 def _cells(row: Row) -> tuple[str, list[Style]]:
@@ -118,9 +190,10 @@ def _cells(row: Row) -> tuple[str, list[Style]]:
     texts: list[str] = []
     styles: list[Style] = []
     for text, style in row:
-        one_each = text if is_narrow(text) else "".join(c * cell_len(c) for c in text)
+        narrow = text.isascii() or is_narrow(text)
+        one_each = text if narrow else "".join([c * cell_len(c) for c in text])
         texts.append(one_each)
-        styles += repeat(style, len(one_each))
+        styles += [style] * len(one_each)
     return "".join(texts), styles
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
@@ -124,6 +125,7 @@ MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
 SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
+@lru_cache(maxsize=8)
 def columns(width: int, machine: Machine) -> Columns:
     """The columns that fit: the least telling ones give way first."""
     label = max(2, machine.label) + 1

@@ -1,0 +1,79 @@
+"""What the dashboard does at a tick and between two, by counting."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from textual._compositor import Compositor
+
+from gputop.ui import shortcut
+from gputop.ui.app import GputopApp
+from gputop.ui.screens.benchmark import BenchmarkTab
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.live import LiveView
+from tests.streams import PreparedStream, inventory, no_driver, readings, sample
+from tests.ui.pilots import settle, until
+
+if TYPE_CHECKING:
+    import pytest
+    from textual.app import App
+
+    from tests.sessions import EndlessSession
+
+
+def ticking(app: App[None]) -> list[str]:
+    """The timers that wake the app, in any of its widgets, without those that came to their end."""
+    pumps = (app, *app.screen_stack, *app.screen.query("*"))
+    timers: list[Any] = [timer for pump in pumps for timer in pump._timers]
+    return [timer.name for timer in timers if timer._active.is_set() and timer._task is not None]
+
+
+async def test_one_timer_ticks_where_nothing_runs(endless: type[EndlessSession]) -> None:
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await until(pilot, lambda: bool(app.query(BenchmarkTab)))
+        await until(pilot, lambda: len(ticking(app)) == 1)
+        await pilot.press("b")
+        await until(pilot, lambda: bool(endless.requests))
+        await until(pilot, lambda: len(ticking(app)) == 3)  # what a run shows between samples
+        await pilot.press("x")
+        await until(pilot, lambda: len(ticking(app)) == 1)
+
+
+async def test_a_tick_draws_each_view_once_and_makes_no_strips(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is hidden is not drawn at all; the changed cells go out from the rows."""
+    stream = PreparedStream(inventory(2), sample(2))
+    app = GputopApp(stream)
+    monkeypatch.setattr(Compositor, "render_partial_update", Compositor.render_partial_update)
+    assert shortcut.install()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await until(pilot, lambda: bool(app.query(BenchmarkTab)))
+        await settle(pilot)
+        drawn: list[LiveView] = []
+        strips: list[LiveView] = []
+        draw, render = LiveView._draw, LiveView.render_lines
+
+        def drawing(view: LiveView) -> None:
+            drawn.append(view)
+            draw(view)
+
+        def rendering(view: LiveView, crop: object) -> object:
+            strips.append(view)
+            return render(view, crop)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(LiveView, "_draw", drawing)
+        monkeypatch.setattr(LiveView, "render_lines", rendering)
+        stream.send(
+            dataclasses.replace(
+                sample(2), devices=(readings(0, gpu_utilization_percent=3), readings(1))
+            )
+        )
+        await until(pilot, lambda: "  3 %" in app.query_one(DevicesView).text())
+        await settle(pilot)
+        assert len(drawn) == len(set(drawn)) == 4  # header, devices, processes, keys
+        assert strips == []
