@@ -38,7 +38,10 @@ def modules_of(package: str) -> list[str]:
 
 CORE = [
     name
-    for package in ("gputop.telemetry", "gputop.insight", "gputop.bench", "gputop.output")
+    for package in (
+        *("gputop.telemetry", "gputop.insight", "gputop.bench", "gputop.output"),
+        "gputop.fleet",
+    )
     for name in modules_of(package)
 ]
 

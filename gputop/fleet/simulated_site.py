@@ -80,7 +80,7 @@ _FLAWS = {
     Flaw.IDLE_HELD: (0, 3),
     Flaw.AWAY: (1, 3),
 }
-"""The rack, and the host in it."""
+"""The rack and the host in it: one flaw a host."""
 _STRANGE = (1, 2)
 """The same of the names that are hard to show."""
 _FIRST = {
@@ -142,18 +142,15 @@ def _kinds(digits: Random) -> Iterator[tuple[Kind, int]]:
         yield kind, digits.choice(_TRAINING_HOSTS) if kind is TRAINING else digits.randint(1, 3)
 
 
-def _host(
-    rack: int, place: int, job: Job, rank: int, digits: Random
-) -> tuple[SimulatedGpu, ...]:
+def _host(rack: int, place: int, job: Job, rank: int, digits: Random) -> tuple[SimulatedGpu, ...]:
     """The GPUs of a host."""
     cluster, model = RACKS[rack % len(RACKS)]
-    flaws = {
-        (digits.randrange(GPUS_OF_HOST), flaw) for flaw, at in _FLAWS.items() if at == (rack, place)
-    }
+    flawed = digits.randrange(GPUS_OF_HOST)
+    planted = next((flaw for flaw, at in _FLAWS.items() if at == (rack, place)), None)
     made = []
     for index in range(GPUS_OF_HOST):
         own = job if job.kind in (TRAINING, IDLE) else job_of(job.kind, digits)
-        flaw = next((f for at, f in flaws if at == index or f is Flaw.AWAY), None)
+        has_flaw = index == flawed or planted is Flaw.AWAY
         made.append(
             SimulatedGpu(
                 host=f"{cluster}-r{rack + 1:02d}-n{place + 1}",
@@ -167,7 +164,7 @@ def _host(
                 evenness=digits.uniform(0.97, 1.0),
                 phase=digits.uniform(0, 6.28),
                 inlet_celsius=digits.uniform(27, 33),
-                flaw=flaw,
+                flaw=planted if has_flaw else None,
             )
         )
     return tuple(made)

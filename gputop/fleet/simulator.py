@@ -118,7 +118,7 @@ class Simulator:
             48 if errors else 0,
             round(model.sm_mhz * slowed - 0.2 * power) if level else IDLE_MHZ,
             model.memory_mhz,
-            celsius + 8 + round(14 * dram),
+            celsius + 5 + round(8 * dram),
             celsius,
             power,
             model.limit_watts,

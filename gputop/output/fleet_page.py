@@ -1,7 +1,7 @@
 """A simulated fleet as the text that dcgm-exporter writes: its names, types, labels and order.
 
-Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. `cluster` and `rack`
-are what a site adds where it scrapes; `simulated` says that it is none.
+Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. `cluster` and
+`rack` are what a site adds where it scrapes; `simulated` says that it is none.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ FIELDS = (
         "Number of remapped rows for uncorrectable errors",
         "remapped_rows",
     ),
-    Field(
-        "DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", "remap_failed"
-    ),
+    Field("DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", "remap_failed"),
     Field("DEV_ROW_REMAP_PENDING", "gauge", "Whether remapping of rows is due", "remap_pending"),
     Field(
         "PROF_GR_ENGINE_ACTIVE",
@@ -124,20 +122,17 @@ class FleetPages:
     def text(self, hosts: Iterable[str], now: float) -> Iterator[bytes]:
         """The metrics of those hosts at that time, one after the other: few are ever in memory."""
         gpus = [gpu for host in hosts for gpu in self.simulator.hosts[host]]
-        readings = self.simulator.readings(gpus, now)
         labels = [self._labels[gpu] for gpu in gpus]
-        # A column for each reading: going through them is much cheaper than asking for each.
-        columns = dict(zip(Reading._fields, zip(*readings, strict=True), strict=True)) if gpus else {}
+        # By reading, not by GPU: going through a column is cheaper than asking for each number.
+        columns = zip(*self.simulator.readings(gpus, now), strict=True)
+        numbers = dict(zip(Reading._fields, columns, strict=True)) if gpus else {}
         for field in FIELDS:
-            lines = _lines(field, labels, columns[field.reading]) if gpus else ()
-            if text := "".join(lines):
+            if text := "".join(_lines(field, labels, numbers.get(field.reading, ()))):
                 name = f"DCGM_FI_{field.name}"
                 yield f"# HELP {name} {field.help}\n# TYPE {name} {field.kind}\n{text}".encode()
 
 
-def _lines(
-    field: Field, labels: Iterable[str], values: Iterable[float | None]
-) -> list[str]:
+def _lines(field: Field, labels: Iterable[str], values: Iterable[float | None]) -> list[str]:
     start, form = f"DCGM_FI_{field.name}{{", field.form
     if field.reading == "xid":
         return [
@@ -153,7 +148,7 @@ def _lines(
 
 
 def zipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same for gzip, at its quickest: the text repeats itself so much that more gains little."""
+    """The same in gzip, at its quickest: text that repeats itself gains little by more."""
     packer = zlib.compressobj(1, wbits=31)
     for chunk in chunks:
         yield packer.compress(chunk)
