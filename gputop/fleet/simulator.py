@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SEED = 9
 ORIGIN = 1_750_000_000.0
 """When all drivers were loaded, in Unix seconds: what is counted, counts from here."""
-AWAY_AFTER_SECONDS = 40.0
-"""Long enough for a scrape or two at an interval of 15 s."""
+AWAY_AFTER_SECONDS = 30.0
+"""Long enough for a scrape at an interval of 15 s: that it was there is known then."""
 ERROR_SECONDS = 120.0
 """From one uncorrected error to the next."""
 WARM_SECONDS = 60.0

@@ -44,12 +44,12 @@ def site(simulator: Simulator) -> WSGIApplication:
         if not answering:
             start("503 Service Unavailable", TEXT)
             return [b"This host's exporter is away: the simulation wants it so.\n"]
-        text = pages.text(answering, now)
-        if not _takes_gzip(environ):
-            start("200 OK", METRICS)
-            return text
-        start("200 OK", [*METRICS, ("Content-Encoding", "gzip")])
-        return zipped(text)
+        text, headers = pages.text(answering, now), METRICS
+        if _takes_gzip(environ):
+            text, headers = zipped(text), [*METRICS, ("Content-Encoding", "gzip")]
+        start("200 OK", headers)
+        # A host's page goes out in one piece; of that of all, a metric at a time is in memory.
+        return text if asked is None else [b"".join(text)]
 
     def targets(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """https://prometheus.io/docs/prometheus/latest/http_sd."""

@@ -38,7 +38,7 @@ class Exporter:
 
     def __init__(self, *arguments: str, env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [*GPUTOP, "exporter", "--interval", "0.25", *arguments],
+            [*GPUTOP, "exporter", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -125,8 +125,15 @@ class Exporter:
             pass
 
 
+def exporting(
+    *arguments: str, env: dict[str, str] | None = None
+) -> contextlib.AbstractContextManager[Exporter]:
+    """One that samples often."""
+    return serving("--interval", "0.25", *arguments, env=env)
+
+
 @contextlib.contextmanager
-def exporting(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
+def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
     exporter = Exporter("--listen", "127.0.0.1:0", *arguments, env=env or NO_DRIVER)
     try:
         yield exporter
