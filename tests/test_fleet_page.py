@@ -123,6 +123,7 @@ def test_promtool_finds_the_names_of_dcgm_exporter_alone() -> None:
     assert said == {
         "label names should be written in 'snake_case' not 'camelCase'",
         'counter metrics should have "_total" suffix',
+        "metric name should not include type 'counter'",
     }
 
 

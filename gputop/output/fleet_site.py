@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gputop.fleet.simulator import Simulator
 
-METRICS = [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")]
+METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 DCGM_EXPORTER_PORT = 9400
 """Where a real one would answer: of the name of an instance alone."""
 CONFIG = """\
@@ -38,15 +38,15 @@ def site(simulator: Simulator) -> WSGIApplication:
         asked = parse_qs(environ.get("QUERY_STRING", "")).get("host")
         hosts = simulator.hosts if asked is None else asked[:1]
         if any(host not in simulator.hosts for host in hosts):
-            start("404 Not Found", TEXT)
+            start("404 Not Found", [*TEXT])
             return [b"No such host: see /sd.\n"]
         answering = [host for host in hosts if not simulator.is_away(host, now)]
         if not answering:
-            start("503 Service Unavailable", TEXT)
+            start("503 Service Unavailable", [*TEXT])
             return [b"This host's exporter is away: the simulation wants it so.\n"]
-        text, headers = pages.text(answering, now), METRICS
+        text, headers = pages.text(answering, now), [METRICS]
         if _takes_gzip(environ):
-            text, headers = zipped(text), [*METRICS, ("Content-Encoding", "gzip")]
+            text, headers = zipped(text), [METRICS, ("Content-Encoding", "gzip")]
         start("200 OK", headers)
         # A host's page goes out in one piece; of that of all, a metric at a time is in memory.
         return text if asked is None else [b"".join(text)]
@@ -65,7 +65,7 @@ def site(simulator: Simulator) -> WSGIApplication:
         return [json.dumps(found).encode()]
 
     def config(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        start("200 OK", TEXT)
+        start("200 OK", [*TEXT])
         return [CONFIG.format(url=json.dumps(f"{application_uri(environ)}sd")).encode()]
 
     return routed({"/metrics": metrics, "/sd": targets, "/prometheus.yml": config})

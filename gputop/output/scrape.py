@@ -22,7 +22,8 @@ Look = Callable[[], Iterable[Family]]
 """What is known now; called by several threads, and waits for nothing."""
 SILENCE_SECONDS = 10.0
 """After which a client that asks for nothing is left."""
-TEXT = [("Content-Type", "text/plain; charset=utf-8")]
+TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
+"""Headers; each answer needs a list of its own, as the server writes the length into it."""
 
 
 class _Families(Collector):
@@ -67,7 +68,7 @@ def routed(pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
         if path == "/":
             start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
             return [f"<!doctype html>\n<title>gputop exporter</title>\n{links}".encode()]
-        start("404 Not Found", TEXT)
+        start("404 Not Found", [*TEXT])
         return [b"Not here: see /metrics.\n"]
 
     return answer

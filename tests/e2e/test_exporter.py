@@ -266,6 +266,10 @@ def test_only_metrics_and_a_link_to_them() -> None:
                 urlopen(request, timeout=SOON)  # noqa: S310
             with refused.value:
                 assert refused.value.code == status
+                said = refused.value.read()  # all of it: the length is that of this answer
+                assert (b"/metrics" in said, b"GET" in said) == (
+                    (True, False) if status == 404 else (False, method != "HEAD")
+                )
         host, port = root.removeprefix("http://").strip("/").split(":")
         for words in (b"", b"\0\xff\r\n\r\n", b"GET /metrics HTTP/1.0\r\n"):
             with socket.create_connection((host, int(port)), timeout=SOON) as client:
