@@ -122,7 +122,7 @@ class Simulator:
             celsius,
             power,
             model.limit_watts,
-            max(0, round(joules * 1000)),
+            round(joules * 1000),
             0,
             round(100 * level),
             round(100 * dram),

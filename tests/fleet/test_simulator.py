@@ -68,7 +68,7 @@ def test_energy_is_what_the_power_adds_up_to() -> None:
         first, last = before[place][1].energy_millijoules, after[place][1].energy_millijoules
         if first is not None and last is not None:
             joules = sum((each[place][1].power_watts or 0) * step for each in middles)
-            assert (last - first) / 1000 == pytest.approx(joules, rel=0.01)
+            assert (last - first) / 1000 == pytest.approx(joules, rel=0.002)
 
 
 @settings(deadline=None, max_examples=60)
