@@ -120,7 +120,7 @@ class FleetPages:
         self._labels = {gpu: _labels(gpu) for gpu in simulator.gpus}
 
     def text(self, hosts: Iterable[str], now: float) -> Iterator[bytes]:
-        """The metrics of those hosts at that time, one after the other: few are ever in memory."""
+        """The metrics of those hosts at that time, each when it is asked for."""
         gpus = [gpu for host in hosts for gpu in self.simulator.hosts[host]]
         labels = [self._labels[gpu] for gpu in gpus]
         # By reading, not by GPU: going through a column is cheaper than asking for each number.
