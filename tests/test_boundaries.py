@@ -46,7 +46,10 @@ FIRST_SCREEN = (
 """What `gputop` loads until it draws."""
 CORE = [
     name
-    for package in ("gputop.telemetry", "gputop.insight", "gputop.bench", "gputop.output")
+    for package in (
+        *("gputop.telemetry", "gputop.insight", "gputop.bench", "gputop.output"),
+        "gputop.fleet",
+    )
     for name in modules_of(package)
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import re
 import signal
@@ -11,24 +12,37 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.said import say
 from gputop.commands.arguments import add_source, argument, fail
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED
+from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    import argparse
+    from types import ModuleType
+    from wsgiref.types import WSGIApplication
 
     from gputop.output.family import Family
-    from gputop.output.scrape import Look, Server
+    from gputop.output.scrape import Server
     from gputop.telemetry.child import StreamChild
     from gputop.telemetry.latest import Watch
     from gputop.telemetry.snapshot import Problem
 
-ABOUT = (
-    "Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1, hertz, bytes, "
-    "watts, joules, seconds, degrees Celsius. A missing reading has no series. gputop_up is 0 "
-    "where the driver or the sampler does not answer; readings go away then."
-)
+ABOUT = """\
+Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
+hertz, bytes, watts, joules, seconds, degrees Celsius. A missing reading has
+no series. gputop_up is 0 where the driver or the sampler does not answer;
+readings go away then."""
 DEFAULT = "127.0.0.1:9835"
+PROMETHEUS = "prometheus --config.file=fleet.yml"
+LARGEST_FLEET = 100_000
+EXAMPLE = f"""\
+a fleet to try:
+  gputop exporter --demo-fleet 512
+  curl -o fleet.yml http://{DEFAULT}/prometheus.yml
+  {PROMETHEUS}
+
+Each host of the fleet is a target of its own, as with dcgm-exporter: its page
+is /metrics?host=NAME, and /sd lists them all. /metrics alone is the whole
+fleet on one page. Every series has the label simulated="true".
+"""
 
 
 class Address(NamedTuple):
@@ -52,9 +66,21 @@ def parse_address(text: str) -> Address:
     return Address(found[1] or found[2], int(found[3]))
 
 
+def parse_fleet(text: str) -> int:
+    """A number of GPUs; raises `ValueError`."""
+    if re.fullmatch("[0-9]{1,6}", text) is None or not 1 <= int(text) <= LARGEST_FLEET:
+        raise ValueError(
+            f"{text!r} is not the size of a fleet: give a whole number of GPUs from 1 to "
+            f"{LARGEST_FLEET}."
+        )
+    return int(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where it listens, and what it tells."""
     parser.description = ABOUT
+    parser.epilog = EXAMPLE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--listen",
         type=argument(parse_address),
@@ -72,11 +98,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the devices' metrics under the names, units and labels of dcgm-exporter instead",
     )
+    parser.add_argument(
+        "--demo-fleet",
+        type=argument(parse_fleet),
+        metavar="N",
+        help="a simulated fleet of so many GPUs instead, on hosts of eight, in dcgm-exporter's "
+        "names, for Prometheus",
+    )
     add_source(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves metrics until a signal; returns the exit status."""
+    if arguments.demo_fleet is not None:
+        return _run_fleet(arguments)
     import asyncio
 
     from gputop.insight.standing import Follower
@@ -86,22 +121,51 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.telemetry.launch import command
 
     follower = Follower()
+    scrape = _client()
     watch = Watch(_tell, None if arguments.dcgm_names else follower.take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
         return families(watch.latest, time.monotonic(), follower.standing, **options)
 
-    server = _listen(arguments.listen, look)
+    server = _listen(arguments.listen, scrape.application(look))
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = arguments.gpm is not False
     child = StreamChild(command(interval=interval, demo=arguments.demo, gpm=gpm), interval)
     return asyncio.run(_serve(server, watch, child))
 
 
-def _listen(address: Address, look: Look) -> Server:
+def _run_fleet(arguments: argparse.Namespace) -> int:
+    """Serves a simulated fleet until a signal; returns the exit status."""
+    given = {
+        "demo": arguments.demo or None,
+        "processes": arguments.processes or None,
+        "interval": arguments.interval,
+        "gpm": arguments.gpm,
+    }
+    for name, value in given.items():
+        if value is not None:
+            fail(f"--{name} is not for a simulated fleet. Leave it out, or --demo-fleet.", USAGE)
+    import asyncio
+
+    from gputop.fleet.simulated_site import GPUS_OF_HOST
+    from gputop.fleet.simulator import Simulator
+
+    _client()
+    from gputop.output.fleet_site import site
+
+    gpus = arguments.demo_fleet
+    simulator = Simulator(gpus, started=time.time())
+    server = _listen(arguments.listen, site(simulator))
+    say(f"a simulated fleet of {gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults")
+    fetch = f"curl -o fleet.yml {_url(server, 'prometheus.yml')}"
+    return asyncio.run(_until_stopped(server, f"for Prometheus: {fetch} && {PROMETHEUS}"))
+
+
+def _client() -> ModuleType:
+    """What serves; ends the program where the client that it needs is not installed."""
     try:
-        from gputop.output.scrape import listen
+        from gputop.output import scrape
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("prometheus_client"):
             raise
@@ -110,8 +174,14 @@ def _listen(address: Address, look: Look) -> Server:
             'Type `pip install "gputop-tui[exporter]"`, or `pip install prometheus-client`.',
             COULD_NOT_RUN,
         )
+    return scrape
+
+
+def _listen(address: Address, app: WSGIApplication) -> Server:
+    from gputop.output.scrape import listen
+
     try:
-        return listen(address.host, address.port, look)
+        return listen(address.host, address.port, app)
     except (OSError, UnicodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is not a name"
         fail(
@@ -122,6 +192,20 @@ def _listen(address: Address, look: Look) -> Server:
 
 async def _serve(server: Server, watch: Watch, child: StreamChild) -> int:
     """Until SIGINT or SIGTERM; the child has ended then."""
+    import asyncio
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(watch.follow(child))
+            status = await _until_stopped(server)
+            following.cancel()
+    finally:
+        await child.close()
+    return status
+
+
+async def _until_stopped(server: Server, also: str = "") -> int:
+    """Answers until SIGINT or SIGTERM; says where, and what else there is to say."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -137,23 +221,29 @@ async def _serve(server: Server, watch: Watch, child: StreamChild) -> int:
     loop.add_signal_handler(signal.SIGTERM, stop, FINE)
     server.start()
     say(f"metrics at {_place(server)}")
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(watch.follow(child))
-            await stopped.wait()
-            following.cancel()
-    finally:
-        await child.close()
+    if also:
+        say(also)
+    await stopped.wait()
     return status
 
 
 def _place(server: Server) -> str:
     """The URL, and who else can read it."""
+    if not _is_open(server):
+        return _url(server)
+    return f"{_url(server)}, on all interfaces: whoever reaches them can read it"
+
+
+def _url(server: Server, page: str = "metrics") -> str:
     host, port = server.server_address[:2]
-    if not ipaddress.ip_address(str(host)).is_unspecified:
-        return f"http://{Address(str(host), int(port))}/metrics"
-    name = visible(socket.gethostname())
-    return f"http://{name}:{port}/metrics, on all interfaces: whoever reaches them can read it"
+    address = f"{visible(socket.gethostname())}:{port}"
+    if not _is_open(server):
+        address = str(Address(str(host), int(port)))
+    return f"http://{address}/{page}"
+
+
+def _is_open(server: Server) -> bool:
+    return ipaddress.ip_address(str(server.server_address[0])).is_unspecified
 
 
 def _tell(problem: Problem) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler
@@ -22,11 +22,8 @@ Look = Callable[[], Iterable[Family]]
 """What is known now; called by several threads, and waits for nothing."""
 SILENCE_SECONDS = 10.0
 """After which a client that asks for nothing is left."""
-_TEXT = [("Content-Type", "text/plain; charset=utf-8")]
-_PAGE = b"""<!doctype html>
-<title>gputop exporter</title>
-<p><a href="/metrics">metrics</a>
-"""
+TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
+"""Headers; each answer needs a list of its own, as the server writes the length into it."""
 
 
 class _Families(Collector):
@@ -53,21 +50,25 @@ def registry_of(look: Look) -> CollectorRegistry:
 
 
 def application(look: Look) -> WSGIApplication:
-    """`/metrics`, and a page with a link to it; anything else is refused."""
-    metrics = make_wsgi_app(registry_of(look))
+    """`/metrics`, and a page with a link to it."""
+    return routed({"/metrics": make_wsgi_app(registry_of(look))})
+
+
+def routed(pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
+    """Each at its path, and a page with links to them; anything else is refused."""
+    links = "".join(f'<p><a href="{path}">{path.removeprefix("/")}</a>\n' for path in pages)
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if environ["REQUEST_METHOD"] != "GET":
-            start("405 Method Not Allowed", [*_TEXT, ("Allow", "GET")])
+            start("405 Method Not Allowed", [*TEXT, ("Allow", "GET")])
             return [b"Only GET.\n"]
-        if path == "/metrics":
-            found: Iterable[bytes] = metrics(environ, start)
-            return found
+        if path in pages:
+            return pages[path](environ, start)
         if path == "/":
             start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
-            return [_PAGE]
-        start("404 Not Found", _TEXT)
+            return [f"<!doctype html>\n<title>gputop exporter</title>\n{links}".encode()]
+        start("404 Not Found", [*TEXT])
         return [b"Not here: see /metrics.\n"]
 
     return answer
@@ -110,11 +111,11 @@ class Server(ThreadingWSGIServer):
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
 
 
-def listen(host: str, port: int, look: Look) -> Server:
+def listen(host: str, port: int, app: WSGIApplication) -> Server:
     """A server of that address, all interfaces for an empty one; raises `OSError`."""
     if not host:
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    return Server(family, address, application(look))
+    return Server(family, address, app)

@@ -38,7 +38,7 @@ class Exporter:
 
     def __init__(self, *arguments: str, env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [*GPUTOP, "exporter", "--interval", "0.25", *arguments],
+            [*GPUTOP, "exporter", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -125,8 +125,15 @@ class Exporter:
             pass
 
 
+def exporting(
+    *arguments: str, env: dict[str, str] | None = None
+) -> contextlib.AbstractContextManager[Exporter]:
+    """One that samples often."""
+    return serving("--interval", "0.25", *arguments, env=env)
+
+
 @contextlib.contextmanager
-def exporting(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
+def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Exporter]:
     exporter = Exporter("--listen", "127.0.0.1:0", *arguments, env=env or NO_DRIVER)
     try:
         yield exporter
@@ -259,6 +266,10 @@ def test_only_metrics_and_a_link_to_them() -> None:
                 urlopen(request, timeout=SOON)  # noqa: S310
             with refused.value:
                 assert refused.value.code == status
+                said = refused.value.read()  # all of it: the length is that of this answer
+                assert (b"/metrics" in said, b"GET" in said) == (
+                    (True, False) if status == 404 else (False, method != "HEAD")
+                )
         host, port = root.removeprefix("http://").strip("/").split(":")
         for words in (b"", b"\0\xff\r\n\r\n", b"GET /metrics HTTP/1.0\r\n"):
             with socket.create_connection((host, int(port)), timeout=SOON) as client:

@@ -1,0 +1,178 @@
+"""A simulated fleet as the text that dcgm-exporter writes: its names, types, labels and order.
+
+Format and labels: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. `cluster` and
+`rack` are what a site adds where it scrapes; `simulated` says that it is none.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.fleet.simulated_site import DRIVER
+from gputop.fleet.simulator import Reading
+
+if TYPE_CHECKING:
+    from gputop.fleet.simulated_site import SimulatedGpu
+    from gputop.fleet.simulator import Simulator
+
+
+class Field(NamedTuple):
+    """A metric, and the reading that it is."""
+
+    name: str
+    kind: str
+    help: str
+    reading: str
+    form: str = "d"
+    """Whole numbers as they are, others with six decimals: as dcgm-exporter has them."""
+
+
+FIELDS = (
+    Field("DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "sm_clock_mhz"),
+    Field("DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", "memory_clock_mhz"),
+    Field("DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).", "memory_celsius"),
+    Field("DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "gpu_celsius"),
+    Field("DEV_POWER_USAGE", "gauge", "Power draw (in W).", "power_watts", ".6f"),
+    Field(
+        "DEV_POWER_MGMT_LIMIT", "gauge", "Current power limit (in W).", "power_limit_watts", ".6f"
+    ),
+    Field(
+        "DEV_TOTAL_ENERGY_CONSUMPTION",
+        "counter",
+        "Total energy consumption since boot (in mJ).",
+        "energy_millijoules",
+    ),
+    Field("DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", "pcie_replays"),
+    Field("DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", "gpu_percent"),
+    Field("DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", "memory_percent"),
+    Field("DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", "xid"),
+    Field("DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", "memory_free_mib"),
+    Field("DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", "memory_used_mib"),
+    Field(
+        "DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", "memory_reserved_mib"
+    ),
+    Field(
+        "DEV_CLOCKS_EVENT_REASONS",
+        "gauge",
+        "Reasons for which the clocks are held back (bit mask).",
+        "clock_event_reasons",
+    ),
+    Field(
+        "DEV_ECC_SBE_VOL_TOTAL",
+        "counter",
+        "Total number of single-bit volatile ECC errors.",
+        "ecc_corrected",
+    ),
+    Field(
+        "DEV_ECC_DBE_VOL_TOTAL",
+        "counter",
+        "Total number of double-bit volatile ECC errors.",
+        "ecc_uncorrected",
+    ),
+    Field(
+        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Number of remapped rows for uncorrectable errors",
+        "remapped_rows",
+    ),
+    Field("DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", "remap_failed"),
+    Field("DEV_ROW_REMAP_PENDING", "gauge", "Whether remapping of rows is due", "remap_pending"),
+    Field(
+        "PROF_GR_ENGINE_ACTIVE",
+        "gauge",
+        "Ratio of time the graphics engine is active.",
+        "engine_active",
+        ".6f",
+    ),
+    Field(
+        "PROF_SM_ACTIVE",
+        "gauge",
+        "The ratio of cycles an SM has at least 1 warp assigned.",
+        "sm_active",
+        ".6f",
+    ),
+    Field(
+        "PROF_PIPE_TENSOR_ACTIVE",
+        "gauge",
+        "Ratio of cycles the tensor (HMMA) pipe is active.",
+        "tensor_active",
+        ".6f",
+    ),
+    Field(
+        "PROF_DRAM_ACTIVE",
+        "gauge",
+        "Ratio of cycles the device memory interface is active sending or receiving data.",
+        "dram_active",
+        ".6f",
+    ),
+)
+_XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the bus"}
+"""In dcgm-exporter's words."""
+
+
+class FleetPages:
+    """The text of any of a fleet's hosts; labels are written once, numbers at each scrape."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self._labels = {gpu: _labels(gpu) for gpu in simulator.gpus}
+
+    def text(self, hosts: Iterable[str], now: float) -> Iterator[bytes]:
+        """The metrics of those hosts at that time, each when it is asked for."""
+        gpus = [gpu for host in hosts for gpu in self.simulator.hosts[host]]
+        labels = [self._labels[gpu] for gpu in gpus]
+        # By reading, not by GPU: going through a column is cheaper than asking for each number.
+        columns = zip(*self.simulator.readings(gpus, now), strict=True)
+        numbers = dict(zip(Reading._fields, columns, strict=True)) if gpus else {}
+        for field in FIELDS:
+            if text := "".join(_lines(field, labels, numbers.get(field.reading, ()))):
+                name = f"DCGM_FI_{field.name}"
+                yield f"# HELP {name} {field.help}\n# TYPE {name} {field.kind}\n{text}".encode()
+
+
+def _lines(field: Field, labels: Iterable[str], values: Iterable[float | None]) -> list[str]:
+    start, form = f"DCGM_FI_{field.name}{{", field.form
+    if field.reading == "xid":
+        return [
+            f'{start}{label},err_code="{xid}",err_msg="{_XIDS[int(xid)]}"}} {xid}\n'
+            for label, xid in zip(labels, values, strict=True)
+            if xid is not None
+        ]
+    return [
+        f"{start}{label}}} {value:{form}}\n"
+        for label, value in zip(labels, values, strict=True)
+        if value is not None
+    ]
+
+
+def zipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in gzip, at its quickest: text that repeats itself gains little by more."""
+    packer = zlib.compressobj(1, wbits=31)
+    for chunk in chunks:
+        yield packer.compress(chunk)
+    yield packer.flush()
+
+
+def _labels(gpu: SimulatedGpu) -> str:
+    """As they stand between the braces."""
+    found = {
+        "gpu": str(gpu.index),
+        "UUID": gpu.uuid,
+        "pci_bus_id": gpu.pci_bus_id,
+        "device": f"nvidia{gpu.index}",
+        "modelName": gpu.model.name,
+        "Hostname": gpu.host,
+        "DCGM_FI_DRIVER_VERSION": DRIVER,
+    }
+    if gpu.pod:
+        kind = gpu.job.kind
+        found |= {"container": kind.container, "namespace": gpu.job.namespace, "pod": gpu.pod}
+    found |= {"cluster": gpu.cluster, "rack": gpu.rack, "simulated": "true"}
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in found.items())
+
+
+def _escaped(value: str) -> str:
+    """As https://prometheus.io/docs/instrumenting/exposition_formats wants it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
