@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,15 @@ AS_LONG = 0.9
 def comparable(result: Result) -> tuple[object, ...]:
     """Equal for results of the same device, made by the same method.
 
-    That is: the device by its UUID (a CPU by its name), kind, data type, m, n, k, accumulation,
-    layout, distribution of the data, and threads on a CPU. A table has its rows in the place of
-    one shape; a search of shapes finds other ones each time, and is of its device and data type.
+    That is: the device by its host and its UUID (a CPU by its name), kind, data type, m, n, k,
+    accumulation, layout, distribution of the data, and threads on a CPU. A table has its rows in
+    the place of one shape; a search of shapes finds other ones each time, and is of its device and
+    data type.
 
     Not in it is what is measured anew each time (products of the warm-up and of a batch), nor the
     versions of torch and driver and the power limit: `changes` says where those differ.
     """
-    device = result.device_uuid or result.device
+    device = (result.host or platform.node(), result.device_uuid or result.device)
     method = (result.accumulate, result.data, result.threads)
     if result.kind == "peak":
         return (device, result.kind, result.dtype, method)

@@ -168,6 +168,8 @@ class Result:
     data: str | None = None
     threads: int | None = None
     """Of a CPU."""
+    host: str | None = None
+    """The machine that the device is in; None for results of older versions, of this machine."""
 
 
 @dataclass(frozen=True, slots=True)

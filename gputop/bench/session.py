@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
+import platform
 import signal
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gputop.bench import interpreters, orders, plan
+from gputop.bench import orders, plan
 from gputop.bench.events import (
     EVENTS,
     Done,
@@ -26,16 +25,18 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
+from gputop.bench.places import STEP_SECONDS, WORKER, Here, PlaceError
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.telemetry.codec import from_json
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.interpreters import Interpreter
+    from gputop.bench.places import Place, Worker
     from gputop.bench.plan import Request
 
 __all__ = [
+    "WORKER",
     "Done",
     "Event",
     "Failed",
@@ -48,19 +49,15 @@ __all__ = [
     "Verified",
 ]
 
-WORKER = Path(__file__).with_name("worker") / "__main__.py"
-
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
-STEP_SECONDS = 1.0
-"""From SIGTERM to SIGKILL, and from there until it is given up."""
-LONGEST_LINE_BYTES = 1 << 16
-KEPT_ERROR_BYTES = 4096
-READ_ERROR_BYTES, READ_ERROR_PAUSE = 1 << 16, 0.05
-"""Of standard error at once, and seconds between: whoever floods it has to wait."""
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
 """What a worker may say at most, on average: many times what one has to say."""
+
+
+class _Lines(Protocol):
+    async def readline(self) -> bytes: ...
 
 
 class _NoResultError(Exception):
@@ -74,18 +71,21 @@ class _NoResultError(Exception):
 class Session:
     """A stress test, from its request to its one `Done` or `Failed`. Never used twice.
 
-    With `waits` it is prepared, and begins at `go`: how several begin together.
+    With `waits` it is prepared, and begins at `go`: how several begin together. Its worker runs
+    at `place`, which is this machine unless another one is given.
     """
 
-    def __init__(self, request: Request, *, waits: bool = False) -> None:
+    def __init__(
+        self, request: Request, *, waits: bool = False, place: Place | None = None
+    ) -> None:
         self._request = request
+        self._place: Place = place or Here()
         self._wait_seconds = orders.wait_seconds(request.seconds) if waits else 0.0
-        self._process: asyncio.subprocess.Process | None = None
+        self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
         self._planned: Planned | None = None
         self._started_at = 0.0
-        self._errors = b""
         self._due = 0.0
         self._silence = orders.HELLO_SECONDS
         self._stopped_by: str | None = None
@@ -100,10 +100,12 @@ class Session:
         However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
         """
         try:
-            interpreter = await self._prepared()
-            async with contextlib.aclosing(self._run(interpreter)) as events:
+            python = await self._prepared()
+            async with contextlib.aclosing(self._run(python)) as events:
                 async for event in events:
                     yield event
+        except PlaceError as error:
+            yield Failed(error.problem, COULD_NOT_RUN)
         except _NoResultError as end:
             yield self._judged(end.failed)
         finally:
@@ -112,7 +114,8 @@ class Session:
     def go(self) -> None:
         """Begins what was `Planned`, for a session that waits."""
         self._wait_seconds = 0.0
-        self._tell(b"go\n")
+        if self._worker is not None:
+            self._worker.tell(b"go\n")
 
     async def stop(self, by: str = "user") -> None:
         """Ends the run, within half a second where the worker listens.
@@ -121,104 +124,63 @@ class Session:
         """
         self._stopped_by = self._stopped_by or by
         self._stopping.set()
-        process = self._process
-        if process is None or process.returncode is not None:
+        worker = self._worker
+        if worker is None or worker.status is not None:
             return
         if self._hello is not None:
-            self._tell(b"stop\n")
-            if await _ended(process, STOP_SECONDS):
+            worker.tell(b"stop\n")
+            if await worker.ended(STOP_SECONDS):
                 return
         for step in (signal.SIGTERM, signal.SIGKILL):
-            self._signal(step)
-            if await _ended(process, STEP_SECONDS):
+            worker.signal(step)
+            if await worker.ended(STEP_SECONDS):
                 return
 
     def kill(self) -> None:
         """Ends the worker at once and without a result, for exits that cannot wait."""
         self._stopping.set()
-        self._signal(signal.SIGKILL)
+        if self._worker is not None:
+            self._worker.signal(signal.SIGKILL)
 
-    def _tell(self, line: bytes) -> None:
-        process = self._process
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # the worker has ended
-                process.stdin.write(line)
-
-    def _signal(self, number: signal.Signals) -> None:
-        process = self._process
-        if process is not None and process.returncode is None:  # afterwards the pid is not ours
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-
-    async def _prepared(self) -> Interpreter:
+    async def _prepared(self) -> str:
         """The interpreter to use, once the plan is known to fit."""
         problem = plan.check(self._request)
         if problem is not None:
             raise _NoResultError(problem)
-        cuda = self._request.target.kind == "cuda"
-        finding = asyncio.create_task(interpreters.find(self._request.python, cuda=cuda))
+        finding = asyncio.create_task(self._place.find(self._request))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
-            found = await finding
+            return await finding
         finally:
             for task in (finding, stopping):
                 task.cancel()
             await asyncio.gather(finding, stopping, return_exceptions=True)
-        if found.chosen is None:
-            assert found.problem is not None
-            raise _NoResultError(found.problem)
-        return found.chosen
 
-    async def _run(self, interpreter: Interpreter) -> AsyncGenerator[Event]:
-        process = await self._start(interpreter)
-        assert process.stdout is not None
-        reading = asyncio.create_task(self._keep_errors())
-        try:
-            while True:
-                line = await self._line(process.stdout)
-                if not line.endswith(b"\n"):  # what was cut off with its end says nothing
-                    raise _NoResultError(await self._silent_end(reading), self._status)
-                event = self._event(line, interpreter)
-                self._count()
-                yield event
-                if isinstance(event, Done):
-                    return
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+    async def _run(self, python: str) -> AsyncGenerator[Event]:
+        worker = await self._start(python)
+        while True:
+            line = await self._line(worker)
+            if not line.endswith(b"\n"):  # what was cut off with its end says nothing
+                raise _NoResultError(await self._silent_end(worker), self._status_of_death)
+            event = self._event(line, python)
+            self._count()
+            yield event
+            if isinstance(event, Done):
+                return
 
-    async def _start(self, interpreter: Interpreter) -> asyncio.subprocess.Process:
-        request = self._request
+    async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                interpreter.path,
-                str(WORKER),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
-                env=orders.environment(request.target, request.peer),
-                limit=LONGEST_LINE_BYTES,
-            )
-        except OSError as error:
-            what = f"{visible(interpreter.path)} cannot be started"
-            remedy = "Choose another interpreter with --python"
-            raise _NoResultError(Problem(what, str(error.strerror or error), remedy)) from error
-        self._process = process
+        order = json.dumps(orders.document(self._request, self._wait_seconds)).encode() + b"\n"
+        self._worker = worker = await self._place.start(python, self._request, order)
         self._await(orders.HELLO_SECONDS)
-        assert process.stdin is not None
-        process.stdin.write(
-            json.dumps(orders.document(request, self._wait_seconds)).encode() + b"\n"
-        )
         if self._stopping.is_set():  # asked for while the process was being made
-            self._signal(signal.SIGKILL)
-        return process
+            worker.signal(signal.SIGKILL)
+        return worker
 
-    async def _line(self, lines: asyncio.StreamReader) -> bytes:
+    async def _line(self, lines: _Lines) -> bytes:
         """The next line, b"" at the end; raises `_NoResultError` where it is late or has no end."""
         try:
             with contextlib.suppress(TimeoutError):
@@ -246,7 +208,7 @@ class Session:
         self._silence = seconds
         self._due = asyncio.get_running_loop().time() + seconds
 
-    def _event(self, line: bytes, interpreter: Interpreter) -> Event:
+    def _event(self, line: bytes, python: str) -> Event:
         try:
             document = json.loads(line)
             name = document.get("event")
@@ -257,7 +219,7 @@ class Session:
                 if "wrong_elements" in document:
                     self._verified = from_json(Verified, document)
                 if name == "done":
-                    return Done(self._result(document, interpreter))
+                    return Done(self._result(document, python))
                 raise _NoResultError(_problem(document), self._status_of(str(document.get("kind"))))
             else:
                 raise _garbage(line)
@@ -289,7 +251,7 @@ class Session:
             patience = 1.25 * self._planned.patience_seconds
             self._await(max(patience, self._wait_seconds) + orders.MARGIN_SECONDS)
 
-    def _result(self, document: dict[str, Any], interpreter: Interpreter) -> Result:
+    def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
         measured = self._points if self._request.kind != "soak" else document.get("iterations")
         if hello is None or planned is None or not measured:
@@ -305,7 +267,8 @@ class Session:
             "dtype": planned.dtype,
             "torch_version": hello.torch_version,
             "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
-            "python": interpreter.path,
+            "python": python,
+            "host": self._place.host or platform.node() or None,
             "method": planned.method,
             "started_at": self._started_at,
             "accumulate": planned.accumulate,
@@ -323,6 +286,10 @@ class Session:
             return COULD_NOT_RUN
         return INTERRUPTED if self._stopped_by in (None, "user") else DEGRADED
 
+    @property
+    def _status_of_death(self) -> int:
+        return self._status if self._stopping.is_set() else self._place.status_of_death
+
     def _status_of(self, kind: str) -> int:
         """The exit status of the worker's own error: a device that fails in the run is a fault."""
         failed = kind == "hang" or (kind == "device" and self._planned is not None)
@@ -338,17 +305,16 @@ class Session:
         why = f"{problem.why}; {elements} wrong in {checks} checks"
         return Failed(Problem(problem.what, why, problem.remedy), FAULT)
 
-    async def _silent_end(self, reading: asyncio.Task[None]) -> Problem:
+    async def _silent_end(self, worker: Worker) -> Problem:
         """Why a worker ended that did not say why."""
-        process = self._process
-        assert process is not None
         if self._stopping.is_set():
             return _stopped_early(self._stopped_by).failed.problem
-        await _ended(process, STEP_SECONDS)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(reading), STEP_SECONDS)
+        if worker.lost is not None:
+            return worker.lost
+        await worker.ended(STEP_SECONDS)
+        errors = await worker.errors()
         what = "The stress test's worker ended without a result"
-        status = process.returncode
+        status = worker.status
         if status is None:
             return Problem(what, "it closed its output", "Try another torch with --python")
         choose = "See whether `import torch` works in that Python, or choose another with --python"
@@ -357,37 +323,19 @@ class Session:
             if -status == signal.SIGKILL:  # nearly always the kernel's
                 remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
             return Problem(what, f"it was ended by {signal_name(status)}", remedy)
-        lines = visible(self._errors.decode(errors="replace").strip().replace("\n", "\0"))
+        lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
         last = lines.rpartition("␀")[2].strip()
         return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
 
-    async def _keep_errors(self) -> None:
-        """Reads standard error to its end: the worker must not wait for it. Keeps the tail."""
-        assert self._process is not None
-        assert self._process.stderr is not None
-        while data := await self._process.stderr.read(READ_ERROR_BYTES):
-            self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]
-            await asyncio.sleep(READ_ERROR_PAUSE)
-
     async def _reap(self) -> None:
-        process = self._process
-        if process is None:
+        worker = self._worker
+        if worker is None:
             return
         try:
             if self._said_its_last:  # and is on its way out
-                await _ended(process, STOP_SECONDS)
+                await worker.ended(STOP_SECONDS)
         finally:
-            self._signal(signal.SIGKILL)
-        # To the ends of its pipes: what is left open there outlives the event loop.
-        with contextlib.suppress(TimeoutError, OSError):
-            await asyncio.wait_for(process.communicate(), STEP_SECONDS)
-
-
-async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Whether the process ends within that time."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), seconds)
-    return process.returncode is not None
+            await worker.close()
 
 
 def _stopped_early(by: str | None) -> _NoResultError:

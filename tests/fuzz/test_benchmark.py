@@ -126,7 +126,7 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
     session = Heard(request)
     for line in said:
         try:
-            event: Event = session._event(line, PYTHON)
+            event: Event = session._event(line, PYTHON.path)
         except _NoResultError as end:
             event = end.failed
         yield event
