@@ -67,6 +67,9 @@ class Target:
     """Of a MIG instance: its number on that GPU."""
     memory_share: float = DEFAULT_MEMORY_SHARE
     """Of its free memory, how much a run may take: above 0, up to 1."""
+    host: str | None = None
+    """The machine that it is in, where that is another one. A CPU there has the `index` of the GPU
+    in whose place it is."""
 
     @property
     def memory_allowed_bytes(self) -> int | None:
@@ -83,9 +86,18 @@ class Target:
 
     @property
     def label(self) -> str:
-        """What people call it: `GPU 0, NVIDIA H200`."""
+        """What people call it: `GPU 0, NVIDIA H200`, behind its host where that is another one."""
         name = visible(self.name)
-        return name if self.kind == "cpu" else f"GPU {self.number}, {name}"
+        if self.host is None:
+            return name if self.kind == "cpu" else f"GPU {self.number}, {name}"
+        return f"{visible(self.host)}, {self.place}, {name}"
+
+    @property
+    def place(self) -> str:
+        """Which one it is on its host, in short: `GPU 3`, `CPU`, `CPU 3` of several tests of it."""
+        if self.kind == "cpu":
+            return "CPU" if self.index is None else f"CPU {self.index}"
+        return f"GPU {self.number}"
 
     @property
     def gpu_uuid(self) -> str | None:

@@ -117,7 +117,7 @@ def _gpus(row: Row) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
-_BITS = {
+REASON_BITS = {
     "idle": 0x1,
     "application_clocks": 0x2,
     "sw_power_cap": 0x4,
@@ -147,7 +147,7 @@ def _active(reasons: tuple[str, ...]) -> str:
     mask = 0
     for name in reasons:
         digits = name.removeprefix("bit_0x")
-        mask |= _BITS.get(name) or (int(digits, 16) if digits != name else 0)
+        mask |= REASON_BITS.get(name) or (int(digits, 16) if digits != name else 0)
     return f"0x{mask:016X}"
 
 

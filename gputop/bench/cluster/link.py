@@ -1,0 +1,277 @@
+"""The relay as gputop has it: a child process, the posts that it places, and their workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self
+
+from gputop.bench.cluster.readings import Facts, facts
+from gputop.bench.places import KEPT_ERROR_BYTES, PlaceError
+from gputop.exits import FAULT
+from gputop.telemetry import lifeline
+from gputop.telemetry.snapshot import Problem
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    import signal
+
+    from gputop.bench.plan import Request
+
+CONNECT_SECONDS = 30.0
+"""Ray itself waits for two minutes, and prints meanwhile."""
+LOOK_SECONDS = 120.0
+"""Until a post has said where it is: longer than the relay waits for Ray."""
+LONGEST_LINE_BYTES = 1 << 20
+STEP_SECONDS = 1.0
+RELAY = "gputop.bench.cluster.relay"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a cluster has: GPUs in all, and those that Ray has not lent to anybody."""
+
+    version: str
+    nodes: int
+    gpus: int
+    free: int
+
+
+class Cluster:
+    """A Ray cluster that was joined; leaving it ends all that was started there."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._errors = b""
+        self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._posts: dict[int, Post] = {}
+        self._left = False
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_errors())]
+
+    @classmethod
+    async def join(cls, address: str) -> tuple[Self, Found]:
+        """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
+        if find_spec("ray") is None:
+            why = f"{visible(sys.executable)} has no ray"
+            raise PlaceError(Problem("There is no Ray", why, "Type `pip install gputop[ray]`"))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", "-m", RELAY, address),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={**lifeline.environment(), **QUIET},
+            limit=LONGEST_LINE_BYTES,
+        )
+        cluster = cls(process)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                said = await cluster._answers.get()
+        except TimeoutError:
+            said = {"failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"}
+        except BaseException:
+            await cluster.leave()
+            raise
+        if "ray" in said:
+            return cluster, Found(said["ray"], said["nodes"], said["gpus"], said["free"])
+        await cluster.leave()
+        raise _refused(address, str(said.get("failed") or said.get("lost")))
+
+    async def place(self, count: int, python: str | None, *, cpu: bool) -> list[Post]:
+        """That many posts, each on a GPU that nobody else of the cluster has."""
+        self._posts = {number: Post(number, self.send) for number in range(count)}
+        self.send(place=count, python=python, cpu=cpu)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await asyncio.gather(*(post.known.wait() for post in self._posts.values()))
+        self._tell_apart()
+        return list(self._posts.values())
+
+    def _tell_apart(self) -> None:
+        """Has every post look at what it has; nodes of one name are told apart by their ids."""
+        named: dict[str, set[str]] = {}
+        for post in self._posts.values():
+            if post.said is not None:
+                named.setdefault(post.said["host"], set()).add(post.said["node"])
+        for post in self._posts.values():
+            if post.said is not None:
+                host, node = post.said["host"], post.said["node"]
+                post.look(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
+
+    def send(self, **order: Any) -> None:
+        """Tells the relay something."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it has ended
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+
+    async def leave(self) -> None:
+        """Ends the relay, and with it all that Ray has started for it."""
+        self._left = True
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), STEP_SECONDS)
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, 9)
+            await self._process.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _read(self) -> None:
+        """Passes on what the relay says, to its end."""
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError):  # a line without an end, or none of JSON
+            while line := await self._process.stdout.readline():
+                said = json.loads(line)
+                post = self._posts.get(said.get("post"))
+                if post is not None:
+                    post.hear(said)
+                else:
+                    self._answers.put_nowait(said)
+        lines = self._errors.decode(errors="replace").strip().splitlines()
+        why = visible(lines[-1], 300) if lines else "it said nothing"
+        self._answers.put_nowait({"lost": f"the connection to Ray has ended: {why}"})
+        for post in self._posts.values():
+            post.hear({"lost": "the connection to Ray has ended"})
+
+    async def _keep_errors(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(KEPT_ERROR_BYTES):
+            self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]
+
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_LOG_TO_DRIVER_EVENT_LEVEL": "FATAL",
+}
+
+
+def _refused(address: str, why: str) -> PlaceError:
+    where = "of this machine" if address == "auto" else f"at {visible(address)}"
+    remedy = "Start it with `ray start --head`, or name its address as `ray start` prints it"
+    if "ersion mismatch" in why:
+        remedy = "Run gputop in the Python that the cluster was started with"
+    return PlaceError(Problem(f"The Ray cluster {where} cannot be used", visible(why, 600), remedy))
+
+
+class Post:
+    """A GPU that Ray has lent: a place for a worker, and the worker that is started there.
+
+    It is a `Place`, for one worker.
+    """
+
+    status_of_death = FAULT
+
+    def __init__(self, number: int, send: Callable[..., None]) -> None:
+        self._number, self._send = number, send
+        self.known = asyncio.Event()
+        self.said: dict[str, Any] | None = None
+        self.facts: Facts | None = None
+        self.problem: str | None = None
+        """Why it has no GPU to work on."""
+        self.listen: Callable[[str], None] = lambda _: None
+        """Is given the readings of its GPU."""
+        self._worker = RemoteWorker(self._order)
+        self.host: str | None = None
+
+    def hear(self, said: dict[str, Any]) -> None:
+        """Takes in what the relay says of it."""
+        if "facts" in said:
+            self.said = said["facts"]
+            self.known.set()
+        elif "readings" in said:
+            self.listen(str(said["readings"]))
+        elif "lost" in said and not self.known.is_set():
+            self.problem = str(said["lost"])
+            self.known.set()
+        else:
+            self._worker.hear(said, self.host or "")
+
+    def look(self, host: str) -> None:
+        """Takes the facts for those of that host."""
+        assert self.said is not None
+        self.host = host
+        try:
+            self.facts = facts(self.said, host)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.problem = f"{host}: {error}"
+
+    async def find(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
+        """The interpreter there, which has to have torch."""
+        assert self.facts is not None
+        python = self.facts.python
+        if not self.facts.has_torch:
+            what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
+            remedy = f"Type `{visible(python)} -m pip install torch` there"
+            raise PlaceError(Problem(what, why, remedy))
+        return python
+
+    async def start(self, python: str, request: Request, order: bytes) -> RemoteWorker:  # noqa: ARG002
+        """The worker there."""
+        self._order(start=order.decode())
+        return self._worker
+
+    def leave(self) -> None:
+        """Gives the GPU back to Ray."""
+        self._order(leave=True)
+
+    def _order(self, **order: Any) -> None:
+        self._send(post=self._number, **order)
+
+
+class RemoteWorker:
+    """A worker on a node, by way of its post and the relay."""
+
+    def __init__(self, order: Callable[..., None]) -> None:
+        self._order = order
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self._over = asyncio.Event()
+        self._errors = b""
+        self.status: int | None = None
+        self.lost: Problem | None = None
+
+    def hear(self, said: dict[str, Any], host: str) -> None:
+        """Takes in a line, or the end."""
+        if "line" in said:
+            self._lines.put_nowait(str(said["line"]).encode())
+        elif not self._over.is_set():
+            if "ended" in said:
+                self.status, self._errors = said["ended"], str(said.get("errors", "")).encode()
+            else:
+                what = f"The stress test on {visible(host)} was lost"
+                remedy = "See `ray status`, and whether the node still answers"
+                self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
+            self._over.set()
+            self._lines.put_nowait(b"")
+
+    async def readline(self) -> bytes:
+        return await self._lines.get()
+
+    def tell(self, line: bytes) -> None:
+        self._order(tell=line.decode())
+
+    def signal(self, number: signal.Signals) -> None:
+        if not self._over.is_set():
+            self._order(signal=int(number))
+
+    async def ended(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+        return self._over.is_set()
+
+    async def errors(self) -> bytes:
+        return self._errors
+
+    async def close(self) -> None:
+        self._order(leave=True)

@@ -1,0 +1,240 @@
+"""What runs on a node, as a Ray actor: starts the worker there, and passes on what it says.
+
+It is sent there as it is: nothing but the standard library (Python 3.9 and later), and no gputop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, Optional
+
+LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
+MOST_WAITING = 1000
+"""Things said that wait to be fetched: who says more has to wait."""
+GATHER_SECONDS = 0.2
+"""From the first thing said until all that is there is fetched."""
+SMI_SECONDS = 20.0
+END_SECONDS = 1.0
+
+FACTS = (
+    "index,uuid,name,pci.bus_id,pci.device_id,driver_version,memory.total,memory.used,memory.free,"
+    "clocks.max.sm,power.limit"
+)
+READINGS = "temperature.gpu,power.draw,clocks.sm,power.limit"
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""The second is what drivers before 535 call it."""
+
+Said = tuple[str, Any]
+"""`line` of the worker's, `readings` of its GPU, or `ended` with status and standard error."""
+
+
+class Post:
+    """One GPU that Ray has lent, and the worker on it. Its methods run in several threads."""
+
+    def __init__(self, archive: bytes, python: Optional[str], cpu: bool) -> None:  # noqa: UP045
+        self._archive, self._python, self._cpu = archive, python or sys.executable, cpu
+        self._said: queue.Queue[Said] = queue.Queue(MOST_WAITING)
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._smi: subprocess.Popen[str] | None = None
+        self._uuid: str | None = None
+        self._started = threading.Event()
+
+    def facts(self, own: Callable[[], tuple[str, list[Any]]]) -> dict[str, Any]:
+        """Where this is, which GPU it has and how that is; `own` asks Ray for node and GPUs."""
+        node, ids = own()
+        found: dict[str, Any] = {
+            "node": node,
+            "host": socket.gethostname(),
+            "gpus": [str(each) for each in ids],
+            "python": self._python,
+            "torch": self._python != sys.executable or find_spec("torch") is not None,
+            "pid": os.getpid(),
+        }
+        if self._cpu:
+            return {**found, **_cpu()}
+        if len(ids) != 1:
+            return {**found, "why": f"Ray gave it {len(ids)} GPUs in the place of one"}
+        try:
+            return {**found, **self._gpu(str(ids[0]))}
+        except (OSError, subprocess.SubprocessError) as error:
+            why = getattr(error, "stdout", None) or str(error)
+            return {**found, "why": f"nvidia-smi: {' '.join(str(why).split())[:200]}"}
+
+    def start(self, order: bytes, left_out: tuple[str, ...]) -> None:
+        """Starts the worker; variables that begin with one of `left_out` are not passed on."""
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(left_out)
+        }
+        environment["GPUTOP_PARENT"] = str(os.getpid())
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        if self._uuid is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = self._uuid
+            threading.Thread(target=self._read_smi, daemon=True).start()
+        # It ends with the thread that starts it: one that lasts until it has ended.
+        threading.Thread(target=self._keep, args=(order, environment), daemon=True).start()
+
+    def read(self, seconds: float) -> list[Said]:
+        """What was said since the last time; waits for it as long as that."""
+        try:
+            found = [self._said.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        if found[0][0] != "ended":
+            threading.Event().wait(GATHER_SECONDS)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._said.get_nowait())
+        return found
+
+    def tell(self, line: bytes) -> None:
+        """Writes to the worker's standard input."""
+        self._started.wait(END_SECONDS)
+        with contextlib.suppress(OSError, ValueError):  # it has ended
+            if self._worker is not None and self._worker.stdin is not None:
+                self._worker.stdin.write(line)
+                self._worker.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        """Sends the worker and all that it started a signal."""
+        self._started.wait(END_SECONDS)
+        worker = self._worker
+        if worker is not None and worker.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, number)
+
+    def _keep(self, order: bytes, environment: dict[str, str]) -> None:
+        """Starts the worker and reads it to its end; the body of a thread."""
+        with tempfile.TemporaryFile() as code, tempfile.TemporaryFile() as errors:
+            code.write(self._archive)
+            code.flush()
+            try:
+                worker = subprocess.Popen(
+                    [self._python, f"/proc/self/fd/{code.fileno()}"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    pass_fds=(code.fileno(),),
+                    env=environment,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self._said.put(("ended", (127, f"{self._python}: {error.strerror}".encode())))
+                return
+            self._worker = worker
+            self._started.set()
+            self.tell(order)
+            _read(worker.stdout, lambda line: self._said.put(("line", line)))
+            self._end(worker, errors)
+
+    def _end(self, worker: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        status = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = worker.wait(END_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker.pid, 9)
+        worker.wait()
+        if self._smi is not None:
+            self._smi.kill()
+        size = errors.seek(0, os.SEEK_END)
+        errors.seek(max(0, size - ERROR_BYTES))
+        self._said.put(("ended", (status, errors.read())))
+
+    def _gpu(self, number: str) -> dict[str, Any]:
+        """What nvidia-smi knows of the GPU; of a MIG instance, of the GPU that it is a part of."""
+        parent, instance = number, None
+        if number.startswith("MIG"):
+            parent, instance = _parent(number, _smi("-L"))
+        asked = f"{FACTS},compute_cap"
+        try:
+            row = _smi("-i", parent, f"--query-gpu={asked}", *CSV)
+        except subprocess.CalledProcessError:  # a driver before 495
+            asked = FACTS
+            row = _smi("-i", parent, f"--query-gpu={asked}", *CSV)
+        values = [value.strip() for value in row.strip().split(",")]
+        known = dict(zip(asked.split(","), values))  # noqa: B905 - Python 3.9 has no `strict`
+        apps = "" if instance else _smi("-i", parent, f"--query-compute-apps={APPS}", *CSV)
+        self._uuid = number if instance else known.get("uuid")
+        self._parent = known.get("uuid") or parent
+        return {"gpu": known, "instance": instance, "apps": apps}
+
+    def _read_smi(self) -> None:
+        """Passes on the GPU's readings, one a second; the body of a thread."""
+        for reasons in REASONS:
+            asked = f"--query-gpu={READINGS},{reasons}"
+            with (
+                contextlib.suppress(OSError),
+                subprocess.Popen(
+                    [SMI, "-i", self._parent, asked, *CSV, "-l", "1"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                ) as self._smi,
+            ):
+                assert self._smi.stdout is not None
+                for line in self._smi.stdout:
+                    self._say_readings(line)
+            if self._worker is not None and self._worker.poll() is not None:
+                return
+
+    def _say_readings(self, line: str) -> None:
+        with contextlib.suppress(queue.Full):  # nobody fetches anything: the next one will do
+            self._said.put_nowait(("readings", line.strip()))
+
+
+SMI = "nvidia-smi"
+CSV = ("--format=csv,noheader,nounits",)
+APPS = "pid,process_name,used_memory"
+
+
+def _smi(*arguments: str) -> str:
+    return subprocess.run(
+        [SMI, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SMI_SECONDS,
+        check=True,
+        text=True,
+    ).stdout
+
+
+def _parent(uuid: str, listed: str) -> tuple[str, str]:
+    """The GPU of a MIG instance, and the instance's number and profile, of `nvidia-smi -L`."""
+    gpu = ""
+    for line in listed.splitlines():
+        found = re.search(r"UUID: ([^)]+)", line)
+        if found and line.startswith("GPU"):
+            gpu = found[1]
+        elif found and found[1] == uuid:
+            said = re.search(r"MIG (\S+)\s+Device\s+([0-9]+)", line)
+            return gpu, f"{said[2]} {said[1]}" if said else "0 ?"
+    return gpu, "0 ?"
+
+
+def _cpu() -> dict[str, Any]:
+    """The CPU of the node, for trying it out where there is no GPU."""
+    name, free = "CPU", None
+    with contextlib.suppress(OSError):
+        found = re.search(r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        name = found[1] if found else name
+        known = re.search(r"\nMemAvailable:\s*([0-9]+)", Path("/proc/meminfo").read_text())
+        free = int(known[1]) << 10 if known else None
+    return {"cpu": name, "free_bytes": free}
+
+
+def _read(lines: Optional[IO[bytes]], say: Callable[[bytes], None]) -> None:  # noqa: UP045
+    assert lines is not None
+    while line := lines.readline(LINE_BYTES):
+        say(line)

@@ -1,0 +1,167 @@
+"""What a node says of its GPU, by nvidia-smi, in the words of the stream. Pure."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench.plan import Target
+from gputop.output.smi import REASON_BITS
+from gputop.telemetry.snapshot import (
+    Device,
+    DeviceSample,
+    DriverState,
+    Host,
+    Inventory,
+    Sample,
+    Source,
+)
+from gputop.text import size, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INTERVAL_SECONDS = 1.0
+MIB = 1 << 20
+IDLE_BYTES = 1 << 30
+"""What the driver and a desktop hold at most: more is somebody's, also where he is not named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Where a post is, and the GPU that Ray gave it."""
+
+    target: Target
+    inventory: Inventory
+    python: str
+    has_torch: bool
+    held: str | None
+    """Who holds the GPU already; None where nobody does."""
+
+
+def facts(said: Mapping[str, Any], host: str) -> Facts:
+    """What a post says of itself; raises `ValueError` with why it has no GPU."""
+    if "why" in said:
+        raise ValueError(str(said["why"]))
+    device = None if "cpu" in said else _device(said["gpu"])
+    target = _cpu(said, host) if device is None else _target(device, said, host)
+    gpu = said.get("gpu", {})
+    inventory = Inventory(
+        time.time(),
+        host,
+        Source.NVML,
+        DriverState.OK,
+        INTERVAL_SECONDS,
+        driver_version=gpu.get("driver_version"),
+        devices=() if device is None else (device,),
+    )
+    held = None if device is None else _held(gpu, str(said.get("apps", "")))
+    return Facts(target, inventory, str(said["python"]), bool(said["torch"]), held)
+
+
+def sample(line: str, inventory: Inventory) -> Sample | None:
+    """A line of the readings that `post.READINGS` names; None for what is none."""
+    values = [value.strip() for value in line.split(",")]
+    if len(values) != 5 or not inventory.devices:
+        return None
+    temperature, power, clock, limit, reasons = values
+    now = time.time()
+    readings = DeviceSample(
+        inventory.devices[0].uuid,
+        age_seconds=0.0,
+        temperature_celsius=_whole(temperature),
+        power_watts=_number(power),
+        sm_clock_mhz=_whole(clock),
+        power_limit_watts=_number(limit),
+        clock_event_reasons=_reasons(reasons),
+    )
+    return Sample(now, Host(), (readings,))
+
+
+def _cpu(said: Mapping[str, Any], host: str) -> Target:
+    free, ids = said.get("free_bytes"), said.get("gpus") or ["0"]
+    index = int(ids[0]) if ids[0].isdigit() else 0
+    return Target("cpu", None, index, str(said["cpu"]), None, free, host=host)
+
+
+def _device(gpu: Mapping[str, str]) -> Device:
+    """The whole GPU, also of an instance: that is what has readings."""
+    total = _whole(gpu.get("memory.total"))
+    identity = gpu.get("pci.device_id", "").lower().removeprefix("0x")
+    return Device(
+        index=_whole(gpu.get("index")) or 0,
+        uuid=gpu["uuid"],
+        name=gpu.get("name", "GPU"),
+        pci_bus_id=gpu.get("pci.bus_id"),
+        pci_device_id=identity[:4] or None,  # the vendor follows
+        memory_total_bytes=None if total is None else total * MIB,
+        compute_capability=_known(gpu.get("compute_cap")),
+        sm_clock_max_mhz=_whole(gpu.get("clocks.max.sm")),
+    )
+
+
+def _target(device: Device, said: Mapping[str, Any], host: str) -> Target:
+    instance, gpu = said.get("instance"), said["gpu"]
+    free = _whole(gpu.get("memory.free"))
+    if instance is None:
+        return Target(
+            "cuda",
+            device.uuid,
+            device.index,
+            device.name,
+            device.compute_capability,
+            None if free is None else free * MIB,
+            host=host,
+        )
+    number, _, profile = str(instance).partition(" ")
+    return Target(
+        "cuda",
+        str(said["gpus"][0]),
+        device.index,
+        f"{device.name} MIG {profile}",
+        device.compute_capability,
+        None,
+        device.uuid,
+        int(number),
+        host=host,
+    )
+
+
+def _held(gpu: Mapping[str, str], apps: str) -> str | None:
+    rows = [line.split(",") for line in apps.splitlines() if line.count(",") >= 2]
+    if rows:
+        named = ", ".join(
+            f"{visible(row[0].strip())} ({visible(row[1].strip(), 60)})" for row in rows[:3]
+        )
+        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+        return f"in use by process {named}{more}"
+    used = _whole(gpu.get("memory.used"))
+    if used is not None and used * MIB > IDLE_BYTES:
+        return f"in use: {size(used * MIB)} of its memory are held, the driver does not say by whom"
+    return None
+
+
+def _known(value: str | None) -> str | None:
+    return None if value is None or value.startswith("[") or value == "N/A" else value
+
+
+def _number(value: str | None) -> float | None:
+    """None for `[N/A]` and the like."""
+    try:
+        return float(value or "")
+    except ValueError:
+        return None
+
+
+def _whole(value: str | None) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _reasons(mask: str) -> tuple[str, ...] | None:
+    try:
+        bits = int(mask, 16)
+    except ValueError:
+        return None
+    return tuple(name for name, bit in REASON_BITS.items() if bits & bit)

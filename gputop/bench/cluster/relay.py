@@ -1,0 +1,169 @@
+"""A process of its own that knows Ray: places, and passes on what is said, as JSON lines.
+
+It ends with its standard input, and all that it had Ray start ends with it. Ray prints, waits for
+minutes and ends the process where its head is gone: none of that reaches who started this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import os
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import ray
+from ray import cloudpickle
+
+from gputop.bench.cluster import post
+from gputop.bench.orders import NOT_INHERITED
+from gputop.telemetry import lifeline
+
+PLACE_SECONDS = 60.0
+"""Until Ray has to have started what it is asked for: free GPUs are given at once."""
+POLL_SECONDS = 10.0
+WORKER = Path(__file__).parents[1] / "worker"
+MAIN = b"from gputop_worker.main import main\nmain()\n"
+
+
+def archive() -> bytes:
+    """The worker as a file that Python runs."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+        for source in sorted(WORKER.glob("*.py")):
+            if source.name != "__main__.py":
+                file.writestr(f"gputop_worker/{source.name}", source.read_bytes())
+        file.writestr("__main__.py", MAIN)
+    return made.getvalue()
+
+
+def own() -> tuple[str, list[Any]]:
+    """Which node a task runs on, and which GPUs Ray has given it."""
+    return ray.get_runtime_context().get_node_id(), list(ray.get_gpu_ids())
+
+
+class Relay:
+    """All posts of one run."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._actors: dict[int, Any] = {}
+        self._nodes: dict[int, str] = {}
+        self._following: list[asyncio.Task[None]] = []
+
+    def say(self, **fields: Any) -> None:
+        """One line for who started this."""
+        line = json.dumps(fields).encode() + b"\n"
+        while line:
+            line = line[os.write(self._fd, line) :]
+
+    def connect(self, address: str) -> None:
+        """Joins the cluster and says what there is; ends the process where that cannot be."""
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
+            self.say(failed=" ".join(str(error).split()) or type(error).__name__)
+            os._exit(3)
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        self.say(
+            ray=ray.__version__,
+            nodes=len(nodes),
+            gpus=int(ray.cluster_resources().get("GPU", 0)),
+            free=int(ray.available_resources().get("GPU", 0)),
+        )
+
+    async def obey(self) -> None:
+        """Does what it is told, until there is nobody to tell it any more."""
+        loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 20)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+        while line := await lines.readline():
+            order = json.loads(line)
+            actor = self._actors.get(order.get("post"))
+            if "place" in order:
+                self._place(order["place"], order["python"], cpu=order["cpu"])
+            elif actor is None:
+                continue
+            elif "start" in order:
+                actor.start.remote(order["start"].encode(), NOT_INHERITED)
+                self._following.append(asyncio.create_task(self._follow(order["post"], actor)))
+            elif "tell" in order:
+                actor.tell.remote(order["tell"].encode())
+            elif "signal" in order:
+                actor.signal.remote(order["signal"])
+            else:
+                self._let_go(order["post"])
+
+    def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
+        cloudpickle.register_pickle_by_value(post)  # or nodes would need gputop
+        place = ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(post.Post)
+        code = ray.put(archive())
+        for number in range(count):
+            self._actors[number] = place.remote(code, python, cpu)
+            self._following.append(asyncio.create_task(self._look(number)))
+
+    async def _look(self, number: int) -> None:
+        """Says where Ray has put one, or that it has not."""
+        asked = asyncio.wrap_future(self._actors[number].facts.remote(own).future())
+        try:
+            facts = await asyncio.wait_for(asked, PLACE_SECONDS)
+        except TimeoutError:
+            self._let_go(number)
+            self.say(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            self._say_lost(number, error)
+        else:
+            self._nodes[number] = facts["node"]
+            self.say(post=number, facts=facts)
+
+    async def _follow(self, number: int, actor: Any) -> None:
+        """Passes on what a worker says, until its end or that of its post."""
+        try:
+            while True:
+                for kind, what in await actor.read.remote(POLL_SECONDS):
+                    if kind == "line":
+                        self.say(post=number, line=what.decode(errors="replace"))
+                    elif kind == "readings":
+                        self.say(post=number, readings=what)
+                    else:
+                        status, errors = what
+                        self.say(post=number, ended=status, errors=errors.decode(errors="replace"))
+                        return
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            self._say_lost(number, error)
+
+    def _say_lost(self, number: int, error: Exception) -> None:
+        node, text = self._nodes.get(number), str(error)
+        if "node has died" in text or "node was terminated" in text or self._has_gone(node):
+            why = "its node is gone"
+        elif isinstance(error, ray.exceptions.RayActorError):
+            why = "the process that Ray ran beside it has died"
+        else:
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
+        self.say(post=number, lost=why)
+
+    def _has_gone(self, node: str | None) -> bool:
+        return any(each["NodeID"] == node and not each["Alive"] for each in ray.nodes())
+
+    def _let_go(self, number: int) -> None:
+        ray.kill(self._actors.pop(number))
+
+
+def main() -> NoReturn:
+    """Runs until standard input ends."""
+    lifeline.end_with_parent()
+    fd = os.dup(1)
+    os.dup2(2, 1)  # what Ray prints
+    relay = Relay(fd)
+    relay.connect(sys.argv[1])
+    asyncio.run(relay.obey())
+    # Not sys.exit: Ray waits for this and that, and the end of the process is what counts.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
