@@ -14,7 +14,7 @@ from gputop.bench import course
 from gputop.bench.events import Done, Failed, Planned
 from gputop.bench.fleet import Fleet
 from gputop.bench.pairs import Pairs
-from gputop.bench.progress import Progressing, Together
+from gputop.bench.progress import Gathered, Progressing, Together
 from gputop.bench.said import say
 from gputop.bench.watch import Watch
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
     from gputop.bench.course import Course
     from gputop.bench.plan import Request, Target
-    from gputop.bench.watch import Limit
+    from gputop.bench.watch import Limit, Watching
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -37,11 +37,27 @@ class Ended:
 
 
 async def attended(requests: Sequence[Request]) -> list[Ended]:
-    """Runs them together to their ends, in the order of the requests.
+    """Runs them together to their ends, in the order of the requests."""
+    bar: Progressing | Together
+    if len(requests) == 1:
+        bar = Progressing(sys.stderr, requests[0].seconds)
+    else:
+        bar = Together(sys.stderr)
+    runs = Pairs(requests) if requests[0].kind == "pairs" else Fleet(requests)
+    with Watch() as watch:
+        return await attend(runs, requests, bar, watch)
+
+
+async def attend(
+    runs: Fleet | Pairs,
+    requests: Sequence[Request],
+    bar: Progressing | Together | Gathered,
+    watch: Watching,
+) -> list[Ended]:
+    """Follows runs to their ends, in the order of the requests.
 
     The first signal stops the workers, a second one kills them.
     """
-    runs = Pairs(requests) if requests[0].kind == "pairs" else Fleet(requests)
     stops: list[asyncio.Task[None]] = []
 
     def interrupted() -> None:
@@ -50,15 +66,10 @@ async def attended(requests: Sequence[Request]) -> list[Ended]:
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
-    bar: Progressing | Together
-    if len(requests) == 1:
-        bar = Progressing(sys.stderr, requests[0].seconds)
-    else:
-        bar = Together(sys.stderr)
     with _signals(interrupted):
         ticking = asyncio.create_task(bar.keep_drawing())
         try:
-            return await _followed(runs, requests, bar)
+            return await _followed(runs, requests, bar, watch)
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, *stops, return_exceptions=True)
@@ -66,22 +77,24 @@ async def attended(requests: Sequence[Request]) -> list[Ended]:
 
 
 async def _followed(
-    runs: Fleet | Pairs, requests: Sequence[Request], bar: Progressing | Together
+    runs: Fleet | Pairs,
+    requests: Sequence[Request],
+    bar: Progressing | Together | Gathered,
+    watch: Watching,
 ) -> list[Ended]:
     recorders = {request.target: course.Recorder() for request in requests}
     ends: dict[Target, Done | Failed] = {}
-    with Watch() as watch:
-        async with contextlib.aclosing(runs.events(watch, _say_limit)) as events:
-            async for target, event in events:
-                if isinstance(bar, Progressing):
-                    bar.take(event)
-                else:
-                    bar.take(target, event)
-                if isinstance(event, Planned):  # of pairs the one together counts
-                    recorders[target] = course.Recorder()
-                recorders[target].take(event)
-                if isinstance(event, Done | Failed):
-                    ends[target] = event
+    async with contextlib.aclosing(runs.events(watch, _say_limit)) as events:
+        async for target, event in events:
+            if isinstance(bar, Progressing):
+                bar.take(event)
+            else:
+                bar.take(target, event)
+            if isinstance(event, Planned):  # of pairs the one together counts
+                recorders[target] = course.Recorder()
+            recorders[target].take(event)
+            if isinstance(event, Done | Failed):
+                ends[target] = event
     traces = {trace.target: trace for trace in runs.traces}
     return [
         Ended(target, ends[target], _course(recorder, traces.get(target)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gputop.text import brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gputop.bench.events import Point, Result
 
@@ -126,6 +126,15 @@ def _mean_rate(result: Result) -> str:
     if any("bytes_per_second" in point.values for point in result.points):
         return f"{number(value / 1e9)} GB/s"
     return brief(1 / value) if value else "nothing"
+
+
+def rate_text(result: Result) -> tuple[str, Callable[[float], str]]:
+    """The unit of what `score` says of such a result, and how a value is written in it."""
+    if not result.points or result.tflops_peak is not None or result.kind == "pairs":
+        return "TFLOP/s", tflops
+    if any("bytes_per_second" in point.values for point in result.points):
+        return "GB/s", lambda value: number(value / 1e9)
+    return "products/s", lambda value: f"{value:.4g}"
 
 
 def changes(result: Result, earlier: Result) -> str:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench import exports, history
 from gputop.bench.events import Done, Result
 from gputop.bench.fleet import spreads
+from gputop.bench.outliers import outliers
+from gputop.bench.outliers_page import document
+from gputop.bench.outliers_page import page as many
 from gputop.bench.page import in_short, page, table_of
 from gputop.bench.results import ResultsError, append, regression
 from gputop.bench.said import print_out, say
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gputop.bench.attended import Ended
+    from gputop.bench.cluster.run import Burned
+    from gputop.bench.collect import LeftOut
+    from gputop.bench.outliers import Member
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
@@ -39,6 +45,50 @@ def conclude(ends: Sequence[Ended], args: argparse.Namespace) -> int:
         say(f"error: {problem}.")
     status = gravest(statuses)
     return COULD_NOT_RUN if problems and status == FINE else status
+
+
+def conclude_many(
+    members: Sequence[Member],
+    left_out: Sequence[LeftOut],
+    args: argparse.Namespace,
+    statuses: Sequence[int] = (),
+) -> int:
+    """Prints many devices and those that are not like the others; the gravest exit status.
+
+    `statuses` are what else was found.
+    """
+    if args.json:
+        unused = [asdict(each) for each in left_out]
+        text = json.dumps({**document(members), "left_out": unused}, indent=2, allow_nan=False)
+    elif args.csv:
+        text = history.as_csv([each.result for each in members if each.result is not None], [])
+    else:
+        text = many(members) if members else ""
+    print_out(text)
+    for each in left_out:
+        say(f"warning: {each}")
+    missed = [COULD_NOT_RUN] if left_out or not members else []
+    stopped = [
+        INTERRUPTED for each in members if each.result is not None and each.result.stopped == "user"
+    ]
+    found = [each.status for each in outliers(members)]
+    return gravest([*found, *stopped, *missed, *statuses, FINE])
+
+
+def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
+    """Keeps and prints what was measured on a cluster; the gravest exit status."""
+    from gputop.bench.cluster.run import member
+
+    statuses = []
+    for end in burned.ends:
+        # A CPU in the place of a GPU is a trial, and several of them have one name.
+        if isinstance(end.last, Done) and end.target.uuid is not None:
+            slower = _keep(end.last.result)
+            if slower is not None:
+                say(f"warning: {end.target.label}: {slower}")
+                statuses.append(DEGRADED)
+    members = [*map(member, burned.ends), *burned.not_begun]
+    return conclude_many(members, (), args, statuses)
 
 
 def gravest(statuses: Sequence[int]) -> int:

@@ -16,8 +16,9 @@ from gputop.bench.events import Done, Event, Failed, Planned, Result
 from gputop.bench.session import Session
 
 if TYPE_CHECKING:
+    from gputop.bench.places import Place
     from gputop.bench.plan import Request, Target
-    from gputop.bench.watch import Limit, Watch
+    from gputop.bench.watch import Limit, Watching
 
     Ending = Callable[[Target, Limit], None]
     """Is told which limit ends the run of which device."""
@@ -29,16 +30,31 @@ class Fleet:
     No device is in it twice. Whichever fails, the others go on; one alone does not wait.
     """
 
-    def __init__(self, requests: Sequence[Request], traces: Sequence[Trace] | None = None) -> None:
-        """`traces`, one for each request, take in what is known of the devices."""
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        traces: Sequence[Trace] | None = None,
+        places: Sequence[Place] | None = None,
+    ) -> None:
+        """`traces`, one for each request, take in what is known of the devices.
+
+        So are `places` where the workers run elsewhere than on this machine.
+        """
         self.traces = tuple(traces or (Trace(request.target) for request in requests))
         waits = len(requests) > 1
-        self._sessions = {request.target: Session(request, waits=waits) for request in requests}
+        if places is None:
+            sessions = [Session(request, waits=waits) for request in requests]
+        else:
+            pairs = zip(requests, places, strict=True)
+            sessions = [Session(request, waits=waits, place=place) for request, place in pairs]
+        self._sessions = {
+            request.target: session for request, session in zip(requests, sessions, strict=True)
+        }
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
 
-    async def events(self, watch: Watch, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
+    async def events(self, watch: Watching, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
         """What happens on each device; of each the last is a `Done` or a `Failed`.
 
         However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
@@ -75,7 +91,7 @@ class Fleet:
 
     async def _follow(
         self,
-        watch: Watch,
+        watch: Watching,
         trace: Trace,
         ending: Ending,
         take: Callable[[tuple[Target, Event]], None],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
     from gputop.bench.fleet import Ending
     from gputop.bench.plan import Request, Target
-    from gputop.bench.watch import Watch
+    from gputop.bench.watch import Watching
 
 ALONE, TOGETHER = "alone", "together"
 
@@ -50,7 +50,7 @@ class Pairs:
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
 
-    async def events(self, watch: Watch, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
+    async def events(self, watch: Watching, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
         """As `Fleet.events`; to be closed in the same way."""
         fit: list[Request] = []
         for request in self._requests:
@@ -97,7 +97,7 @@ class Pairs:
             self._now.kill()
 
     async def _run(
-        self, requests: Sequence[Request], watch: Watch, ending: Ending
+        self, requests: Sequence[Request], watch: Watching, ending: Ending
     ) -> AsyncGenerator[tuple[Target, Event]]:
         if self._stopped_by is not None:
             for request in requests:

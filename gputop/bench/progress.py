@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.bench.plan import Target
+    from gputop.bench.together import Gathering
 
 DRAW_SECONDS = 0.25
 LONGEST_BAR, SHORTEST_BAR = 40, 12
@@ -160,6 +161,48 @@ class Together(Line):
         elapsed = min(self._now() - self._began, self._seconds)
         left = f"{duration(elapsed)}, {duration(self._seconds - elapsed)} left"
         return _with_bar(elapsed / self._seconds, f"{left}  {text}", width)
+
+
+class Gathered(Line):
+    """Of a fleet: the time, how many devices are how far, and how their throughput lies."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        gathering: Gathering,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(stream, now)
+        self._gathering = gathering
+        self._began: float | None = None
+
+    def take(self, target: Target, event: Event) -> None:
+        """Remembers what is to be drawn; draws nothing."""
+        self._gathering.take(target, event)
+        if isinstance(event, Progress | Point) and self._began is None:
+            self._began = self._now()
+
+    def line(self, width: int) -> str:
+        """The progress in at most `width` columns: what matters least goes first."""
+        so_far = self._gathering
+        counts = ", ".join(f"{count} {state}" for state, count in so_far.states.items())
+        if self._began is None:
+            return f"{counts} ..."[:width]
+        seconds = so_far.expected_seconds
+        elapsed = min(self._now() - self._began, seconds)
+        parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
+        if so_far.wrong:
+            parts.append(f"{len(so_far.wrong)} wrong")
+        if behind := so_far.behind():
+            first, by = next(iter(behind.items()))
+            more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
+            parts.append(f"{visible(first.host or '')} {first.place} {by:.0f} % behind{more}")
+        if among := so_far.distribution:
+            lies = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)}) TFLOP/s"
+            parts.insert(1, lies)
+        while len(parts) > 2 and len("  ".join(parts)) > width:
+            parts.pop()
+        return _with_bar(elapsed / seconds if seconds else 0.0, "  ".join(parts), width)
 
 
 def _short(target: Target) -> str:

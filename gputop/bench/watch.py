@@ -12,7 +12,7 @@ import contextlib
 import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from gputop.bench import limits
 from gputop.bench.events import Done
@@ -51,6 +51,15 @@ def open_stream() -> StreamChild:
     return StreamChild(command(interval=INTERVAL_SECONDS, control=True), INTERVAL_SECONDS)
 
 
+class Watching(Protocol):
+    """What watches the devices of runs."""
+
+    def events(
+        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+    ) -> AsyncGenerator[Event]:
+        """The session's events, and its device watched meanwhile; close it with `aclosing`."""
+
+
 class Watch:
     """The thread and its stream, for all runs that are under way together.
 
@@ -59,7 +68,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._stream = open_stream()
-        self._wards: list[_Ward] = []
+        self._wards: list[Ward] = []
         self._wanted = asyncio.Event()
         self._outside = asyncio.get_running_loop()
         self._inside = asyncio.new_event_loop()
@@ -87,17 +96,12 @@ class Watch:
             ending(limit)
             stops.append(asyncio.create_task(session.stop(limit.by)))
 
-        ward = _Ward(trace, self._tell, end, session.kill)
+        ward = Ward(trace, self._tell, end, session.kill)
         self._do(self._add, ward)
         try:
-            async with contextlib.aclosing(session.events()) as received:
-                async for event in received:
-                    trace.take(event)
-                    if isinstance(event, Done):
-                        conditions = trace.conditions(event.result)
-                        yield Done(replace(event.result, conditions=conditions))
-                    else:
-                        yield event
+            async with contextlib.aclosing(traced(session, trace)) as events:
+                async for event in events:
+                    yield event
             await asyncio.gather(*stops)
         finally:
             self._do(self._remove, ward)
@@ -141,18 +145,18 @@ class Watch:
                     for ward in self._wards:
                         ward.take(inventory, record)
 
-    def _add(self, ward: _Ward) -> None:
+    def _add(self, ward: Ward) -> None:
         self._wards.append(ward)
         ward.wait(START_SECONDS)
         self._wanted.set()
 
-    def _remove(self, ward: _Ward) -> None:
+    def _remove(self, ward: Ward) -> None:
         self._wards.remove(ward)
         ward.wait(None)
 
 
-class _Ward:
-    """A run whose device is watched. All of it is called in the thread."""
+class Ward:
+    """A run whose device is watched. All of it is called in one thread."""
 
     def __init__(
         self,
@@ -193,6 +197,18 @@ class _Ward:
         self.wait(None)
         self._tell(self._end, limit)
         self._timer = asyncio.get_running_loop().call_later(HELD_UP_SECONDS, self._kill)
+
+
+async def traced(session: Session, trace: Trace) -> AsyncGenerator[Event]:
+    """The session's events, of which the trace gives the result its conditions."""
+    async with contextlib.aclosing(session.events()) as received:
+        async for event in received:
+            trace.take(event)
+            if isinstance(event, Done):
+                conditions = trace.conditions(event.result)
+                yield Done(replace(event.result, conditions=conditions))
+            else:
+                yield event
 
 
 def answers(target: Target, inventory: Inventory, sample: Sample) -> bool:

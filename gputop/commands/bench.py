@@ -10,7 +10,7 @@ from gputop.bench import devices, exports, plan, several
 from gputop.bench.dtypes import DTYPES, parse_dtypes
 from gputop.bench.said import say
 from gputop.bench.selection import RefusedError, select
-from gputop.commands.arguments import argument, output_width, print_text
+from gputop.commands.arguments import argument, count, output_width, print_text
 from gputop.exits import FINE, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gputop.bench.plan import Request, Target
 
 KINDS = several.KINDS
+HERE = "auto"
+"""The Ray cluster that this machine is in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +82,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore-busy", action="store_true", help="also where another process holds the device"
     )
+    parser.add_argument(
+        "--ray",
+        nargs="?",
+        const=HERE,
+        metavar="ADDRESS",
+        help="on the GPUs of a Ray cluster, one worker on each that is free, begun together: the "
+        "one that this machine is in, or the one at ADDRESS (see `ray start`)",
+    )
+    parser.add_argument(
+        "--devices", type=count, metavar="N", help="with --ray: so many GPUs (default: all)"
+    )
+    parser.add_argument(
+        "--collect",
+        nargs="+",
+        metavar="FILE",
+        help="run nothing: compare the devices of files that `gputop bench --json` wrote, such as "
+        "with `srun` one for each GPU",
+    )
     exports.add_arguments(parser)
 
 
@@ -90,6 +110,10 @@ def run(args: argparse.Namespace) -> int:
         _check(args)
         if args.history:
             return _history(args)
+        if args.collect:
+            return _collect(args)
+        if args.ray is not None:
+            return _on_cluster(args)
         targets = select(args.device, args.kind, ignore_busy=args.ignore_busy)
         requests = _requests(args, targets)
         ends = _stress(requests)
@@ -101,6 +125,26 @@ def run(args: argparse.Namespace) -> int:
     from gputop.bench.conclusion import conclude
 
     return conclude(ends, args)
+
+
+def _collect(args: argparse.Namespace) -> int:
+    """Compares the devices of files."""
+    from gputop.bench.collect import collect
+    from gputop.bench.conclusion import conclude_many
+
+    found = collect(args.collect)
+    return conclude_many(found.members, found.left_out, args)
+
+
+def _on_cluster(args: argparse.Namespace) -> int:
+    """Runs on the GPUs that Ray gives."""
+    from gputop.bench.cluster.run import Order, burn
+    from gputop.bench.conclusion import conclude_cluster
+
+    cpu = args.device == ("cpu",)
+    python = getattr(args, "python", None)
+    order = Order(args.ray, args.devices, cpu, args.ignore_busy, python)
+    return conclude_cluster(burn(order, lambda targets: _requests(args, targets)), args)
 
 
 def _stress(requests: list[Request]) -> list[Ended]:
@@ -145,6 +189,7 @@ def _one_device(named: tuple[str, ...] | None) -> str | None:
 def _look_over(args: argparse.Namespace) -> None:
     """Refuses options that the kind of run does not have."""
     kind: str = args.kind
+    _look_over_many(args)
     if kind == "copy" and args.dtype:
         raise RefusedError("copy has no data type. Leave out --dtype.", USAGE)
     if args.dtype and len(args.dtype) > 1 and kind != "sweep":
@@ -153,9 +198,28 @@ def _look_over(args: argparse.Namespace) -> None:
         raise RefusedError(f"{kind} has sizes of its own. Leave out --size.", USAGE)
 
 
+def _look_over_many(args: argparse.Namespace) -> None:
+    """Refuses what does not go with a cluster, or with files."""
+    if args.ray is None and args.devices is not None:
+        raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
+    if args.ray is not None and args.kind == "pairs":
+        raise RefusedError("pairs is of one machine. Leave out --ray.", USAGE)
+    if args.ray is not None and args.device not in (None, ("cpu",)):
+        raise RefusedError("Ray chooses the devices. Say how many with --devices.", USAGE)
+    many = "--ray" if args.ray is not None else "--collect" if args.collect else None
+    if many and args.collect and args.ray is not None:
+        raise RefusedError("--collect runs nothing. Leave out --ray.", USAGE)
+    if many and args.history:
+        raise RefusedError(f"--history is of earlier runs. Leave out {many}.", USAGE)
+    if many and (args.report or args.tensorboard):
+        raise RefusedError(
+            f"--report and --tensorboard are of one device. Leave out {many}.", USAGE
+        )
+
+
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
     """One for each device; raises `RefusedError` where several cannot be had."""
-    if len(targets) > 1:
+    if len(targets) > 1 and args.ray is None:
         _look_over_several(args)
     python = getattr(args, "python", None)
     dtypes = args.dtype or ((several.common_dtype(targets),) if args.kind == "pairs" else ())
@@ -171,7 +235,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
         if problem := pairs.refused(requests):
             raise RefusedError(f"{problem}.")
-    return several.with_peers(requests)
+    return requests if args.ray is not None else several.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

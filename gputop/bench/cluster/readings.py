@@ -54,7 +54,7 @@ def facts(said: Mapping[str, Any], host: str) -> Facts:
         DriverState.OK,
         INTERVAL_SECONDS,
         driver_version=gpu.get("driver_version"),
-        devices=() if device is None else (device,),
+        devices=() if device is None else (device, *_instance(target, device)),
     )
     held = None if device is None else _held(gpu, str(said.get("apps", "")))
     return Facts(target, inventory, str(said["python"]), bool(said["torch"]), held)
@@ -125,6 +125,22 @@ def _target(device: Device, said: Mapping[str, Any], host: str) -> Target:
         device.uuid,
         int(number),
         host=host,
+    )
+
+
+def _instance(target: Target, gpu: Device) -> tuple[Device, ...]:
+    """Beside the GPU, the instance of it that is tested."""
+    if target.parent_uuid is None or target.uuid is None:
+        return ()
+    return (
+        Device(
+            gpu.index,
+            target.uuid,
+            target.name,
+            parent_uuid=gpu.uuid,
+            mig_index=target.mig_index,
+            compute_capability=gpu.compute_capability,
+        ),
     )
 
 

@@ -1,0 +1,145 @@
+"""`gputop bench --ray`: from the cluster to the ends of all runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gputop.bench.attended import attend
+from gputop.bench.cluster.link import Cluster
+from gputop.bench.cluster.watch import ClusterWatch
+from gputop.bench.events import Done, Failed
+from gputop.bench.fleet import Fleet
+from gputop.bench.outliers import Member
+from gputop.bench.places import PlaceError
+from gputop.bench.progress import Gathered
+from gputop.bench.said import say
+from gputop.bench.selection import RefusedError
+from gputop.bench.together import Gathering
+from gputop.exits import COULD_NOT_RUN, USAGE
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gputop.bench.attended import Ended
+    from gputop.bench.cluster.link import Found, Post
+    from gputop.bench.plan import Request, Target
+
+    Requesting = Callable[[Sequence[Target]], list[Request]]
+    """The requests for some targets; may raise `RefusedError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for of a cluster."""
+
+    address: str
+    devices: int | None
+    """How many GPUs, None for all that Ray has not lent to anybody."""
+    cpu: bool
+    """Whether the CPUs of the nodes work in the place of their GPUs: to try it out."""
+    ignore_busy: bool
+    python: str | None
+    """The path of the interpreter on the nodes; None for Ray's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burned:
+    """What became of a run on a cluster."""
+
+    ends: Sequence[Ended]
+    not_begun: Sequence[Member]
+    """Devices that were to be tested and were not, and why."""
+
+
+def burn(order: Order, requesting: Requesting) -> Burned:
+    """Runs the same test on many GPUs of a cluster; raises `RefusedError`."""
+    return asyncio.run(_burn(order, requesting))
+
+
+async def _burn(order: Order, requesting: Requesting) -> Burned:
+    try:
+        cluster, found = await Cluster.join(order.address)
+    except PlaceError as error:
+        raise RefusedError(f"{error}.") from None
+    try:
+        posts = await cluster.place(_count(order, found), order.python, cpu=order.cpu)
+        usable, not_begun = _look_over(posts, ignore_busy=order.ignore_busy)
+        if not usable:
+            why = "; ".join(dict.fromkeys(member.problem or "" for member in not_begun))
+            raise RefusedError(f"No GPU of the cluster can be tested: {why}.")
+        for member in not_begun:
+            say(
+                f"warning: {', '.join(filter(None, (member.host, member.place)))} is left out: "
+                f"{member.problem}"
+            )
+        requests = requesting(list(usable))
+        places = list(usable.values())
+        watched = {request.target: place for request, place in zip(requests, places, strict=True)}
+        bar = Gathered(sys.stderr, Gathering(list(watched)))
+        runs = Fleet(requests, places=places)
+        return Burned(await attend(runs, requests, bar, ClusterWatch(watched)), not_begun)
+    finally:
+        await cluster.leave()
+
+
+def _count(order: Order, found: Found) -> int:
+    """How many GPUs to ask for; raises `RefusedError` where Ray cannot give them."""
+    has = f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
+    if order.devices is not None and order.devices > found.gpus:
+        raise RefusedError(f"There are no {order.devices} GPUs: {has}. Ask for fewer.", USAGE)
+    if not found.gpus:
+        raise RefusedError(
+            f"There is no GPU: {has}. See `ray status`; a node says how many it has by "
+            "`ray start --num-gpus`."
+        )
+    wanted = order.devices or max(1, found.free)
+    if wanted > found.free:
+        raise RefusedError(
+            f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others. "
+            "Wait for them, or ask for fewer with --devices."
+        )
+    if order.devices is None and found.free < found.gpus:
+        say(f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out")
+    return wanted
+
+
+def _look_over(
+    posts: Sequence[Post], *, ignore_busy: bool
+) -> tuple[dict[Target, Post], list[Member]]:
+    """Those that can be tested, and why the others cannot; these are given back."""
+    usable: dict[Target, Post] = {}
+    left_out: list[Member] = []
+    for post in posts:
+        why = post.problem
+        if post.facts is not None:
+            held = None if ignore_busy else post.facts.held
+            why = why or (held and f"it is {held}; add --ignore-busy to test it all the same")
+            if why is None:
+                usable[post.facts.target] = post
+                continue
+        left_out.append(_not_begun(post, visible(why or "its node has not answered in time", 400)))
+        post.leave()
+    return usable, left_out
+
+
+def _not_begun(post: Post, why: str) -> Member:
+    if post.facts is None:
+        return Member(post.host or "", None, "a GPU", "GPU", None, why, COULD_NOT_RUN)
+    target = post.facts.target
+    return Member(post.host or "", target.uuid, target.place, target.name, None, why, COULD_NOT_RUN)
+
+
+def member(end: Ended) -> Member:
+    """A device with how its run ended."""
+    target, last = end.target, end.last
+    result = last.result if isinstance(last, Done) else None
+    problem, status = None, 0
+    if isinstance(last, Failed):
+        problem, status = f"{last.problem.what}: {last.problem.why}", last.status
+    return Member(
+        target.host or "", target.uuid, target.place, target.name, result, problem, status
+    )
