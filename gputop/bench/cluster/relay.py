@@ -26,6 +26,8 @@ from gputop.telemetry import lifeline
 PLACE_SECONDS = 60.0
 """Until Ray has to have started what it is asked for: free GPUs are given at once."""
 POLL_SECONDS = 10.0
+ANSWER_SECONDS = 3.0
+"""Until a node whose process has died has to have answered."""
 WORKER = Path(__file__).parents[1] / "worker"
 MAIN = b"from gputop_worker.main import main\nmain()\n"
 
@@ -114,7 +116,7 @@ class Relay:
             self._let_go(number)
             self.say(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            self._say_lost(number, error)
+            await self._say_lost(number, error)
         else:
             self._nodes[number] = facts["node"]
             self.say(post=number, facts=facts)
@@ -133,21 +135,31 @@ class Relay:
                         self.say(post=number, ended=status, errors=errors.decode(errors="replace"))
                         return
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            self._say_lost(number, error)
+            await self._say_lost(number, error)
 
-    def _say_lost(self, number: int, error: Exception) -> None:
-        node, text = self._nodes.get(number), str(error)
-        if "node has died" in text or "node was terminated" in text or self._has_gone(node):
+    async def _say_lost(self, number: int, error: Exception) -> None:
+        """Says why nothing is heard of a post any more."""
+        if await self._has_gone(self._nodes.get(number)):
             why = "its node is gone"
         elif isinstance(error, ray.exceptions.RayActorError):
             why = "the process that Ray ran beside it has died"
         else:
-            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
         self.say(post=number, lost=why)
 
-    def _has_gone(self, node: str | None) -> bool:
-        return any(each["NodeID"] == node and not each["Alive"] for each in ray.nodes())
+    async def _has_gone(self, node: str | None) -> bool:
+        """Whether a node does not answer: Ray itself needs a quarter of a minute to be sure."""
+        known = next((each for each in ray.nodes() if each["NodeID"] == node), None)
+        if known is None or not known["Alive"]:
+            return known is not None
+        at = known["NodeManagerAddress"], known["NodeManagerPort"]
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(*at), ANSWER_SECONDS)
+        except OSError:  # a `TimeoutError` is one, too
+            return True
+        writer.close()
+        return False
 
     def _let_go(self, number: int) -> None:
         ray.kill(self._actors.pop(number))

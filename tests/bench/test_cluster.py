@@ -1,0 +1,302 @@
+"""The shipped command on a real Ray of eight logical GPUs: nodes with workers that can go wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from tests.bench.commands import COMMAND, environment
+from tests.bench.workers import fake_interpreter, needs_torch
+from tests.clusters import RayCluster, executable
+from tests.e2e.pretender import worker
+from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+]
+
+SMI = Path(__file__).with_name("cluster_smi.py")
+BOUND = 120
+"""Seconds in which all of it has come, on a machine that others use as well."""
+FAULTS = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import os
+from gputop_worker import cpu, main, product, soak
+slot, Product = os.environ["CUDA_VISIBLE_DEVICES"], product.Product
+multiply, measure = Product.multiply, soak.measure
+cpu.Cpu.least_interval, cpu.Cpu.share_of_checks = 0.0, 1e9
+def slow(self, times=1):
+    for _ in range(times):
+        multiply(self)
+        time.sleep(0.01)
+def wrong(self, times=1):
+    multiply(self, times)
+    self.c[3, 5] = -1e6
+def measured(*arguments):
+    Product.multiply = {"2": slow, "5": wrong}.get(slot, multiply)
+    measure(*arguments)
+soak.measure = measured
+main.main()
+"""
+"""The worker that was sent there, in which two of the devices fail once the run begins."""
+
+
+@dataclass
+class Nodes:
+    """The cluster, and the GPUs that its nodes' nvidia-smi has."""
+
+    ray: RayCluster
+    gpus: Path
+    folder: Path
+
+    def bench(self, *arguments: str) -> list[str]:
+        return [*COMMAND, "--ray", self.ray.address, *arguments]
+
+    def environment(self) -> dict[str, str]:
+        return {**environment(), "XDG_DATA_HOME": str(self.folder / "kept")}
+
+    def change(self, **changes: dict[str, str]) -> None:
+        """What is not usual about GPUs: `g3={"temperature.gpu": "95"}`."""
+        self.gpus.write_text(json.dumps({name[1:]: each for name, each in changes.items()}))
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """The command, without a terminal."""
+        return subprocess.Popen(
+            self.bench(*arguments),
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ran(self, *arguments: str) -> tuple[int, dict[str, Any], str]:
+        """Its exit status, its document and what it said."""
+        process = self.begin("--json", *arguments)
+        out, err = process.communicate(timeout=BOUND)
+        return process.returncode, json.loads(out or "{}"), err
+
+    def wait_until_free(self) -> None:
+        """Until nothing of a run is left on the nodes."""
+        left = [*self.ray.workers(), *self.ray.posts()]
+        _, alive = psutil.wait_procs(left, timeout=10)
+        assert alive == []
+
+
+@pytest.fixture(scope="module")
+def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("nodes")
+    executable(folder / "nvidia-smi", f'#!/bin/sh\nexec "{sys.executable}" -S -E "{SMI}" "$@"\n')
+    gpus = folder / "gpus.json"
+    gpus.write_text("{}")
+    path = f"{folder}:{environment()['PATH']}"
+    with RayCluster(8, {"PATH": path, "FAKE_GPUS": str(gpus)}) as cluster:
+        yield Nodes(cluster, gpus, folder)
+
+
+@pytest.fixture
+def nodes(ray: Nodes, tmp_path: Path) -> Iterator[Nodes]:
+    """The cluster of the module, with nothing of another test in it, and nothing left in it."""
+    found = Nodes(ray.ray, ray.gpus, tmp_path)
+    found.change()
+    yield found
+    found.wait_until_free()
+
+
+def pretending(folder: Path, slow: int = -1, broken: int = -1) -> tuple[str, str]:
+    return "--python", fake_interpreter(folder, worker(slow, broken))
+
+
+def by_place(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["place"]: each for each in document["outliers"]}
+
+
+def until_running(nodes: Nodes, count: int) -> list[psutil.Process]:
+    """Waits until so many workers run."""
+    until = time.monotonic() + BOUND
+    while time.monotonic() < until:
+        found = nodes.ray.workers()
+        if len(found) >= count:
+            return found
+        time.sleep(0.1)  # another process starts them
+    raise TimeoutError(f"{len(nodes.ray.workers())} of {count} workers")
+
+
+@needs_torch
+def test_real_workers_and_who_is_slow_or_wrong_is_named(nodes: Nodes, tmp_path: Path) -> None:
+    body = tmp_path / "faults.py"
+    body.write_text(FAULTS)
+    python = executable(tmp_path / "py", f'#!/bin/sh\nexec "{sys.executable}" "{body}" "$@"\n')
+    arguments = ("--device", "cpu", "--size", "128", "--seconds", "3", "--python", python)
+    status, document, err = nodes.ran(*arguments)
+    assert status == 1, err
+    assert len(document["results"]) == 8
+    odd = by_place(document)
+    assert re.match(r"computed wrong results: \d+ elements", odd["CPU 5"]["reasons"][0])
+    assert odd["CPU 5"]["status"] == 1
+    assert odd["CPU 2"]["reasons"][0].startswith("slow: ")
+    assert document["outliers"][0]["place"] == "CPU 5", "the gravest is first"
+    (among,) = document["distributions"]
+    assert among["count"] == 7, "what is wrong says nothing about the others"
+    assert among["least"] == pytest.approx(odd["CPU 2"]["score"])
+
+
+def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    argv = nodes.bench("--seconds", "4", *pretending(tmp_path, slow=2, broken=6))
+    with Terminal(argv, env=nodes.environment(), columns=100, rows=45) as terminal:
+        terminal.wait_for("7 running, 1 failed", timeout=BOUND)
+        terminal.wait_for(
+            lambda t: re.search(r"\d{3} \(\d{3} to \d{3}\) TFLOP/s", t.text) is not None,
+            timeout=BOUND,
+        )
+        terminal.wait_for("GPU 2 8 % behind", timeout=BOUND)
+        terminal.wait_for("gravest first", timeout=BOUND)
+        assert terminal.wait() == 3
+        text = terminal.text
+    assert "8 devices on 1 host" in text
+    assert re.search(r"NVIDIA H100 80GB HBM3\s+7\s+median \d{3}", text)
+    assert re.search(r"GPU 6, GPU-0000-6\n +The products do not fit: too little is free", text)
+    assert re.search(r"GPU 2, GPU-0000-2\n +slow: \d\.\d % under the median", text)
+    assert "2 outliers of 8 devices" in text
+
+
+def test_throttled_and_hot_ones_are_named_and_results_are_kept(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    nodes.change(
+        g1={"clocks_event_reasons.active": "0x0000000000000044"},
+        g4={"temperature.gpu": "91"},
+    )
+    status, document, err = nodes.ran("--seconds", "3", *pretending(tmp_path))
+    assert status == 4, err
+    odd = by_place(document)
+    assert set(odd) == {"GPU 1", "GPU 4"}
+    assert odd["GPU 1"]["reasons"][0].startswith("throttled: hw_thermal for ")
+    assert odd["GPU 4"]["reasons"] == ["too hot: ended by the temperature limit"]
+    assert odd["GPU 4"]["device_uuid"] == "GPU-0000-4"
+    first = document["results"][0]
+    assert first["conditions"]["driver_version"] == "570.86.15"
+    assert "datasheet dense" in first["conditions"]["percent_of_peak"]
+    done = subprocess.run(
+        [*COMMAND, "--history", "--json"],
+        env=nodes.environment(),
+        capture_output=True,
+        check=True,
+        timeout=BOUND,
+    )
+    kept = json.loads(done.stdout)
+    assert {each["device_uuid"] for each in kept} == {f"GPU-0000-{n}" for n in range(8)}
+    assert {each["host"] for each in kept} == {first["host"]}
+
+
+def test_a_gpu_in_use_is_left_out_unless_asked_for(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.change(
+        g3={"apps": "4242, /opt/train/python, 30000"},
+        g7={"memory.used": "70000"},
+    )
+    status, document, err = nodes.ran("--seconds", "1", *pretending(tmp_path))
+    assert status == 3
+    assert "GPU 3 is left out: it is in use by process 4242 (/opt/train/python)" in err
+    odd = by_place(document)
+    assert set(odd) == {"GPU 3", "GPU 7"}
+    assert "68.4 GiB of its memory" in odd["GPU 7"]["reasons"][0]
+    status, document, _ = nodes.ran("--seconds", "1", "--ignore-busy", *pretending(tmp_path))
+    assert status == 0
+    assert document["outliers"] == []
+
+
+def test_who_dies_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) -> None:
+    process = nodes.begin("--seconds", "8", "--json", *pretending(tmp_path))
+    workers = {each.environ()["CUDA_VISIBLE_DEVICES"]: each for each in until_running(nodes, 8)}
+    workers["GPU-0000-1"].kill()
+    parent = workers["GPU-0000-4"].parent()
+    assert parent is not None
+    parent.kill()
+    out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 1, err
+    document = json.loads(out)
+    odd = by_place(document)
+    assert set(odd) == {"GPU 1", "GPU 4"}
+    assert odd["GPU 1"]["reasons"][0].endswith("it was ended by SIGKILL")
+    assert odd["GPU 4"]["reasons"][0].endswith("the process that Ray ran beside it has died")
+    done = [each for each in document["results"] if each.get("stopped") == "time"]
+    assert len(done) == 6
+
+
+def test_a_stop_reaches_every_worker(nodes: Nodes, tmp_path: Path) -> None:
+    argv = nodes.bench("--seconds", "600", *pretending(tmp_path))
+    with Terminal(argv, env=nodes.environment()) as terminal:
+        terminal.wait_for("8 running", timeout=BOUND)
+        workers = nodes.ray.workers()
+        terminal.send("\x03")
+        _, alive = psutil.wait_procs(workers, timeout=2)
+        assert alive == []
+        assert terminal.wait() == 130
+        terminal.wait_until_gone()
+    assert len(workers) == 8
+
+
+def test_nothing_is_left_where_the_command_is_killed(nodes: Nodes, tmp_path: Path) -> None:
+    process = nodes.begin("--seconds", "600", *pretending(tmp_path))
+    workers = until_running(nodes, 8)
+    process.kill()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+    process.communicate(timeout=BOUND)
+
+
+def test_only_as_many_as_asked_for_and_never_more_than_there_are(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    python = pretending(tmp_path)
+    status, document, _ = nodes.ran("--seconds", "1", "--devices", "3", *python)
+    assert (status, len(document["results"])) == (0, 3)
+    status, _, err = nodes.ran("--devices", "9", *python)
+    assert status == 2
+    assert "There are no 9 GPUs: the cluster has 8 on 1 node." in err
+
+
+def test_a_node_that_is_gone_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) -> None:
+    other = nodes.ray.add_node(2)
+    process = nodes.begin("--seconds", "20", "--json", "--device", "cpu", *pretending(tmp_path))
+    until_running(nodes, 10)
+    nodes.ray.kill_node(other)
+    out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 1, err
+    document = json.loads(out)
+    gone = [each for each in document["outliers"] if each["status"] == 1]
+    assert len(gone) == 2
+    assert {each["reasons"][0].rpartition(": ")[2] for each in gone} == {"its node is gone"}
+    assert len({each["host"] for each in gone}) == 1
+    assert len([each for each in document["results"] if "stopped" in each]) == 8
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--ray", "nonsense"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "The Ray cluster at nonsense cannot be used" in done.stderr
