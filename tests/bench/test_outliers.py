@@ -1,0 +1,170 @@
+"""Which of many devices are not like the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.events import Conditions, Point
+from gputop.bench.outliers import MAD_TO_SIGMA, Member, distribution, outliers, percentile, slow
+from gputop.bench.outliers_page import document, page
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT
+from tests.bench.workers import RESULT
+
+RATES = st.floats(1e-3, 1e4)
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> Member:
+    fields: dict[str, Any] = {
+        "device": device,
+        "device_uuid": f"GPU-{n}",
+        "dtype": "bfloat16",
+        "seconds": 60.0,
+    }
+    result = dataclasses.replace(RESULT, tflops_mean=mean, **(fields | changes))
+    return Member(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
+
+
+def fleet(*means: float) -> list[Member]:
+    return [member(n, mean) for n, mean in enumerate(means)]
+
+
+def named(members: list[Member]) -> dict[str, tuple[str, ...]]:
+    return {each.member.uuid or "": each.reasons for each in outliers(members)}
+
+
+@given(st.lists(RATES, min_size=1, max_size=60))
+def test_a_distribution_is_in_order_and_of_its_values(values: list[float]) -> None:
+    found = distribution(values)
+    assert found is not None
+    assert found.count == len(values)
+    assert found.least == min(values)
+    assert found.most == max(values)
+    assert found.median == pytest.approx(statistics.median(values))
+    ordered = [found.least, found.p5, found.median, found.p95, found.most]
+    assert ordered == pytest.approx(sorted(ordered))
+    assert found.sigma <= MAD_TO_SIGMA * (max(values) - min(values))
+    assert distribution([]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [([1.0], 5, 1.0), ([1.0, 2.0], 50, 1.5), ([0.0, 10.0, 20.0], 5, 1.0), ([1.0, 3.0], 100, 3.0)],
+)
+def test_percentiles_lie_between_the_nearest_two(
+    values: list[float], percent: float, expected: float
+) -> None:
+    assert percentile(values, percent) == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(1.0, 1e4), min_size=2, max_size=40), st.floats(1.0, 1e4))
+def test_who_is_slow_is_under_the_median_by_the_rule(values: list[float], value: float) -> None:
+    among = distribution(values)
+    assert among is not None
+    under = among.median - value
+    far = len(values) >= 5 and among.sigma > 0 and under > 3 * among.sigma
+    expected = under > 0 and (100 * under / among.median > 5 or far)
+    assert (slow(value, among) is not None) is expected
+
+
+def test_five_percent_or_three_robust_deviations() -> None:
+    assert named(fleet(700, 701, 702, 699, 660)) == {
+        "GPU-4": ("slow: 5.7 % under the median, 27.0 robust standard deviations",)
+    }
+    assert named(fleet(700, 690)) == {}
+    assert named(fleet(700, 630)) == {"GPU-1": ("slow: 5.3 % under the median",)}
+    tight = named(fleet(700, 700.5, 701, 699.5, 700.2, 690))
+    assert list(tight) == ["GPU-5"]
+    assert "1.4 %" in tight["GPU-5"][0]
+    wide = fleet(*range(640, 760, 6))
+    assert all("robust" not in said[0] for said in named(wide).values())
+
+
+def test_the_fast_one_is_no_outlier() -> None:
+    assert named(fleet(700, 701, 702, 699, 790)) == {}
+
+
+def test_models_and_data_types_are_compared_among_themselves() -> None:
+    others = [member(n, 250.0 + n % 2, "NVIDIA A100-SXM4-80GB") for n in range(8, 12)]
+    third = [member(n, 90.0, dtype="float32") for n in range(12, 15)]
+    assert named([*fleet(700, 701, 702, 699), *others, *third]) == {}
+
+
+def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
+    wrong = member(9, 1e6, wrong_elements=3, checks=5)
+    dead = Member("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
+    held = Member("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
+    members = [*fleet(700, 701, 702, 600), held, dead, wrong]
+    found = outliers(members)
+    assert [(each.member.uuid, each.status) for each in found] == [
+        ("GPU-8", FAULT),
+        ("GPU-9", FAULT),
+        ("GPU-7", COULD_NOT_RUN),
+        ("GPU-3", DEGRADED),
+    ]
+    assert found[1].reasons == ("computed wrong results: 3 elements in 5 checks",)
+    assert document(members)["distributions"][0]["most"] == 702
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        ({"sw_power_cap": 60.0}, ()),
+        ({"idle": 30.0}, ()),
+        ({"hw_thermal": 0.5}, ()),
+        ({"hw_thermal": 20.0}, ("throttled: hw_thermal for 20 s of 60 s",)),
+        ({"thermal": 6.0, "sw_power_cap": 9.0}, ("throttled: thermal for 6 s of 60 s",)),
+        ({"hw_power_brake": 60.0}, ("throttled: hw_power_brake for 60 s of 60 s",)),
+    ],
+)
+def test_throttled_is_what_is_no_normal_end_of_power(
+    reasons: dict[str, float], said: tuple[str, ...]
+) -> None:
+    hot = member(5, conditions=Conditions(clock_event_seconds=reasons))
+    assert named([*fleet(700, 700, 700), hot]).get("GPU-5", ()) == said
+
+
+def test_who_was_ended_by_a_limit_or_unwatched_is_named() -> None:
+    members = [*fleet(700, 700), member(5, stopped="limit"), member(6, stopped="silent")]
+    assert named(members) == {
+        "GPU-5": ("too hot: ended by the temperature limit",),
+        "GPU-6": ("ended: the device could not be watched",),
+    }
+
+
+def test_tables_are_compared_by_what_they_are_compared_by() -> None:
+    def copies(n: int, rate: float) -> Member:
+        rows = (Point("device to device", 1 << 28, {"bytes_per_second": rate}),)
+        return member(n, None, kind="copy", points=rows, tflops_peak=None, dtype="bytes")
+
+    members = [copies(0, 3.9e12), copies(1, 3.9e12), copies(2, 2.0e12)]
+    assert list(named(members)) == ["GPU-2"]
+    assert "GB/s" in page(members)
+    assert "3900" in page(members)
+
+
+def test_a_page_has_everything_at_80_columns() -> None:
+    members = [*fleet(700, 701, 702, 699, 640), member(9, 1.0, wrong_elements=1)]
+    text = page(members)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "bfloat16, 1024 x 1024 x 1024, 1:00: 6 devices on 2 hosts" in text
+    assert "node-1, GPU 1, GPU-9" in text
+    assert "see below" in text
+    many = page([member(n, 700 + n % 3) for n in range(1000)])
+    assert len(many.splitlines()) < 10
+    assert "No outliers among 1000 devices." in many
+
+
+def test_a_page_of_nothing_but_failures() -> None:
+    dead = [Member("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
+    text = page(dead)
+    assert "1 device on 1 host: none has a result" in text
+    assert "\x1b" not in text
+    assert json.loads(json.dumps(document(dead)))["results"][0]["problem"].startswith("it was")
