@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -126,9 +127,9 @@ def _judge(end: Ended, slower: str | None) -> int:
 
 
 def _text(ends: Sequence[Ended], args: argparse.Namespace) -> str:
-    """What goes to standard output; nothing where the one device there is has no result."""
+    """What goes to standard output; nothing where no device has a result, but as JSON who it is."""
     results = [(end.target, end.last.result) for end in ends if isinstance(end.last, Done)]
-    if args.json and (results or len(ends) > 1):
+    if args.json:
         documents = [_document(end) for end in ends]
         what = documents if len(ends) > 1 else documents[0]
         return json.dumps(what, indent=2, allow_nan=False)
@@ -151,6 +152,7 @@ def _document(end: Ended) -> dict[str, Any]:
     return {
         "device": target.name,
         "device_uuid": target.uuid,
+        "host": target.host or platform.node() or None,
         "problem": to_json(end.last.problem),
         "status": end.last.status,
     }

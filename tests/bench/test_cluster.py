@@ -105,7 +105,11 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     gpus = folder / "gpus.json"
     gpus.write_text("{}")
     path = f"{folder}:{environment()['PATH']}"
-    with RayCluster(8, {"PATH": path, "FAKE_GPUS": str(gpus)}) as cluster:
+    without = folder / "without"
+    without.mkdir()
+    (without / "gputop.py").write_text("raise ImportError('nodes have no gputop')")
+    known = {"PATH": path, "FAKE_GPUS": str(gpus), "PYTHONPATH": str(without)}
+    with RayCluster(8, known) as cluster:
         yield Nodes(cluster, gpus, folder)
 
 

@@ -401,9 +401,20 @@ def test_a_wrong_element_is_status_1(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> None:
-    assert concluded(Failed(Problem("W", "y", "R"), 3), "--json") == 3
+    assert concluded(Failed(Problem("W", "y", "R"), 3)) == 3
     said = capsys.readouterr()
     assert said.out == ""
+    assert said.err == "gputop: error: W: y. R\n"
+
+
+def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that `--collect` knows who failed, and not only that one did."""
+    assert concluded(Failed(Problem("W", "y", "R"), 3), "--json") == 3
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["problem"] == {"what": "W", "why": "y", "remedy": "R"}
+    assert document["status"] == 3
+    assert document["host"]
     assert said.err == "gputop: error: W: y. R\n"
 
 

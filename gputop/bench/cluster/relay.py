@@ -16,9 +16,6 @@ import zipfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-import ray
-from ray import cloudpickle
-
 from gputop.bench.cluster import post
 from gputop.bench.orders import NOT_INHERITED
 from gputop.telemetry import lifeline
@@ -45,6 +42,8 @@ def archive() -> bytes:
 
 def own() -> tuple[str, list[Any]]:
     """Which node a task runs on, and which GPUs Ray has given it."""
+    import ray
+
     return ray.get_runtime_context().get_node_id(), list(ray.get_gpu_ids())
 
 
@@ -52,7 +51,9 @@ class Relay:
     """All posts of one run."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        import ray  # which prints, perhaps, and takes its time
+
+        self._fd, self._ray = fd, ray
         self._actors: dict[int, Any] = {}
         self._nodes: dict[int, str] = {}
         self._following: list[asyncio.Task[None]] = []
@@ -66,16 +67,16 @@ class Relay:
     def connect(self, address: str) -> None:
         """Joins the cluster and says what there is; ends the process where that cannot be."""
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
             self.say(failed=" ".join(str(error).split()) or type(error).__name__)
             os._exit(3)
-        nodes = [node for node in ray.nodes() if node["Alive"]]
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self.say(
-            ray=ray.__version__,
+            ray=self._ray.__version__,
             nodes=len(nodes),
-            gpus=int(ray.cluster_resources().get("GPU", 0)),
-            free=int(ray.available_resources().get("GPU", 0)),
+            gpus=int(self._ray.cluster_resources().get("GPU", 0)),
+            free=int(self._ray.available_resources().get("GPU", 0)),
         )
 
     async def obey(self) -> None:
@@ -100,9 +101,9 @@ class Relay:
                 self._let_go(order["post"])
 
     def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
-        cloudpickle.register_pickle_by_value(post)  # or nodes would need gputop
-        place = ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(post.Post)
-        code = ray.put(archive())
+        self._ray.cloudpickle.register_pickle_by_value(post)  # or nodes would need gputop
+        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(post.Post)
+        code = self._ray.put(archive())
         for number in range(count):
             self._actors[number] = place.remote(code, python, cpu)
             self._following.append(asyncio.create_task(self._look(number)))
@@ -141,7 +142,7 @@ class Relay:
         """Says why nothing is heard of a post any more."""
         if await self._has_gone(self._nodes.get(number)):
             why = "its node is gone"
-        elif isinstance(error, ray.exceptions.RayActorError):
+        elif isinstance(error, self._ray.exceptions.RayActorError):
             why = "the process that Ray ran beside it has died"
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -150,7 +151,7 @@ class Relay:
 
     async def _has_gone(self, node: str | None) -> bool:
         """Whether a node does not answer: Ray itself needs a quarter of a minute to be sure."""
-        known = next((each for each in ray.nodes() if each["NodeID"] == node), None)
+        known = next((each for each in self._ray.nodes() if each["NodeID"] == node), None)
         if known is None or not known["Alive"]:
             return known is not None
         at = known["NodeManagerAddress"], known["NodeManagerPort"]
@@ -162,7 +163,7 @@ class Relay:
         return False
 
     def _let_go(self, number: int) -> None:
-        ray.kill(self._actors.pop(number))
+        self._ray.kill(self._actors.pop(number))
 
 
 def main() -> NoReturn:

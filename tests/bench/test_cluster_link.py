@@ -1,0 +1,172 @@
+"""A Ray that is missing, of another version, silent or gone: one line each. None is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from gputop.bench.cluster import link
+from gputop.bench.cluster.link import Cluster
+from gputop.bench.places import PlaceError
+from tests.bench.commands import COMMAND, environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MISMATCH = """Version mismatch: The cluster was started with:
+    Ray: 2.9.0
+    Python: 3.10.4
+This process on node 10.0.0.1 was started with:
+    Ray: 2.60.0
+    Python: 3.11.7
+"""
+FAKE = """
+import os, sys, threading, types
+print("Ray prints this and that")
+cloudpickle = types.SimpleNamespace()
+__version__ = "9.9"
+def init(**options):
+    {init}
+def nodes(): return [{{"Alive": True}}]
+def cluster_resources(): return {{"GPU": 4.0}}
+def available_resources(): return {{"GPU": {free}}}
+"""
+
+
+def fake_ray(folder: Path, init: str = "pass", free: float = 4.0) -> str:
+    """A folder with a module of that name, whose `init` does that."""
+    (folder / "ray.py").write_text(FAKE.format(init=init, free=free))
+    return str(folder)
+
+
+def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    known = environment()
+    return subprocess.run(
+        [*COMMAND, "--ray", *arguments],
+        env={**known, "PYTHONPATH": f"{folder}:{known['PYTHONPATH']}"},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=100,
+        check=False,
+    )
+
+
+async def refused(address: str = "auto") -> str:
+    with pytest.raises(PlaceError) as caught:
+        await Cluster.join(address)
+    return str(caught.value)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where Python looks for modules first, also in children."""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{environment()['PYTHONPATH']}")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def children() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if link.RELAY in each.cmdline()]
+
+
+async def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "find_spec", lambda _: None)
+    assert await refused() == (
+        f"There is no Ray: {sys.executable} has no ray. Type `pip install gputop[ray]`"
+    )
+
+
+def test_another_version_is_one_line(tmp_path: Path) -> None:
+    fake_ray(tmp_path, f"raise RuntimeError({MISMATCH!r})")
+    done = ran(tmp_path)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gputop: error: The Ray cluster of this machine cannot be used: Version")
+    assert "Ray: 2.9.0 Python: 3.10.4" in line
+    assert line.endswith("Run gputop in the Python that the cluster was started with.")
+
+
+async def test_one_that_does_not_answer_is_given_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ray(path, "threading.Event().wait()")
+    monkeypatch.setattr(link, "CONNECT_SECONDS", 1.0)
+    assert "at 10.0.0.1:6379 cannot be used: it did not answer within 1 s" in await refused(
+        "10.0.0.1:6379"
+    )
+    assert children() == []
+
+
+async def test_one_that_ends_the_process_is_one_line(path: Path) -> None:
+    fake_ray(path, "print('GCS is gone', file=sys.stderr, flush=True); os._exit(1)")
+    assert "the connection to Ray has ended: GCS is gone" in await refused()
+    assert children() == []
+
+
+async def test_who_leaves_while_it_joins_leaves_nothing(path: Path) -> None:
+    fake_ray(path, "threading.Event().wait()")
+    joining = asyncio.create_task(Cluster.join("auto"))
+    while not children():  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.01)
+    joining.cancel()
+    await asyncio.gather(joining, return_exceptions=True)
+    assert children() == []
+
+
+async def test_what_a_cluster_has_is_known(path: Path) -> None:
+    fake_ray(path, free=3.0)
+    cluster, found = await Cluster.join("auto")
+    assert found == link.Found("9.9", 1, 4, 3)
+    await cluster.leave()
+    assert children() == []
+
+
+@pytest.mark.parametrize(
+    ("free", "arguments", "status", "said"),
+    [
+        (0, (), 3, "Only 0 of 4 GPUs are free, Ray has lent the others."),
+        (2, ("--devices", "3"), 3, "Only 2 of 4 GPUs are free"),
+        (2, ("--devices", "5"), 2, "There are no 5 GPUs: the cluster has 4 on 1 node."),
+    ],
+)
+def test_ray_gives_what_nobody_has(
+    tmp_path: Path, free: float, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    fake_ray(tmp_path, free=free)
+    done = ran(tmp_path, "auto", *arguments)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--devices", "2"), "Add --ray"),
+        (("pairs", "--ray"), "Leave out --ray"),
+        (("--ray", "--device", "0"), "Say how many with --devices"),
+        (("--ray", "--collect", "a"), "Leave out --ray"),
+        (("--ray", "--history"), "Leave out --ray"),
+        (("--collect", "a", "--report", "b"), "Leave out --collect"),
+        (("--ray", "--devices", "0"), "whole number"),
+    ],
+)
+def test_what_does_not_go_together(arguments: tuple[str, ...], said: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env={**os.environ, **environment()},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -1,0 +1,86 @@
+"""Many devices while their tests run, and the line that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+
+from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
+from gputop.bench.plan import Target
+from gputop.bench.progress import Gathered
+from gputop.bench.together import WINDOWS, Gathering
+from gputop.telemetry.snapshot import Problem
+from tests.bench.workers import RESULT
+from tests.sessions import PLANNED
+
+GPUS = [
+    Target("cuda", f"GPU-{n}", n, "NVIDIA H100", "9.0", None, host=f"node-{n // 2}")
+    for n in range(6)
+]
+HELLO = Hello("3.11.0", "9.9.9", "NVIDIA H100", 1, 1)
+READY = dataclasses.replace(PLANNED, expected_seconds=60.0)
+
+
+def window(elapsed: float, rate: float) -> Progress:
+    return Progress(elapsed, 0.2, 1, rate)
+
+
+def gathered(*happened: tuple[int, Event]) -> Gathering:
+    found = Gathering(GPUS)
+    for at, event in happened:
+        found.take(GPUS[at], event)
+    return found
+
+
+def running(*rates: float) -> list[tuple[int, Event]]:
+    return [(at, event) for at, rate in enumerate(rates) for event in (READY, window(0.2, rate))]
+
+
+def test_how_many_are_how_far_in_the_order_of_a_run() -> None:
+    failed = Failed(Problem("W", "y", "R"), 1)
+    found = gathered((5, Done(RESULT)), (1, HELLO), (2, READY), (3, window(0.2, 1.0)), (4, failed))
+    assert list(found.states.items()) == [
+        (state, 1) for state in ("starting", "preparing", "ready", "running", "done", "failed")
+    ]
+    assert found.failed() == [GPUS[4]]
+
+
+def test_a_device_is_judged_by_its_last_windows() -> None:
+    found = gathered(*running(700, 700, 700), *((0, window(1.0, 350.0)) for _ in range(WINDOWS)))
+    assert found.rates[GPUS[0]] == pytest.approx(350.0)
+    assert found.behind() == {GPUS[0]: pytest.approx(50.0)}
+    assert found.distribution is not None
+    assert found.distribution.median == 700
+
+
+def test_who_failed_is_in_no_distribution() -> None:
+    found = gathered(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
+    assert found.behind() == {}
+    assert found.distribution is not None
+    assert found.distribution.count == 2
+
+
+def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
+    found = gathered(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
+    assert found.wrong == {GPUS[0]: 2}
+    found.take(GPUS[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
+    assert found.wrong[GPUS[1]] == 4
+
+
+@pytest.mark.parametrize("width", [40, 79, 119])
+def test_the_line_fits_and_says_the_most_first(width: int) -> None:
+    now = [0.0]
+    found = Gathering(GPUS)
+    bar = Gathered(io.StringIO(), found, lambda: now[0])
+    assert bar.line(width) == "6 starting ..."
+    for at, event in (*running(700, 702, 698, 640, 700, 701), (2, Verified(2, 1))):
+        bar.take(GPUS[at], event)
+    now[0] = 12.0
+    line = bar.line(width)
+    assert len(line) <= width
+    assert "12 s, 48 s left" in line
+    assert "700 (" in line
+    if width > 100:
+        assert "6 running  1 wrong  node-1 GPU 3 9 % behind" in line

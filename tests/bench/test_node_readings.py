@@ -1,0 +1,135 @@
+"""What nodes say of their GPUs by nvidia-smi: old drivers, MIG instances and broken ones, too."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.cluster import post
+from gputop.bench.cluster.readings import facts, sample
+
+GPU = {
+    "index": "3",
+    "uuid": "GPU-4f2a",
+    "name": "NVIDIA H100 80GB HBM3",
+    "pci.bus_id": "00000000:1B:00.0",
+    "pci.device_id": "0x233010DE",
+    "driver_version": "570.86.15",
+    "memory.total": "81559",
+    "memory.used": "4",
+    "memory.free": "81000",
+    "clocks.max.sm": "1980",
+    "power.limit": "700.00",
+    "compute_cap": "9.0",
+}
+SAID: dict[str, Any] = {
+    "node": "abc",
+    "host": "node-1",
+    "gpus": ["3"],
+    "python": "/py",
+    "torch": True,
+    "pid": 1,
+}
+LISTED = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-0000)
+  MIG 3g.20gb     Device  0: (UUID: MIG-1111)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-0001)
+  MIG 1g.5gb      Device  0: (UUID: MIG-2222)
+  MIG 2g.10gb     Device  1: (UUID: MIG-3333)
+"""
+
+
+def said(**changes: Any) -> dict[str, Any]:
+    return {**SAID, "gpu": {**GPU, **changes.pop("gpu", {})}, **changes}
+
+
+def test_a_gpu_is_known_by_host_and_uuid() -> None:
+    found = facts(said(), "node-1")
+    target = found.target
+    assert (target.host, target.uuid, target.place) == ("node-1", "GPU-4f2a", "GPU 3")
+    assert target.label == "node-1, GPU 3, NVIDIA H100 80GB HBM3"
+    assert target.memory_free_bytes == 81000 << 20
+    (device,) = found.inventory.devices
+    assert (device.pci_device_id, device.compute_capability) == ("2330", "9.0")
+    assert found.held is None
+
+
+def test_an_old_driver_says_less() -> None:
+    old = {key: value for key, value in GPU.items() if key != "compute_cap"}
+    old |= {"clocks.max.sm": "[N/A]", "memory.free": "[Not Supported]"}
+    found = facts({**SAID, "gpu": old}, "node-1")
+    assert found.target.compute_capability is None
+    assert found.target.memory_free_bytes is None
+
+
+def test_an_instance_is_a_device_with_the_readings_of_its_gpu() -> None:
+    parent, instance = post._parent("MIG-3333", LISTED)
+    assert (parent, instance) == ("GPU-0001", "1 2g.10gb")
+    gpu = {"uuid": parent, "index": "1", "name": "NVIDIA A100-SXM4-40GB"}
+    found = facts(said(gpu=gpu, instance=instance, gpus=["MIG-3333"]), "node-1")
+    assert found.target.place == "GPU 1:1"
+    assert (found.target.uuid, found.target.gpu_uuid) == ("MIG-3333", "GPU-0001")
+    assert found.target.name == "NVIDIA A100-SXM4-40GB MIG 2g.10gb"
+    assert {each.uuid for each in found.inventory.devices} == {"GPU-0001", "MIG-3333"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        ({}, None),
+        ({"apps": "4242, /opt/python, 30000"}, "in use by process 4242 (/opt/python)"),
+        ({"apps": "1, a, 1\n2, b, 1\n3, c, 1\n4, d, 1"}, "1 (a), 2 (b), 3 (c) and 1 more"),
+        ({"apps": "7, \x1b[2J, 1"}, "7 (␛[2J)"),
+        ({"gpu": {"memory.used": "70000"}}, "68.4 GiB of its memory are held"),
+        ({"gpu": {"memory.used": "600"}}, None),
+        ({"gpu": {"memory.used": "[N/A]"}}, None),
+    ],
+)
+def test_who_holds_it_is_named(changes: dict[str, Any], held: str | None) -> None:
+    found = facts(said(**changes), "node-1").held
+    assert found is None if held is None else held in (found or "")
+
+
+def test_why_there_is_no_gpu_is_said() -> None:
+    with pytest.raises(ValueError, match="nvidia-smi: not found"):
+        facts({**SAID, "why": "nvidia-smi: not found"}, "node-1")
+
+
+def test_a_line_of_readings() -> None:
+    found = sample("58, 688.10, 1740, 700.00, 0x0000000000000044", facts(said(), "n").inventory)
+    assert found is not None
+    readings = found.device("GPU-4f2a")
+    assert readings is not None
+    assert (readings.temperature_celsius, readings.power_watts) == (58, 688.1)
+    assert readings.clock_event_reasons == ("sw_power_cap", "hw_thermal")
+    found = sample("[N/A], [N/A], [N/A], [N/A], [N/A]", facts(said(), "n").inventory)
+    assert found is not None
+    readings = found.devices[0]
+    assert (readings.temperature_celsius, readings.clock_event_reasons) == (None, None)
+
+
+@given(st.text())
+def test_no_line_is_too_strange(line: str) -> None:
+    found = sample(line, facts(said(), "n").inventory)
+    assert found is None or line.count(",") == 4
+
+
+def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: str) -> str:
+        raise FileNotFoundError(2, "No such file or directory", "nvidia-smi")
+
+    monkeypatch.setattr(post, "_smi", missing)
+    found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
+    assert "nvidia-smi" in found["why"]
+
+    def broken(*_: str) -> str:
+        raise subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed because\nit")
+
+    monkeypatch.setattr(post, "_smi", broken)
+    found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
+    assert found["why"] == "nvidia-smi: NVIDIA-SMI has failed because it"
+    assert "2 GPUs" in post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0, 1]))["why"]
