@@ -56,6 +56,18 @@ main.main()
 """The worker that was sent there, in which two of the devices fail once the run begins."""
 
 
+NO_GPUTOP = """
+import sys
+class Finder:
+    @staticmethod
+    def find_spec(name, *_):
+        if name.partition(".")[0] == "gputop":
+            raise ModuleNotFoundError("nodes have no gputop")
+sys.meta_path.insert(0, Finder)
+"""
+"""Ray has nodes look for modules where the command does: here that is the same machine."""
+
+
 @dataclass
 class Nodes:
     """The cluster, and the GPUs that its nodes' nvidia-smi has."""
@@ -107,7 +119,7 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     path = f"{folder}:{environment()['PATH']}"
     without = folder / "without"
     without.mkdir()
-    (without / "gputop.py").write_text("raise ImportError('nodes have no gputop')")
+    (without / "sitecustomize.py").write_text(NO_GPUTOP)
     known = {"PATH": path, "FAKE_GPUS": str(gpus), "PYTHONPATH": str(without)}
     with RayCluster(8, known) as cluster:
         yield Nodes(cluster, gpus, folder)
