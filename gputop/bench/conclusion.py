@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench import exports, history
 from gputop.bench.events import Done, Result
 from gputop.bench.fleet import spreads
-from gputop.bench.outliers import outliers
+from gputop.bench.outliers import outliers, was_stopped
 from gputop.bench.outliers_page import document
 from gputop.bench.outliers_page import page as many
 from gputop.bench.page import in_short, page, table_of
@@ -69,9 +69,7 @@ def conclude_many(
     for each in left_out:
         say(f"warning: {each}")
     missed = [COULD_NOT_RUN] if left_out or not members else []
-    stopped = [
-        INTERRUPTED for each in members if each.result is not None and each.result.stopped == "user"
-    ]
+    stopped = [INTERRUPTED for each in members if was_stopped(each)]
     found = [each.status for each in outliers(members)]
     return gravest([*found, *stopped, *missed, *statuses, FINE])
 

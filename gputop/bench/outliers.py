@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.compare import NOTICED_PERCENT, score
-from gputop.exits import DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ THROTTLES = ("hw_slowdown", "hw_thermal", "sw_thermal", "thermal", "hw_power_bra
 """Clock event reasons that are no normal end of a device's power."""
 THROTTLED_SHARE = 0.01
 """Of the run: a single short event among many devices is no finding."""
-GRAVEST_FIRST = (FAULT, INTERRUPTED, DEGRADED)
+GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,8 @@ def judged(member: Member, among: Distribution | None) -> Outlier | None:
     """What is wrong with one device; None where nothing is."""
     result = member.result
     if result is None:
+        if member.status == INTERRUPTED:
+            return None  # like all others that were stopped
         return Outlier(member, (member.problem or "it has no result",), member.status)
     if result.wrong_elements:
         elements = "element" if result.wrong_elements == 1 else "elements"

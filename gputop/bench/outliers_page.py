@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from gputop.bench.columns import ENDS
 from gputop.bench.compare import rate_text
 from gputop.bench.outliers import distributions, outliers
 from gputop.text import ABSENT, duration, visible
@@ -102,7 +103,7 @@ def _rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
     known = distributions(members)
     like = next((member.result for member in members if member.result is not None), None)
     if like is None:
-        return
+        return  # they are all in what follows
     unit, shown = rate_text(like)
     lines = [["host", "", unit, "of median", ""]]
     for member in members:
@@ -111,9 +112,13 @@ def _rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
         if value is not None and among is not None and among.median:
             share = f"{100 * value / among.median:.1f} %"
         figure = ABSENT if value is None else shown(value)
-        word = "see below" if id(member) in odd else "ok"
+        word = "see below" if id(member) in odd else _ended(member.result)
         lines.append([visible(member.host), member.place, figure, share, word])
     yield from _columns(lines, left=2)
+
+
+def _ended(result: Result | None) -> str:
+    return "stopped" if result is None else ENDS.get(result.stopped, visible(result.stopped))
 
 
 def _outliers(found: Sequence[Outlier], count: int) -> Iterator[str]:

@@ -30,6 +30,8 @@ LOOK_SECONDS = 120.0
 """Until a post has said where it is: longer than the relay waits for Ray."""
 LONGEST_LINE_BYTES = 1 << 20
 STEP_SECONDS = 1.0
+WAY_SECONDS = 0.8
+"""From here to a worker and back: it is not killed for what is on its way."""
 RELAY = "gputop.bench.cluster.relay"
 
 
@@ -267,7 +269,7 @@ class RemoteWorker:
 
     async def ended(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), seconds)
+            await asyncio.wait_for(self._over.wait(), seconds + WAY_SECONDS)
         return self._over.is_set()
 
     async def errors(self) -> bytes:

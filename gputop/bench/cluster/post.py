@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,8 +23,6 @@ from typing import IO, Any, Optional
 LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
 MOST_WAITING = 1000
 """Things said that wait to be fetched: who says more has to wait."""
-GATHER_SECONDS = 0.2
-"""From the first thing said until all that is there is fetched."""
 SMI_SECONDS = 20.0
 END_SECONDS = 1.0
 
@@ -84,17 +83,18 @@ class Post:
         # It ends with the thread that starts it: one that lasts until it has ended.
         threading.Thread(target=self._keep, args=(order, environment), daemon=True).start()
 
-    def read(self, seconds: float) -> list[Said]:
-        """What was said since the last time; waits for it as long as that."""
-        try:
-            found = [self._said.get(timeout=seconds)]
-        except queue.Empty:
-            return []
-        if found[0][0] != "ended":
-            threading.Event().wait(GATHER_SECONDS)
+    def read(self, seconds: float, gather: float) -> list[Said]:
+        """What was said since the last time; waits for it as long as that.
+
+        From the first thing on it gathers what else is said, for so many seconds or to the end.
+        """
+        found: list[Said] = []
+        until = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
-            while True:
-                found.append(self._said.get_nowait())
+            while not found or found[-1][0] != "ended":
+                found.append(self._said.get(timeout=max(0.0, until - time.monotonic())))
+                if len(found) == 1:
+                    until = time.monotonic() + gather
         return found
 
     def tell(self, line: bytes) -> None:

@@ -23,6 +23,8 @@ from gputop.telemetry import lifeline
 PLACE_SECONDS = 60.0
 """Until Ray has to have started what it is asked for: free GPUs are given at once."""
 POLL_SECONDS = 10.0
+GATHER_SECONDS, READS_PER_SECOND = 0.2, 500
+"""How long a post gathers what is said; of many posts longer, or one process could not follow."""
 ANSWER_SECONDS = 3.0
 """Until a node whose process has died has to have answered."""
 WORKER = Path(__file__).parents[1] / "worker"
@@ -124,9 +126,10 @@ class Relay:
 
     async def _follow(self, number: int, actor: Any) -> None:
         """Passes on what a worker says, until its end or that of its post."""
+        gather = max(GATHER_SECONDS, len(self._nodes) / READS_PER_SECOND)
         try:
             while True:
-                for kind, what in await actor.read.remote(POLL_SECONDS):
+                for kind, what in await actor.read.remote(POLL_SECONDS, gather):
                     if kind == "line":
                         self.say(post=number, line=what.decode(errors="replace"))
                     elif kind == "readings":
