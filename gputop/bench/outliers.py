@@ -81,6 +81,13 @@ class Outlier:
     status: int
 
 
+def was_stopped(member: Member) -> bool:
+    """Whether somebody ended its run before its time."""
+    if member.result is None:
+        return member.status == INTERRUPTED
+    return member.result.stopped == "user"
+
+
 def distribution(values: Sequence[float], device: str = "", dtype: str = "") -> Distribution | None:
     """Of any values in any order; None of none. Percentiles lie between the two nearest values."""
     if not values:

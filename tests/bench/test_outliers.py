@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
-from gputop.bench.outliers import MAD_TO_SIGMA, Member, distribution, outliers, percentile, slow
+from gputop.bench.outliers import (
+    MAD_TO_SIGMA,
+    Member,
+    distribution,
+    outliers,
+    percentile,
+    slow,
+    was_stopped,
+)
 from gputop.bench.outliers_page import document, page
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 
 RATES = st.floats(1e-3, 1e4)
@@ -168,3 +176,11 @@ def test_a_page_of_nothing_but_failures() -> None:
     assert "1 device on 1 host: none has a result" in text
     assert "\x1b" not in text
     assert json.loads(json.dumps(document(dead)))["results"][0]["problem"].startswith("it was")
+
+
+def test_who_was_stopped_is_no_outlier() -> None:
+    early = Member("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
+    members = [*fleet(700, 701), member(5, stopped="user"), early]
+    assert named(members) == {}
+    assert [was_stopped(each) for each in members] == [False, False, True, True]
+    assert page(members).count(" stopped\n") == 2
