@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench import course
 from gputop.bench.events import Done, Failed, Planned
@@ -21,6 +21,8 @@ from gputop.bench.watch import Watch
 if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
     from gputop.bench.course import Course
+    from gputop.bench.events import Event
+    from gputop.bench.fleet import Ending
     from gputop.bench.plan import Request, Target
     from gputop.bench.watch import Limit, Watching
 
@@ -66,25 +68,34 @@ async def attend(
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
-    with _signals(interrupted):
+    with signals(interrupted):
         ticking = asyncio.create_task(bar.keep_drawing())
         try:
-            return await _followed(runs, requests, bar, watch)
+            return await followed(runs, requests, bar, watch)
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, *stops, return_exceptions=True)
             bar.clear()
 
 
-async def _followed(
+class Taking(Protocol):
+    """Who is told what happens."""
+
+    def take(self, target: Target, event: Event) -> None:
+        """Something happened on a device."""
+
+
+async def followed(
     runs: Fleet | Pairs,
     requests: Sequence[Request],
-    bar: Progressing | Together | Gathered,
+    bar: Progressing | Taking,
     watch: Watching,
+    ending: Ending | None = None,
 ) -> list[Ended]:
+    """Follows runs to their ends, in the order of the requests."""
     recorders = {request.target: course.Recorder() for request in requests}
     ends: dict[Target, Done | Failed] = {}
-    async with contextlib.aclosing(runs.events(watch, _say_limit)) as events:
+    async with contextlib.aclosing(runs.events(watch, ending or _say_limit)) as events:
         async for target, event in events:
             if isinstance(bar, Progressing):
                 bar.take(event)
@@ -109,7 +120,8 @@ def _course(recorder: course.Recorder, trace: Trace | None) -> Course:
 
 
 @contextlib.contextmanager
-def _signals(act: Callable[[], None]) -> Iterator[None]:
+def signals(act: Callable[[], None]) -> Iterator[None]:
+    """Has `act` called for those that end a program."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, act)

@@ -197,7 +197,7 @@ class Gathered(Line):
             first, by = next(iter(behind.items()))
             more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
             parts.append(f"{visible(first.host or '')} {first.place} {by:.0f} % behind{more}")
-        if among := so_far.distribution:
+        for among in [*so_far.distributions.values()][:1]:
             lies = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)}) TFLOP/s"
             parts.insert(1, lies)
         while len(parts) > 2 and len("  ".join(parts)) > width:

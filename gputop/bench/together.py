@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.compare import NOTICED_PERCENT
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
-from gputop.bench.outliers import Distribution, distribution
+from gputop.bench.outliers import Distribution, distribution, slow, throttled
+from gputop.exits import FAULT, INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 STATES = ("starting", "preparing", "ready", "running", "done", "failed")
 WINDOWS = 10
 """Samples that a device is judged by while it runs: one alone is too restless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """A device that is not like the others, why, and whether that is a fault of it."""
+
+    target: Target
+    why: str
+    grave: bool
 
 
 class Gathering:
@@ -29,12 +39,15 @@ class Gathering:
         }
         self.wrong: dict[Target, int] = {}
         """Elements, by the device that computed them."""
+        self.ends: dict[Target, Done | Failed] = {}
         self.expected_seconds = 0.0
         self.elapsed_seconds = 0.0
         self.rows: Counter[Target] = Counter()
 
     def take(self, target: Target, event: Event) -> None:
         """Remembers what happened."""
+        if isinstance(event, Done | Failed):
+            self.ends[target] = event
         says = {
             Hello: "preparing",
             Planned: "ready",
@@ -62,9 +75,10 @@ class Gathering:
         counted = Counter(self._states.values())
         return {state: counted[state] for state in STATES if counted[state]}
 
-    def state(self, target: Target) -> str:
-        """Of one device."""
-        return self._states[target]
+    @property
+    def ended(self) -> bool:
+        """Whether all of them have."""
+        return len(self.ends) == len(self._states)
 
     @property
     def rates(self) -> Mapping[Target, float]:
@@ -77,22 +91,43 @@ class Gathering:
         return found
 
     @property
-    def distribution(self) -> Distribution | None:
-        """Of the rates now."""
-        return distribution(list(self.rates.values()))
+    def distributions(self) -> Mapping[str, Distribution]:
+        """Of the rates now, by the device's name, the most numerous first."""
+        groups: dict[str, list[float]] = defaultdict(list)
+        for target, rate in self.rates.items():
+            groups[target.name].append(rate)
+        ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
+        found = ((name, distribution(rates, name)) for name, rates in ordered)
+        return {name: each for name, each in found if each is not None}
 
     def behind(self) -> Mapping[Target, float]:
-        """Those that are noticeably under the median now, by how many percent; worst first."""
-        among = self.distribution
-        if among is None or among.count < 2 or not among.median:
-            return {}
-        under = {
-            target: 100 * (among.median - rate) / among.median
-            for target, rate in self.rates.items()
-        }
-        named = [(target, by) for target, by in under.items() if by > NOTICED_PERCENT]
-        return dict(sorted(named, key=lambda each: -each[1]))
+        """Those that are slow among their likes now, by percent of the median; worst first."""
+        known = self.distributions
+        found = {}
+        for target, rate in self.rates.items():
+            among = known[target.name]
+            if slow(rate, among) is not None:
+                found[target] = 100 * (among.median - rate) / among.median
+        return dict(sorted(found.items(), key=lambda each: -each[1]))
 
-    def failed(self) -> Sequence[Target]:
-        """Those that ended without a result."""
-        return [target for target, state in self._states.items() if state == "failed"]
+    def odd(self) -> Sequence[Odd]:
+        """Those that are not like the others so far, gravest first."""
+        found = [self._ended_oddly(target) for target in self._states]
+        known, rates = self.distributions, self.rates
+        for target in self.behind():
+            said = slow(rates[target], known[target.name])
+            found.append(Odd(target, said or "", grave=False))
+        return sorted((each for each in found if each), key=lambda each: not each.grave)
+
+    def _ended_oddly(self, target: Target) -> Odd | None:
+        if wrong := self.wrong.get(target):
+            elements = "element" if wrong == 1 else "elements"
+            return Odd(target, f"computed wrong results: {wrong} {elements}", grave=True)
+        last = self.ends.get(target)
+        if isinstance(last, Failed):
+            if last.status == INTERRUPTED:
+                return None
+            why = f"{last.problem.what}: {last.problem.why}"
+            return Odd(target, why, grave=last.status == FAULT)
+        said = throttled(last.result) if last is not None else None
+        return None if said is None else Odd(target, said, grave=False)

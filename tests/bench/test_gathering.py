@@ -44,22 +44,20 @@ def test_how_many_are_how_far_in_the_order_of_a_run() -> None:
     assert list(found.states.items()) == [
         (state, 1) for state in ("starting", "preparing", "ready", "running", "done", "failed")
     ]
-    assert found.failed() == [GPUS[4]]
+    assert not found.ended
 
 
 def test_a_device_is_judged_by_its_last_windows() -> None:
     found = gathered(*running(700, 700, 700), *((0, window(1.0, 350.0)) for _ in range(WINDOWS)))
     assert found.rates[GPUS[0]] == pytest.approx(350.0)
     assert found.behind() == {GPUS[0]: pytest.approx(50.0)}
-    assert found.distribution is not None
-    assert found.distribution.median == 700
+    assert found.distributions["NVIDIA H100"].median == 700
 
 
 def test_who_failed_is_in_no_distribution() -> None:
     found = gathered(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
     assert found.behind() == {}
-    assert found.distribution is not None
-    assert found.distribution.count == 2
+    assert found.distributions["NVIDIA H100"].count == 2
 
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
@@ -84,3 +82,28 @@ def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     assert "700 (" in line
     if width > 100:
         assert "6 running  1 wrong  node-1 GPU 3 9 % behind" in line
+
+
+def test_who_is_odd_gravest_first() -> None:
+    lost = Failed(Problem("It was lost", "its node is gone", "R"), 1)
+    stopped = Failed(Problem("It was stopped", "y", "R"), 130)
+    hot = dataclasses.replace(RESULT, stopped="limit")
+    found = gathered(
+        *running(700, 702, 600, 701, 700, 699), (1, lost), (3, stopped), (4, Done(hot))
+    )
+    found.take(GPUS[0], Verified(3, 1))
+    assert [(each.target.place, each.why, each.grave) for each in found.odd()] == [
+        ("GPU 0", "computed wrong results: 1 element", True),
+        ("GPU 1", "It was lost: its node is gone", True),
+        ("GPU 4", "too hot: ended by the temperature limit", False),
+        ("GPU 2", "slow: 14.2 % under the median", False),
+    ]
+
+
+def test_models_are_compared_among_themselves() -> None:
+    others = [dataclasses.replace(each, name="NVIDIA A100") for each in GPUS[4:]]
+    found = Gathering([*GPUS[:4], *others])
+    for target, rate in zip([*GPUS[:4], *others], (700, 701, 702, 699, 250, 251), strict=True):
+        found.take(target, window(0.2, rate))
+    assert [*found.distributions] == ["NVIDIA H100", "NVIDIA A100"]
+    assert found.odd() == []

@@ -22,7 +22,7 @@ from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from gputop.bench.attended import Ended
     from gputop.bench.cluster.link import Found, Post
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""
+    Following = Callable[[Fleet, Sequence[Request], ClusterWatch], Awaitable[list[Ended]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,21 @@ class Burned:
     """Devices that were to be tested and were not, and why."""
 
 
-def burn(order: Order, requesting: Requesting) -> Burned:
-    """Runs the same test on many GPUs of a cluster; raises `RefusedError`."""
-    return asyncio.run(_burn(order, requesting))
+async def on_a_line(runs: Fleet, requests: Sequence[Request], watch: ClusterWatch) -> list[Ended]:
+    """Follows the runs with a line of progress."""
+    gathering = Gathering([request.target for request in requests])
+    return await attend(runs, requests, Gathered(sys.stderr, gathering), watch)
 
 
-async def _burn(order: Order, requesting: Requesting) -> Burned:
+def burn(order: Order, requesting: Requesting, follow: Following = on_a_line) -> Burned:
+    """Runs the same test on many GPUs of a cluster; raises `RefusedError`.
+
+    `follow` shows them until they have ended.
+    """
+    return asyncio.run(_burn(order, requesting, follow))
+
+
+async def _burn(order: Order, requesting: Requesting, follow: Following) -> Burned:
     try:
         cluster, found = await Cluster.join(order.address)
     except PlaceError as error:
@@ -79,9 +89,8 @@ async def _burn(order: Order, requesting: Requesting) -> Burned:
         requests = requesting(list(usable))
         places = list(usable.values())
         watched = {request.target: place for request, place in zip(requests, places, strict=True)}
-        bar = Gathered(sys.stderr, Gathering(list(watched)))
         runs = Fleet(requests, places=places)
-        return Burned(await attend(runs, requests, bar, ClusterWatch(watched)), not_begun)
+        return Burned(await follow(runs, requests, ClusterWatch(watched)), not_begun)
     finally:
         await cluster.leave()
 
