@@ -69,7 +69,7 @@ def _result(member: Member) -> dict[str, Any]:
 
 def _head(members: Sequence[Member], results: Sequence[Result]) -> str:
     hosts = len({member.host for member in members})
-    where = f"{_count(len(members), 'device')} on {_count(hosts, 'host')}"
+    where = f"{count(len(members), 'device')} on {count(hosts, 'host')}"
     if not results:
         return f"{where}: none has a result"
     first = results[0]
@@ -80,7 +80,8 @@ def _head(members: Sequence[Member], results: Sequence[Result]) -> str:
     return f"{what}{shape}, {duration(longest)}: {where}"
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """`1 host`, `8 hosts`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -121,11 +122,11 @@ def _ended(result: Result | None) -> str:
     return "stopped" if result is None else ENDS.get(result.stopped, visible(result.stopped))
 
 
-def _outliers(found: Sequence[Outlier], count: int) -> Iterator[str]:
+def _outliers(found: Sequence[Outlier], total: int) -> Iterator[str]:
     if not found:
-        yield f"No outliers among {_count(count, 'device')}."
+        yield f"No outliers among {count(total, 'device')}."
         return
-    yield f"{_count(len(found), 'outlier')} of {_count(count, 'device')}, gravest first:"
+    yield f"{count(len(found), 'outlier')} of {count(total, 'device')}, gravest first:"
     for each in found:
         yield f"  {name(each.member)}"
         for reason in each.reasons:

@@ -70,6 +70,11 @@ class Gathering:
             self.wrong[target] = event.result.wrong_elements
 
     @property
+    def targets(self) -> Sequence[Target]:
+        """All of them."""
+        return [*self._states]
+
+    @property
     def states(self) -> Mapping[str, int]:
         """How many devices are in each state that there are any in, in the order of a run."""
         counted = Counter(self._states.values())

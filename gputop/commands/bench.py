@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--devices", type=count, metavar="N", help="with --ray: so many GPUs (default: all)"
     )
     parser.add_argument(
+        "--screen",
+        action="store_true",
+        help="with --ray: the whole terminal shows the devices as they run; what it ends with is "
+        "printed when you leave",
+    )
+    parser.add_argument(
         "--collect",
         nargs="+",
         metavar="FILE",
@@ -138,13 +145,18 @@ def _collect(args: argparse.Namespace) -> int:
 
 def _on_cluster(args: argparse.Namespace) -> int:
     """Runs on the GPUs that Ray gives."""
-    from gputop.bench.cluster.run import Order, burn
+    from gputop.bench.cluster.run import Order, burn, on_a_line
     from gputop.bench.conclusion import conclude_cluster
 
     cpu = args.device == ("cpu",)
     python = getattr(args, "python", None)
     order = Order(args.ray, args.devices, cpu, args.ignore_busy, python)
-    return conclude_cluster(burn(order, lambda targets: _requests(args, targets)), args)
+    follow = on_a_line
+    if args.screen:
+        from gputop.ui.burn import on_screen
+
+        follow = on_screen
+    return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)
 
 
 def _stress(requests: list[Request]) -> list[Ended]:
@@ -202,6 +214,10 @@ def _look_over_many(args: argparse.Namespace) -> None:
     """Refuses what does not go with a cluster, or with files."""
     if args.ray is None and args.devices is not None:
         raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
+    if args.screen and args.ray is None:
+        raise RefusedError("--screen shows a cluster. Add --ray, or start `gputop`.", USAGE)
+    if args.screen and not (os.isatty(0) and os.isatty(2)):
+        raise RefusedError("--screen wants a terminal. Leave it out.", USAGE)
     if args.ray is not None and args.kind == "pairs":
         raise RefusedError("pairs is of one machine. Leave out --ray.", USAGE)
     if args.ray is not None and args.device not in (None, ("cpu",)):

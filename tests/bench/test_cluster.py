@@ -193,6 +193,23 @@ def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
     assert "2 outliers of 8 devices" in text
 
 
+def test_a_whole_screen_shows_them_live_and_leaves_a_page(nodes: Nodes, tmp_path: Path) -> None:
+    argv = nodes.bench("--seconds", "600", "--screen", *pretending(tmp_path, slow=2, broken=6))
+    with Terminal(argv, env=nodes.environment(), columns=80, rows=40) as terminal:
+        terminal.wait_for("7 running   1 failed", timeout=BOUND)
+        terminal.wait_for("7 × H100 80GB HBM3  TFLOP/s: median", timeout=BOUND)
+        terminal.wait_for("GPU 6: The products do not fit: too little is free", timeout=BOUND)
+        terminal.wait_for(r"GPU 2: slow: ", timeout=BOUND)
+        workers = nodes.ray.workers()
+        terminal.send("q")
+        _, alive = psutil.wait_procs(workers, timeout=2)
+        assert alive == []
+        terminal.wait_for("gravest first:", timeout=BOUND)
+        assert terminal.wait() == 130
+        assert "GPU 2, GPU-0000-2" in terminal.text
+        terminal.wait_until_gone()
+
+
 def test_throttled_and_hot_ones_are_named_and_results_are_kept(
     nodes: Nodes, tmp_path: Path
 ) -> None:
