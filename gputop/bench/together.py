@@ -42,7 +42,6 @@ class Gathering:
         self.ends: dict[Target, Done | Failed] = {}
         self.expected_seconds = 0.0
         self.elapsed_seconds = 0.0
-        self.rows: Counter[Target] = Counter()
 
     def take(self, target: Target, event: Event) -> None:
         """Remembers what happened."""
@@ -62,8 +61,6 @@ class Gathering:
         elif isinstance(event, Progress):
             self._recent[target].append(event)
             self.elapsed_seconds = max(self.elapsed_seconds, event.elapsed_seconds)
-        elif isinstance(event, Point):
-            self.rows[target] += 1
         elif isinstance(event, Verified) and event.wrong_elements:
             self.wrong[target] = event.wrong_elements
         elif isinstance(event, Done) and event.result.wrong_elements:

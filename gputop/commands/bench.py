@@ -214,6 +214,11 @@ def _look_over_many(args: argparse.Namespace) -> None:
     """Refuses what does not go with a cluster, or with files."""
     if args.ray is None and args.devices is not None:
         raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
+    if args.ray in KINDS:
+        raise RefusedError(
+            f"{args.ray} is a kind of run, and no address. Type `gputop bench {args.ray} --ray`.",
+            USAGE,
+        )
     if args.screen and args.ray is None:
         raise RefusedError("--screen shows a cluster. Add --ray, or start `gputop`.", USAGE)
     if args.screen and not (os.isatty(0) and os.isatty(2)):

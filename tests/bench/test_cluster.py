@@ -299,6 +299,19 @@ def test_nothing_is_left_where_the_command_is_killed(nodes: Nodes, tmp_path: Pat
     process.communicate(timeout=BOUND)
 
 
+def test_the_end_of_the_connection_is_no_fault_of_a_device(nodes: Nodes, tmp_path: Path) -> None:
+    process = nodes.begin("--seconds", "600", "--json", "--devices", "2", *pretending(tmp_path))
+    workers = until_running(nodes, 2)
+    (relay,) = psutil.Process(process.pid).children()
+    relay.kill()
+    out, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 3, err
+    why = {each["reasons"][0].rpartition(": ")[2] for each in json.loads(out)["outliers"]}
+    assert why == {"the connection to Ray has ended"}
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+
+
 def test_only_as_many_as_asked_for_and_never_more_than_there_are(
     nodes: Nodes, tmp_path: Path
 ) -> None:

@@ -152,6 +152,9 @@ def test_ray_gives_what_nobody_has(
     [
         (("--devices", "2"), "Add --ray"),
         (("pairs", "--ray"), "Leave out --ray"),
+        (("--ray", "sweep"), "Type `gputop bench sweep --ray`"),
+        (("--screen",), "Add --ray"),
+        (("--ray", "--screen"), "wants a terminal"),
         (("--ray", "--device", "0"), "Say how many with --devices"),
         (("--ray", "--collect", "a"), "Leave out --ray"),
         (("--ray", "--history"), "Leave out --ray"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gputop.bench.cluster.readings import Facts, facts
 from gputop.bench.places import KEPT_ERROR_BYTES, PlaceError
-from gputop.exits import FAULT
+from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.telemetry import lifeline
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -143,6 +143,7 @@ class Cluster:
         why = visible(lines[-1], 300) if lines else "it said nothing"
         self._answers.put_nowait({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
+            post.status_of_death = COULD_NOT_RUN  # which is no fault of the device
             post.hear({"lost": "the connection to Ray has ended"})
 
     async def _keep_errors(self) -> None:
@@ -173,8 +174,6 @@ class Post:
     It is a `Place`, for one worker.
     """
 
-    status_of_death = FAULT
-
     def __init__(self, number: int, send: Callable[..., None]) -> None:
         self._number, self._send = number, send
         self.known = asyncio.Event()
@@ -184,6 +183,7 @@ class Post:
         """Why it has no GPU to work on."""
         self.listen: Callable[[str], None] = lambda _: None
         """Is given the readings of its GPU."""
+        self.status_of_death = FAULT
         self._worker = RemoteWorker(self._order)
         self.host: str | None = None
 
