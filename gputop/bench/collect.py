@@ -100,7 +100,9 @@ def _member(document: Any, name: str) -> Member:
     place = place if isinstance(place, str) else name
     if "problem" in document:
         problem, status = document["problem"], document.get("status")
+        remedy = document.get("remedy")
         if isinstance(problem, dict):
+            remedy = problem.get("remedy")
             problem = f"{problem.get('what')}: {problem.get('why')}"
         return Member(
             str(host or ""),
@@ -110,6 +112,7 @@ def _member(document: Any, name: str) -> Member:
             None,
             str(problem),
             status if status in (FAULT, COULD_NOT_RUN) else COULD_NOT_RUN,
+            _text(remedy),
         )
     try:
         result = from_json(Result, {key: document[key] for key in document if key != "place"})

@@ -42,6 +42,8 @@ class Member:
     """Why there is no result."""
     status: int = FINE
     """The exit status that comes with the problem."""
+    remedy: str | None = None
+    """What to do about it."""
 
     @property
     def group(self) -> tuple[str, str]:

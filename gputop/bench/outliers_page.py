@@ -28,7 +28,7 @@ def page(members: Sequence[Member]) -> str:
     lines = [_head(members, results)]
     if known:
         lines += ["", *_distributions(list(known.values()), results[0])]
-    if len(members) <= MOST_ROWS:
+    if results and len(members) <= MOST_ROWS:
         lines += ["", *_rows(members, {id(each.member) for each in found})]
     lines += ["", *_outliers(found, len(members))]
     return "\n".join(lines)
@@ -63,6 +63,7 @@ def _result(member: Member) -> dict[str, Any]:
         "device_uuid": member.uuid,
         "place": member.place,
         "problem": member.problem,
+        "remedy": member.remedy,
         "status": member.status,
     }
 
@@ -75,7 +76,8 @@ def _head(members: Sequence[Member], results: Sequence[Result]) -> str:
     first = results[0]
     what = first.kind if first.kind == "copy" else f"{first.kind} in {visible(first.dtype)}"
     shapes = {(result.m, result.n, result.k) for result in results}
-    shape = f", {first.m} x {first.n} x {first.k}" if len(shapes) == 1 and first.m else ""
+    same = first.kind == "soak" and len(shapes) == 1
+    shape = f", {first.m} x {first.n} x {first.k}" if same else ""
     longest = max(result.seconds for result in results)
     return f"{what}{shape}, {duration(longest)}: {where}"
 
@@ -103,8 +105,7 @@ def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]
 def _rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
     known = distributions(members)
     like = next((member.result for member in members if member.result is not None), None)
-    if like is None:
-        return  # they are all in what follows
+    assert like is not None
     unit, shown = rate_text(like)
     lines = [["host", "", unit, "of median", ""]]
     for member in members:
@@ -131,6 +132,8 @@ def _outliers(found: Sequence[Outlier], total: int) -> Iterator[str]:
         yield f"  {name(each.member)}"
         for reason in each.reasons:
             yield f"    {visible(reason)}"
+        if each.member.remedy:
+            yield f"    {visible(each.member.remedy)}"
 
 
 def name(member: Member) -> str:

@@ -153,7 +153,7 @@ def test_several_results_of_a_file_and_those_without_one(tmp_path: Path) -> None
     assert found.members[-1].place == "GPU 6"
     done = ran("--collect", several, whole)
     assert done.returncode == 1
-    assert "The device hangs: a batch did not end" in done.stdout
+    assert "    The device hangs: a batch did not end\n    Look\n" in done.stdout
 
 
 def test_json_has_what_was_left_out(tmp_path: Path) -> None:

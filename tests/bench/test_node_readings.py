@@ -124,7 +124,7 @@ def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(post, "_smi", missing)
     found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
-    assert "nvidia-smi" in found["why"]
+    assert found["why"] == "there is no nvidia-smi on its PATH"
 
     def broken(*_: str) -> str:
         raise subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed because\nit")

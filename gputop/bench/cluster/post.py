@@ -66,6 +66,8 @@ class Post:
             return {**found, "why": f"Ray gave it {len(ids)} GPUs in the place of one"}
         try:
             return {**found, **self._gpu(str(ids[0]))}
+        except FileNotFoundError:
+            return {**found, "why": "there is no nvidia-smi on its PATH"}
         except (OSError, subprocess.SubprocessError) as error:
             why = getattr(error, "stdout", None) or str(error)
             return {**found, "why": f"nvidia-smi: {' '.join(str(why).split())[:200]}"}

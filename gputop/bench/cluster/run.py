@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.attended import attend
@@ -146,9 +146,9 @@ def member(end: Ended) -> Member:
     """A device with how its run ended."""
     target, last = end.target, end.last
     result = last.result if isinstance(last, Done) else None
-    problem, status = None, 0
+    found = Member(target.host or "", target.uuid, target.place, target.name, result)
     if isinstance(last, Failed):
-        problem, status = f"{last.problem.what}: {last.problem.why}", last.status
-    return Member(
-        target.host or "", target.uuid, target.place, target.name, result, problem, status
-    )
+        said = last.problem
+        problem = f"{said.what}: {said.why}"
+        return replace(found, problem=problem, status=last.status, remedy=said.remedy)
+    return found
