@@ -37,6 +37,8 @@ def main() -> None:
     if what == "--query-compute-apps":
         print(gpu(name).get("apps", ""))
         return
+    if "old" in gpu(name) and "clocks_event" in fields:
+        sys.exit('Field "clocks_event_reasons.active" is not a valid field to query.')
     while True:
         print(", ".join(gpu(name)[field] for field in fields.split(",")), flush=True)
         if "-l" not in sys.argv:

@@ -146,6 +146,10 @@ class Post:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(worker.pid, 9)
         worker.wait()
+        for pipe in (worker.stdin, worker.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
         if self._smi is not None:
             self._smi.kill()
         size = errors.seek(0, os.SEEK_END)

@@ -1,0 +1,115 @@
+"""What runs on a node, without a cluster around it: the worker as it is sent, and nvidia-smi."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputop.bench import orders
+from gputop.bench.cluster import relay
+from gputop.bench.cluster.post import Post
+from gputop.bench.orders import NOT_INHERITED
+from gputop.bench.plan import Request
+from tests.bench.workers import CPU, needs_torch
+from tests.clusters import executable
+
+SMI = Path(__file__).with_name("cluster_smi.py")
+SLEEPER = b"import sys; print('{\"event\": 1}', flush=True); sys.stdin.readline(); sys.stdin.read()"
+"""Says a word, and ends with its input."""
+
+
+def heard(post: Post, *until: str) -> dict[str, list[Any]]:
+    """What is said until there is something of each kind."""
+    found: dict[str, list[Any]] = {}
+    end = time.monotonic() + 60
+    while not set(until) <= set(found) and time.monotonic() < end:
+        for kind, what in post.read(1.0, 0.05):
+            found.setdefault(kind, []).append(what)
+    return found
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the GPUs that nvidia-smi has."""
+    executable(tmp_path / "nvidia-smi", f'#!/bin/sh\nexec "{sys.executable}" -S "{SMI}" "$@"\n')
+    gpus = tmp_path / "gpus.json"
+    gpus.write_text("{}")
+    monkeypatch.setenv("FAKE_GPUS", str(gpus))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return gpus
+
+
+def own() -> tuple[str, list[Any]]:
+    return "abc", [3]
+
+
+@needs_torch
+def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
+    post = Post(relay.archive(), None, cpu=True)
+    assert post.facts(own)["torch"] is True
+    order = json.dumps(orders.document(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
+    post.start(order, NOT_INHERITED)
+    found = heard(post, "ended")
+    events = [json.loads(line)["event"] for line in found["line"]]
+    assert events[:2] == ["hello", "plan"]
+    assert events[-1] == "done"
+    assert found["ended"][0][0] == 0
+
+
+def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
+    program = b"import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n" + SLEEPER
+    post = Post(program, None, cpu=False)
+    found = post.facts(own)
+    assert found["gpu"]["uuid"] == "GPU-0000-3"
+    assert found["apps"] == "\n"
+    post.start(b"{}\n", NOT_INHERITED)
+    found = heard(post, "line", "readings")
+    assert found["line"][0] == b"GPU-0000-3\n"
+    assert found["readings"][0] == "58, 688.10, 1740, 700.00, 0x0000000000000004"
+    post.signal(9)
+    assert heard(post, "ended")["ended"][0][0] == -9
+
+
+def test_an_old_driver_calls_its_reasons_otherwise(smi: Path) -> None:
+    smi.write_text(json.dumps({"3": {"clocks_throttle_reasons.active": "0x40", "old": "1"}}))
+    post = Post(SLEEPER, None, cpu=False)
+    post.facts(own)
+    post.start(b"{}\n", NOT_INHERITED)
+    assert heard(post, "readings")["readings"][0].endswith("0x40")
+    post.signal(9)
+    heard(post, "ended")
+
+
+def test_variables_that_change_what_is_measured_stay_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("KEPT", "yes")
+    post = Post(b"import os; print(sorted(os.environ), flush=True)", None, cpu=True)
+    post.start(b"{}\n", NOT_INHERITED)
+    found = heard(post, "ended")
+    assert b"CUDA_LAUNCH_BLOCKING" not in found["line"][0]
+    assert b"KEPT" in found["line"][0]
+
+
+def test_one_that_cannot_be_started_says_so() -> None:
+    post = Post(SLEEPER, "/nowhere/python", cpu=True)
+    post.start(b"{}\n", NOT_INHERITED)
+    ((status, errors),) = heard(post, "ended")["ended"]
+    assert status == 127
+    assert errors == b"/nowhere/python: No such file or directory"
+
+
+def test_the_end_of_standard_error_comes_with_the_end() -> None:
+    post = Post(b"import sys; sys.stderr.write('x' * 9000 + 'why'); sys.exit(5)", None, cpu=True)
+    post.start(b"{}\n", NOT_INHERITED)
+    ((status, errors),) = heard(post, "ended")["ended"]
+    assert status == 5
+    assert len(errors) == 4096
+    assert errors.endswith(b"why")
