@@ -117,7 +117,14 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
     among = {"gputop.telemetry.remote", "gputop.telemetry.machine", "gputop.telemetry.merge"}
+    among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
     assert loaded_by("import gputop.ui.app, gputop.ui.start, gputop.cli", among) == set()
+
+
+def test_the_fleet_screen_loads_no_host_before_one_is_opened() -> None:
+    later = {"gputop.telemetry.child", "gputop.ui.screens.benchmark", "plotext", "psutil"}
+    program = "import gputop.ui.fleet.start, gputop.ui.fleet.app"
+    assert loaded_by(program, later) == set()
 
 
 def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
