@@ -95,7 +95,7 @@ def test_the_first_screen_does_without_tls_and_the_palette_of_textual() -> None:
     assert loaded_by(FIRST_SCREEN, later) == set()
 
 
-@pytest.mark.parametrize(("package", "most"), [("gputop", 63), ("textual", 120), ("rich", 50)])
+@pytest.mark.parametrize(("package", "most"), [("gputop", 64), ("textual", 120), ("rich", 50)])
 def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> None:
     """About as many as there are: one more is a choice, and takes half a millisecond and up."""
     count = f"; print(sum(m.partition('.')[0] == {package!r} for m in sys.modules)); sys.exit()"
@@ -117,7 +117,14 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
     among = {"gputop.telemetry.remote", "gputop.telemetry.machine", "gputop.telemetry.merge"}
+    among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
     assert loaded_by("import gputop.ui.app, gputop.ui.start, gputop.cli", among) == set()
+
+
+def test_the_fleet_screen_loads_no_host_before_one_is_opened() -> None:
+    later = {"gputop.telemetry.child", "gputop.ui.screens.benchmark", "plotext", "psutil"}
+    program = "import gputop.ui.fleet.start, gputop.ui.fleet.app"
+    assert loaded_by(program, later) == set()
 
 
 def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:

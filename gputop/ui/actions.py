@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from textual.binding import Binding
@@ -175,10 +176,12 @@ ACTIONS = (
 BY_ID = {action.id: action for action in ACTIONS}
 
 
-def action_for(key: str, tab: str, *, replay: bool = False) -> Action | None:
+def action_for(
+    key: str, tab: str, *, replay: bool = False, actions: Iterable[Action] = ACTIONS
+) -> Action | None:
     """What a key does on that tab, of a live stream or of a recording."""
     return next(
-        (a for a in ACTIONS if key in a.keys.split(",") and a.works_on(tab, replay=replay)), None
+        (a for a in actions if key in a.keys.split(",") and a.works_on(tab, replay=replay)), None
     )
 
 
@@ -219,10 +222,10 @@ def key_names(action: Action) -> list[str]:
     return [SHOWN.get(key, key) for key in action.keys.split(",")]
 
 
-def bindings() -> list[Binding]:
+def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
     """The actions as Textual's bindings."""
     return [
         Binding(key, f"act('{a.id}')", a.help, id=a.id, show=False, priority=key in a.everywhere)
-        for a in ACTIONS
+        for a in actions
         for key in a.keys.split(",")
     ]

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import os
-import sys
-import termios
 import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from textual import on, work
+from textual import work
 from textual.events import Key, Paste
 from textual.widgets import ContentSwitcher
-from textual.worker import Worker, WorkerState
 
-from gputop.exits import INTERRUPTED
 from gputop.settings import AUTO, DEFAULT, Settings
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.snapshot import Event, Inventory, Sample
@@ -29,11 +23,11 @@ from gputop.ui.model import Telemetry
 from gputop.ui.process_columns import GPU
 from gputop.ui.process_table import ProcessTable
 from gputop.ui.recording import Recordings
+from gputop.ui.resident import ResidentApp
 from gputop.ui.screens.monitor import MonitorTab
 from gputop.ui.screens.processes import ProcessesTab
 from gputop.ui.screens.tab import DeviceTab, ListTab, LiveTab
-from gputop.ui.themed import ANY_TERMINAL, ThemedApp
-from gputop.ui.watchdog import Watchdog
+from gputop.ui.themed import ANY_TERMINAL
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.keys import KeysView
 
@@ -43,7 +37,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.events import Event as UiEvent
-    from textual.notifications import SeverityLevel
     from textual.widget import Widget
 
     from gputop.telemetry.replay import Played, Replay
@@ -56,11 +49,6 @@ BENCHMARK_CSS = Path(__file__).with_name("benchmark.tcss")
 """Takes longer to parse than our other styles, and is of nothing on the first screen."""
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between samples that keys go through."""
-NEW_OBJECTS = 10_000
-"""Until the collector looks through them. A tick makes thousands that soon go without it, and at
-Python's own 700 it took a tenth of the time."""
-TICK_SECONDS = 0.5
-"""Between looks at whether the terminal and the stream are still there."""
 PRELOAD_SECONDS = 0.5
 """After the first screen: by then it has numbers, where the driver is quick."""
 
@@ -81,13 +69,9 @@ class Stream(Protocol):
         ...
 
 
-class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
+class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
     """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
 
-    CSS_PATH = "gputop.tcss"
-    TITLE = "gputop"
-    AUTO_FOCUS = None
-    ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
     HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (100, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
@@ -103,8 +87,12 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         terminal: Terminal = ANY_TERMINAL,
         replay: Replay | None = None,
         record: Path | None = None,
+        opened_from: str = "",
     ) -> None:
-        """`replay` is the stream where it is that of a recording; `record` is what to record to."""
+        """`replay` is the stream where it is that of a recording; `record` is what to record to.
+
+        `opened_from` is what Esc leads back to from the monitor, where that is another screen.
+        """
         super().__init__(settings, problems, config, terminal)
         self._stream = stream
         self._replay = replay
@@ -113,7 +101,9 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(clock, replayed=replay is not None)
         self._python = python
-        self._watchdog = Watchdog()
+        self._opened_from = opened_from
+        self.went_back = False
+        """Whether it was left for where it was opened from, and not for good."""
         self._benchmark: BenchmarkTab | None = None
         """Made when it is first wanted: the first screen does without it."""
         self._making = asyncio.Lock()
@@ -121,8 +111,6 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         """The alerts that the bell was rung for, while they last."""
         self._came_from: dict[str, str] = {}
         """The tab that each of the pages was opened from."""
-        self.fault: str | None = None
-        """What ended the dashboard that should not have."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -133,6 +121,7 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
             "processes": ProcessesTab(self.telemetry, self._table),
         }
         self._keys = KeysView(self.offers)
+        self._keys.way_back = self._opened_from
         self._monitor.density = self._settings.density
         self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
@@ -146,22 +135,12 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         yield self._keys
 
     def on_mount(self) -> None:
-        """Starts to listen: to the stream, to signals, to the terminal's end."""
-        gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
-        gc.set_threshold(NEW_OBJECTS)
-        gc.enable()
+        """Starts to listen to the stream."""
         self._listen()
-        self.set_interval(TICK_SECONDS, self._tick)
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.insight.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
-        # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
-        # behind has not been sent everything.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.watch(self.screen, "focused", self._focus_changed, init=False)
-        if not self.is_headless:
-            loop = asyncio.get_running_loop()
-            self._watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
 
     @work(group="load", exit_on_error=False)
     async def _preload(self) -> None:
@@ -191,7 +170,7 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
                     else:
                         await self._play(record)
                 except Exception as error:  # noqa: BLE001 - the next record may well be fine
-                    self._say(error)
+                    self.say(error)
 
     async def _play(self, played: Played) -> None:
         """Takes in what a replay has played; where it went elsewhere, in another thread."""
@@ -313,9 +292,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         """The tab that is shown; None is the benchmark."""
         return self._live.get(self._header.tab)
 
-    def _tick(self) -> None:
-        if not self.is_headless and not _terminal_is_there():
-            self.exit(return_code=INTERRUPTED)
+    def tick(self) -> None:
+        """Shows that nothing comes, or how far it is."""
         if self.telemetry.silent_seconds is not None:
             self._show()
         elif self._bar is not None:
@@ -440,7 +418,11 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         if self.focused is not None:
             self.set_focus(None)
         elif not (isinstance(tab, ListTab) and tab.clear_filter()):
-            self._to_tab(self._came_from.get(self._header.tab, "monitor"))
+            now = self._header.tab
+            if now == "monitor" and self._opened_from:
+                self.went_back = True
+                self.exit()
+            self._to_tab(self._came_from.get(now, "monitor"))
 
     def action_help(self) -> None:
         """Keys and legend."""
@@ -466,7 +448,7 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
             if self.offers(a)
             and a.action not in ("commands", f"tab('{tab}')")
             and (a.id != "bench.stop" or self._keys.running)
-            and (a.id != "back" or tab != "monitor")
+            and (a.id != "back" or tab != "monitor" or self._opened_from)
         ]
 
         async def run(action: Action | None) -> None:
@@ -475,31 +457,8 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
 
         self.push_screen(Commands(here), run)
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
-        """Says something, in place of what was said before."""
-        self.clear_notifications()
-        for screen in self.screen_stack:  # Textual leaves what was around each of them, for ever
-            for around in screen.query("ToastHolder"):
-                self.call_later(around.remove)  # who says something may be outside of the app
-        message = "\n".join(map(visible, message.splitlines()))
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
-
-    @on(Worker.StateChanged)
-    def _worker_failed(self, event: Worker.StateChanged) -> None:
-        if event.state is WorkerState.ERROR and event.worker.error is not None:
-            self._say(event.worker.error)
-
-    def _say(self, error: BaseException) -> None:
-        """A fault of our own is said, and does not end the monitor."""
-        self.log.error(error)
+    def say(self, error: BaseException) -> None:
+        """A fault of our own, or of the recording that is played."""
         if self._replay is not None:
             from gputop.telemetry.recorded import RecordingError
 
@@ -507,20 +466,7 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
                 self.telemetry.interruption = error.problem
                 self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
                 return
-        self.notify(_described(error), title="A fault in gputop", severity="error")
-
-    def _fatal_error(self) -> None:
-        """Ends with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
-
-        Textual calls it for an exception that nobody caught; a later one may not, and then its
-        traceback is what there is.
-        """
-        error = sys.exception()
-        if error is None or os.environ.get("GPUTOP_DEBUG"):
-            super()._fatal_error()
-            return
-        self.fault = _described(error)
-        self.panic()
+        super().say(error)
 
     def on_benchmark_tab_changed(self) -> None:
         """A run started or ended."""
@@ -531,16 +477,3 @@ class GputopApp(ThemedApp, inherit_bindings=False):  # Ctrl+Q is for who pressed
         """Leaves nothing running; a stress test has ended with its task."""
         await self._recordings.close()
         await self._stream.close()
-
-
-def _described(error: BaseException) -> str:
-    return " ".join(visible(f"{type(error).__name__}: {error}").split())
-
-
-def _terminal_is_there() -> bool:
-    """Whether standard input still is a terminal: on a dead one Textual's own reader would spin."""
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True

@@ -50,20 +50,24 @@ LIGHT = _of_256(
     "light", DIM=242, TRACK=246, BUSY=28, MEMORY=26, POWER=130, CPU=30,
     SM=64, TENSOR=100, TEMPERATURE=160, RECEIVED=97, SENT=127,
     ACCENT=25, WARN=94, FAULT=124, GOOD=22, BADGE=94,
+    LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
 # After Okabe and Ito, moved as far apart as 256 colours have it for all three colour deficiencies.
 COLOUR_BLIND = _of_256(
     "colour-blind", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
     SM=42, TENSOR=227, TEMPERATURE=202, RECEIVED=32, SENT=214,
     ACCENT=117, WARN=227, FAULT=202, GOOD=42, BADGE=227,
+    LEVEL_0=239, LEVEL_1=24, LEVEL_2=31, LEVEL_3=38, LEVEL_4=80, POINTER=165,
 )
 COLOUR_BLIND_LIGHT = _of_256(
     "colour-blind-light", DIM=242, TRACK=246, BUSY=29, MEMORY=33, POWER=202, CPU=53,
     SM=29, TENSOR=58, TEMPERATURE=202, RECEIVED=33, SENT=53,
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
+    LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
 # fmt: on
 _FAINT = Style(color="default", dim=True)  # bright black is the background itself on some palettes
+_OWN = Style(color="default")
 ANSI = Theme(
     "ansi",
     {
@@ -83,10 +87,15 @@ ANSI = Theme(
         "FAULT": Style(color="bright_red"),
         "GOOD": Style(color="green"),
         "BADGE": Style(color="yellow"),
+        "LEVEL_0": _FAINT,
+        "LEVEL_1": Style(color="bright_blue"),
+        "LEVEL_2": Style(color="cyan"),
+        "LEVEL_3": Style(color="bright_cyan"),
+        "LEVEL_4": _OWN,
+        "POINTER": Style(color="bright_magenta"),
     },
     colours=16,
 )
-_OWN = Style(color="default")
 MONOCHROME = Theme(
     "monochrome",
     dict.fromkeys(ROLES, _OWN)
@@ -164,6 +173,9 @@ class Look(LineFilter):
         found = self._exact.get(key) or self._by_colour.get(key[0])
         if found is not None:
             style += found
+        behind = self._by_colour.get(_key(Style(color=style.bgcolor))[0]) if style.bgcolor else None
+        if behind is not None and behind.color is not None:
+            style += Style(bgcolor=behind.color)
         if self.theme.colours <= 16:  # what has no role too
             style += Style.from_color(_of_16(style.color), _of_16(style.bgcolor))
         return style

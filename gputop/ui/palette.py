@@ -39,6 +39,15 @@ FAULT = ink(167, bold=True)
 GOOD = ink(71, bold=True)
 BADGE = ink(178, bold=True, reverse=True)
 TAB = Style(bold=True, reverse=True)
+# Little to much, on the map of a fleet: cool, so that yellow and red are left for what is wrong.
+LEVEL_0 = ink(239)
+LEVEL_1 = ink(24)
+LEVEL_2 = ink(31)
+LEVEL_3 = ink(38)
+LEVEL_4 = ink(80)
+LEVELS = (LEVEL_0, LEVEL_1, LEVEL_2, LEVEL_3, LEVEL_4)
+POINTER = ink(165, bold=True, reverse=True)
+"""The cell under the cursor, among those colours."""
 
 ROLES: Mapping[str, Style] = {
     name: value

@@ -56,21 +56,10 @@ def run(
         from gputop.telemetry.child import StreamChild
 
         source = StreamChild(sampler, interval, process)
-    _say_colours()
-    sparing.load_textual()
-
-    from gputop.ui import crop, let_go, shortcut
+    load()
     from gputop.ui.app import GputopApp
     from gputop.ui.look import Terminal
 
-    crop.install()
-    shortcut.install()
-    let_go.install()
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if isinstance(stream, io.TextIOWrapper):
-            # Whatever the locale says; Textual writes to standard error. Where it is best not to
-            # rely on that, everything is drawn in ASCII.
-            stream.reconfigure(encoding="utf-8", errors="replace")
     app = GputopApp(
         source,
         python,
@@ -82,13 +71,35 @@ def run(
         record=record,
     )
     app.run(mouse=settings.mouse)
-    if app.fault is not None:
+    say_fault(app.fault)
+    return app.return_code or 0
+
+
+def load() -> None:
+    """Loads what draws, and makes it ready for this terminal."""
+    _say_colours()
+    sparing.load_textual()
+
+    from gputop.ui import crop, let_go, shortcut
+
+    crop.install()
+    shortcut.install()
+    let_go.install()
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if isinstance(stream, io.TextIOWrapper):
+            # Whatever the locale says; Textual writes to standard error. Where it is best not to
+            # rely on that, everything is drawn in ASCII.
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def say_fault(fault: str | None) -> None:
+    """What ended a screen that should not have, if anything did."""
+    if fault is not None:
         print(
-            f"gputop: error: a fault of gputop's own ended it: {app.fault}. "
+            f"gputop: error: a fault of gputop's own ended it: {fault}. "
             "Please report it, with what GPUTOP_DEBUG=1 shows.",
             file=sys.stderr,
         )
-    return app.return_code or 0
 
 
 def _say_colours() -> None:

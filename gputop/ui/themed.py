@@ -74,6 +74,11 @@ class ThemedApp(App[None]):
         """The look comes first: NO_COLOR then takes what colours are left."""
         return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
 
+    @property
+    def settings(self) -> Settings:
+        """As they are now."""
+        return self._settings
+
     def set_theme(self, name: str) -> None:
         """Shows everything in the theme of that name, as far as the terminal can."""
         self._settings = replace(self._settings, theme=name)

@@ -33,6 +33,7 @@ class Watchdog:
         self._modes: list[Any] | None = None
         with contextlib.suppress(termios.error, OSError):
             self._modes = termios.tcgetattr(0)
+        self._tell: int | None = None
 
     def watch(
         self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None], status: int
@@ -42,6 +43,7 @@ class Watchdog:
         To be called in the main thread, as Python has it with signals.
         """
         heard, tell = os.pipe()
+        self._tell = tell
 
         def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
             for each in SIGNALS:
@@ -51,14 +53,24 @@ class Watchdog:
                 loop.call_soon_threadsafe(leave)
 
         def wait() -> None:
-            os.read(heard, 1)
-            threading.Event().wait(PATIENCE_SECONDS)
-            _end(status, self._modes)
+            told = os.read(heard, 1)
+            os.close(heard)
+            if told:
+                threading.Event().wait(PATIENCE_SECONDS)
+                _end(status, self._modes)
 
         # Started now: whoever starts a thread in a signal handler may hold a lock that it needs.
         threading.Thread(target=wait, name="watchdog", daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, handle)
+
+    def release(self) -> None:
+        """Has signals do what they did before, when the dashboard has ended and others go on."""
+        if self._tell is not None:
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            os.close(self._tell)
+            self._tell = None
 
 
 def _end(status: int, modes: list[Any] | None) -> None:

@@ -187,6 +187,18 @@ async def test_help_names_every_key() -> None:
         assert not isinstance(app.screen, Help)
 
 
+async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
+    app = GputopApp(PreparedStream(inventory(2), sample(2)), opened_from="Fleet")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3", "slash", "x", "escape", "escape")
+        await settle(pilot)
+        assert (app.is_running, app.query_one(ContentSwitcher).current) == (True, "monitor")
+        assert "Esc Fleet" in shown(pilot, KeysView)
+        await pilot.press("escape")
+        await pilot.pause()
+    assert app.went_back
+
+
 async def test_escape_never_quits_and_q_does() -> None:
     stream = PreparedStream(inventory(1), sample(1))
     app = GputopApp(stream)

@@ -39,6 +39,8 @@ BACKGROUND = Background(0, 0, 0)
 TEXT_ROLES = ("DIM", "ACCENT", "WARN", "FAULT", "GOOD", "BADGE")
 SIDE_BY_SIDE = ("BUSY", "MEMORY", "POWER", "CPU")
 BAR_ROLES = (*SIDE_BY_SIDE, "SM", "TENSOR", "TEMPERATURE", "RECEIVED", "SENT")
+LEVEL_ROLES = tuple(f"LEVEL_{n}" for n in range(len(palette.LEVELS)))
+"""Of the map of a fleet, from little to much."""
 ON_WHITE = (LIGHT, COLOUR_BLIND_LIGHT)
 OF_256 = (DARK, LIGHT, COLOUR_BLIND, COLOUR_BLIND_LIGHT)
 
@@ -141,7 +143,7 @@ def test_settings_and_panels_have_the_same_densities() -> None:
 def test_roles_are_all_colours_of_the_palette() -> None:
     styles = {n: v for n, v in vars(palette).items() if isinstance(v, Style)}
     assert {n for n, style in styles.items() if style.color is not None} == set(ROLES)
-    assert {*TEXT_ROLES, *BAR_ROLES, "TRACK"} == set(ROLES)
+    assert {*TEXT_ROLES, *BAR_ROLES, *LEVEL_ROLES, "TRACK", "POINTER"} == set(ROLES)
 
 
 @pytest.mark.parametrize("theme", [*THEMES.values(), MONOCHROME], ids=lambda t: t.name)
@@ -161,10 +163,25 @@ def test_what_is_read_and_what_is_measured_stands_out(theme: Theme) -> None:
 
 
 def test_16_colours_stand_out_on_the_console() -> None:
-    faint = {"DIM", "TRACK"}  # by an attribute, in the terminal's own colour
-    for role in set(ROLES) - faint:
+    own = {"DIM", "TRACK", "LEVEL_0", "LEVEL_4"}  # the terminal's own colour, by an attribute
+    for role in set(ROLES) - own:
         assert contrast(ANSI.styles[role], on_white=False) >= 3, role
-    assert all(ANSI.styles[role].color.is_default for role in faint)  # type: ignore[union-attr]
+    assert all(ANSI.styles[role].color.is_default for role in own)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("eyes", EYES)
+@pytest.mark.parametrize("theme", OF_256, ids=lambda t: t.name)
+def test_levels_go_up_in_steps_that_all_eyes_see(theme: Theme, eyes: str) -> None:
+    on_white = theme in ON_WHITE
+    styles = [theme.styles[role] for role in LEVEL_ROLES]
+    contrasts = [contrast(style, on_white=on_white) for style in styles]
+    assert contrasts == sorted(contrasts)
+    assert contrasts[0] > 1.8
+    for one, other in itertools.pairwise(styles):
+        assert difference(one, other, eyes) > 12
+    for role in ("WARN", "FAULT", "POINTER"):  # which are among them
+        for style in styles:
+            assert difference(theme.styles[role], style, eyes) > 12, role
 
 
 @pytest.mark.parametrize("eyes", EYES)
@@ -246,7 +263,7 @@ def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
         after = shown(style)
         assert after.color is not None
         assert after.color.is_default
-        assert bool(after.reverse) == (role in ("FAULT", "BADGE"))
+        assert bool(after.reverse) == (role in ("FAULT", "BADGE", "POINTER"))
         assert bool(after.dim) == (role in ("DIM", "TRACK"))
         assert after.bold == style.bold
 

@@ -74,21 +74,17 @@ BENCHMARK = {
 }
 
 
-class Help(ModalScreen[None]):
-    """Keys and legend."""
+class HelpPage(ModalScreen[None]):
+    """Groups of names and what they mean."""
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
     ]
 
-    def __init__(
-        self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
-    ) -> None:
-        """`offered` says which actions there are at all; `hosts`, whether several are shown."""
-        super().__init__()
-        self._hosts = hosts
-        self._actions = [action for action in ACTIONS if offered(action)]
+    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
+        """Each with its title."""
+        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
@@ -99,8 +95,27 @@ class Help(ModalScreen[None]):
 
     def _text(self, width: int) -> Text:
         text = Text()
+        for title, entries in self.groups():
+            _add(text, title, entries, width)
+        text.rstrip()
+        return text
+
+
+class Help(HelpPage):
+    """Keys and legend of the monitor."""
+
+    def __init__(
+        self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
+    ) -> None:
+        """`offered` says which actions there are at all; `hosts`, whether several are shown."""
+        super().__init__()
+        self._hosts = hosts
+        self._actions = [action for action in ACTIONS if offered(action)]
+
+    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
+        """Each with its title."""
         columns = {column.title: column.about for column in COLUMNS}
-        for title, entries in (
+        return (
             *((title, self._keys(tabs)) for tabs, title in PLACES.items()),
             *([("Several hosts", HOSTS.items())] if self._hosts else []),
             ("Signs", SIGNS.items()),
@@ -109,10 +124,7 @@ class Help(ModalScreen[None]):
             ("Readings", LEGEND.items()),
             ("Processes", columns.items()),
             ("Stress test", BENCHMARK.items()),
-        ):
-            _add(text, title, entries, width)
-        text.rstrip()
-        return text
+        )
 
     def _keys(self, tabs: tuple[str, ...]) -> list[tuple[str, str]]:
         return [(" ".join(key_names(a)), a.help) for a in self._actions if a.tabs == tabs]

@@ -12,7 +12,7 @@ from gputop.ui.palette import ACCENT, DIM
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from textual.events import Click
 
@@ -37,11 +37,15 @@ class Entry(NamedTuple):
 class KeysView(LiveView):
     """Keys and their labels, as many as fit; a click does what the key does."""
 
-    def __init__(self, offers: Callable[[Action], bool]) -> None:
-        """`offers` says which actions do something here."""
+    def __init__(
+        self, offers: Callable[[Action], bool], actions: Sequence[Action] = ACTIONS
+    ) -> None:
+        """`offers` says which of the actions do something here."""
         super().__init__(id="keys")
-        self._offers = offers
+        self._offers, self._actions = offers, actions
         self.tab = "monitor"
+        self.way_back = ""
+        """Where the way back leads to from here, where that is not said by the tab."""
         self.running = False
         self.in_field = False
         self.paused = False
@@ -49,7 +53,7 @@ class KeysView(LiveView):
         """Whether keys are for the processes."""
 
     def _offered(self) -> Iterator[Entry]:
-        for action in ACTIONS:
+        for action in self._actions:
             hidden = action.id == "bench.stop" and not self.running
             label = self._label(action)
             if label and self._offers(action) and not hidden:
@@ -58,9 +62,13 @@ class KeysView(LiveView):
     def _label(self, action: Action) -> str:
         match action.id:
             case "back":
-                return "Leave the field" if self.in_field else "Back" * (self.tab in PAGES)
+                if self.in_field:
+                    return "Leave the field"
+                return "Back" if self.tab in PAGES else self.way_back
             case "switch" if self.on_list:
                 return "Devices"
+            case "fleet.switch" if self.on_list:
+                return "Map"
             case "pause" if self.paused:
                 return "Go on"
             case "play" if self.paused:

@@ -1,0 +1,1 @@
+"""The fleet screen: a map of all GPUs that a Prometheus server knows, and what is wrong there."""

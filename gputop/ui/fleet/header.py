@@ -1,0 +1,140 @@
+"""The lines on top: whose fleet it is and how old, what is wrong, and how readings are spread."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gputop.fleet.model import Health
+from gputop.text import ABSENT, brief, duration, number, used_of, visible
+from gputop.ui.draw import Row, Span, cell, faded, fit, spread, width_of
+from gputop.ui.fleet.cells import SIGN_STYLES
+from gputop.ui.fleet.metrics import (
+    GRAVEST_FIRST,
+    SIGNS,
+    SUMMARISED,
+    TEMPERATURE,
+    counted,
+)
+from gputop.ui.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from gputop.telemetry.snapshot import Problem
+    from gputop.ui.fleet.metrics import Metric
+    from gputop.ui.fleet.state import FleetState
+    from gputop.ui.fleet.view import View
+
+MOST_PROBLEMS = 3
+NARROWEST, ROOMY = 38, 48
+"""Cells of a value's distribution: with what it must have, and with the word for the median."""
+
+
+class FleetHeader(LiveView):
+    """Title, totals, what is wrong with the server, and distributions."""
+
+    def __init__(self, state: FleetState, where: str) -> None:
+        """`where` is the server, as the user named it."""
+        super().__init__(id="header")
+        self._state, self._where = state, where
+        self.brief = False
+        """Whether there is no room for distributions."""
+
+    def height_in(self, width: int) -> int:
+        """Rows that it takes."""
+        return len(self.draw(width, 0))
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
+        """The rows; old numbers are dim."""
+        state, fleet, view = self._state, self._state.fleet, self._state.view
+        rows = [self._title(width)]
+        if fleet is None:
+            return rows
+        rows += [row for problem in fleet.problems[:MOST_PROBLEMS] for row in _said(problem, width)]
+        if not fleet.gpus or view is None:
+            return rows
+        figures = [self._totals(view, len(fleet.gpus), width)]
+        if view.numbers and not self.brief:
+            figures += _distributions(view, width)
+        return [*rows, *(faded(figures) if state.is_old else figures)]
+
+    def _title(self, width: int) -> Row:
+        state, fleet = self._state, self._state.fleet
+        left = [Span(" gputop ", ACCENT), Span(" fleet ", STRONG)]
+        if fleet is not None and fleet.simulated:
+            left.append(Span(" SIMULATED ", BADGE))
+        age = state.age_seconds
+        parts = [visible(self._where, 60), f"every {state.interval:g} s"]
+        if fleet is not None and fleet.took_seconds is not None:
+            parts.append(f"answered in {brief(fleet.took_seconds)}")
+        newest = Span("")
+        if age is not None:
+            old = state.is_old
+            newest = Span(f"{'from ' if old else ''}{duration(age)} ago ", WARN if old else TEXT)
+        room = width - width_of([*left, newest]) - 4
+        while parts and len(" · ".join(parts)) > room:
+            parts.pop(1 if len(parts) > 1 else 0)
+        said = " · ".join(parts) + (" · " if parts and newest.text else "")
+        return spread(left, [Span(said, DIM), newest], width)
+
+    def _totals(self, view: View, all_gpus: int, width: int) -> Row:
+        many, hosts = len(view.numbers), view.hosts
+        shown = f"{many:,}" + (f" of {all_gpus:,}" if view.filtered else "")
+        row = [
+            Span(f" {shown} GPU{'s' if many != 1 else ''}", STRONG),
+            Span(f" on {hosts:,} host{'s' if hosts != 1 else ''}  ", DIM),
+        ]
+        found = Counter(view.health.values())
+        for health in GRAVEST_FIRST:
+            if found[health]:
+                text = f" {SIGNS[health]} {counted(found[health], health)} "
+                row.append(Span(text, SIGN_STYLES[health]))
+        if not found and many:
+            row.append(Span(" nothing is wrong ", GOOD))
+        power = ABSENT if view.watts is None else _watts(view.watts)
+        sums = [Span("  memory ", DIM), Span(used_of(*view.memory)), Span("  power ", DIM)]
+        sums += [Span(f"{power} ")]
+        while sums and width_of(row) + width_of(sums) > width:
+            del sums[:2]
+        return spread(row, sums, width)
+
+
+def _distributions(view: View, width: int) -> list[Row]:
+    """As many beside each other as there is room for."""
+    beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
+    drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
+    return [
+        [span for block in drawn[n : n + beside] for span in block]
+        for n in range(0, len(drawn), beside)
+    ]
+
+
+def _distribution(metric: Metric, view: View, width: int) -> Row:
+    """`busy  median 87%  p5 0%  p95 100%` and how common each level is."""
+    found = view.summary[metric.name]
+    name = "temp" if metric is TEMPERATURE else metric.name
+    row = [Span(f" {name:<7}", DIM), *([Span("median ", DIM)] if width >= ROOMY else [])]
+    row += [cell(metric.text(found.median), 5, STRONG, right=True), Span("  p5", DIM)]
+    row += [cell(metric.text(found.p5), 5, right=True), Span("  p95", DIM)]
+    row += [cell(metric.text(found.p95), 5, right=True), Span(" ")]
+    row += [Span(bar, style) for bar, style in zip(found.bars, LEVELS, strict=True)]
+    return fit(row, width)
+
+
+def _said(problem: Problem, width: int) -> list[Row]:
+    """What is wrong with the server or what it scrapes, and what to do about it."""
+    lines = textwrap.wrap(visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …")
+    return [
+        [Span(f" {' ' if n else SIGNS[Health.WARNING]} {line}", WARN)]
+        for n, line in enumerate(lines)
+    ]
+
+
+def _watts(watts: float) -> str:
+    """`812 W`, `6.12 kW`, `4.03 MW`."""
+    for unit in ("W", "kW"):
+        if watts < 999.5:
+            return f"{number(watts, whole=unit == 'W')} {unit}"
+        watts /= 1000
+    return f"{number(watts)} MW"

@@ -1,0 +1,263 @@
+"""Which cell of the map is whose: tiles of one group each, or a line for a group that is folded.
+
+Counts in cells of the terminal; `y` is from the top of the whole map, of which perhaps only a part
+is seen. In half blocks a cell has two GPUs, one above the other: a `lane` is half a row there, and
+a row everywhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MARGIN = 1
+"""Cells to the left of it all."""
+GAP = 2
+"""Cells between tiles beside each other."""
+ACROSS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256)
+"""GPUs in a row of a tile that are tried, besides all that there is room for."""
+HOST_GPUS = 8
+"""Of most hosts: in rows of whole hosts each begins at the same place."""
+FEWEST_BESIDE = 8
+"""Cells that have to be left for GPUs beside the name of their group."""
+
+
+class Density(IntEnum):
+    """How much of a GPU there is in a cell, or of a cell for a GPU."""
+
+    WIDE = 0
+    """Several cells, with its number and value in them."""
+    ONE = 1
+    HALF = 2
+    """Half a block: two to a cell."""
+    FOLDED = 3
+    """A line for each group; that of the cursor is open, with a cell for each of its GPUs."""
+
+
+class Labels(NamedTuple):
+    """Cells that the names and figures of groups take at most: in one row, and in two."""
+
+    flat: int
+    stacked: int
+    line: int
+    """In the line of a folded group."""
+
+
+class Slot(NamedTuple):
+    """Where a GPU is: its first cell, and in half blocks which half."""
+
+    x: int
+    y: int
+    lower: bool = False
+
+
+class Tile(NamedTuple):
+    """A group: its name at (x, y), its GPUs from (cells_x, cells_y) on, `across` in each row."""
+
+    group: int
+    x: int
+    y: int
+    height: int
+    size: int
+    across: int = 0
+    """0 where it is folded, and has no cells."""
+    cells_x: int = 0
+    cells_y: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is."""
+
+    density: Density
+    cell: int
+    """The width of a GPU."""
+    label: int
+    """The width of a group's name and figures."""
+    stacked: bool
+    """Whether the figures are under the name."""
+    tiles: tuple[Tile, ...]
+    """In the order of the groups."""
+    rows: tuple[tuple[int, ...], ...]
+    """By `y`: the tiles that are there, from left to right."""
+
+    @property
+    def height(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lanes(self) -> int:
+        """GPUs above each other in a cell."""
+        return 2 if self.density is Density.HALF else 1
+
+    def slot(self, group: int, member: int) -> Slot | None:
+        """Where a GPU of a group is; None where the group is folded."""
+        tile = self.tiles[group]
+        if not tile.across:
+            return None
+        lane, column = divmod(member, tile.across)
+        row, lower = divmod(lane, self.lanes)
+        return Slot(tile.cells_x + column * self.cell, tile.cells_y + row, bool(lower))
+
+    def members(self, tile: Tile, row: int) -> range:
+        """The GPUs of a tile that are in its row of cells `row`: in half blocks both halves."""
+        each = tile.across * self.lanes
+        return range(row * each, min(tile.size, (row + 1) * each))
+
+    def at(self, slot: Slot) -> tuple[int, int] | None:
+        """The group and the number in it of the GPU that is there, as `slot` has it."""
+        for group in self.rows[slot.y] if 0 <= slot.y < self.height else ():
+            tile = self.tiles[group]
+            row, column = slot.y - tile.cells_y, (slot.x - tile.cells_x) // self.cell
+            if row < 0 or not 0 <= column < tile.across:
+                continue
+            member = (row * self.lanes + slot.lower) * tile.across + column
+            if member < tile.size:
+                return group, member
+        return None
+
+    def group_at(self, x: int, y: int) -> int | None:
+        """The group whose name or cells are there."""
+        opened = self.density is Density.FOLDED
+        tiles = [self.tiles[group] for group in self._beside(y)]
+        found = [t.group for t in tiles if t.x <= x or (opened and 0 < t.cells_y <= y)]
+        return found[-1] if found else None
+
+    def vertical(self, slot: Slot, step: int) -> tuple[int, int] | None:
+        """The GPU, or the first of the folded group, nearest in the next row up or down."""
+        lane = slot.y * self.lanes + slot.lower
+        here = self.at(slot)
+        while 0 <= (lane := lane + step) < self.height * self.lanes:
+            y, lower = divmod(lane, self.lanes)
+            if here is not None and y == self.tiles[here[0]].y < self.tiles[here[0]].cells_y:
+                continue  # the line of the open group, which is where one comes from
+            found = [
+                (min(abs(x - slot.x), abs(end - slot.x)) if not x <= slot.x <= end else 0, where)
+                for x, end, where in self._in_lane(y, lower)
+            ]
+            if found:
+                return min(found)[1]
+        return None
+
+    def _in_lane(self, y: int, lower: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        """For each tile there the GPU that is nearest by its ends: those at both, or a name."""
+        for group in self._beside(y):
+            tile = self.tiles[group]
+            if not tile.across:
+                yield tile.x, tile.x + self.label, (group, 0)
+                continue
+            first = ((y - tile.cells_y) * self.lanes + lower) * tile.across
+            for member in range(first, min(tile.size, first + tile.across)) if first >= 0 else ():
+                x = tile.cells_x + (member - first) * self.cell
+                yield x, x + self.cell - 1, (group, member)
+
+    def _beside(self, y: int) -> tuple[int, ...]:
+        return self.rows[y] if 0 <= y < self.height else ()
+
+
+def arrange(
+    sizes: Sequence[int],
+    labels: Labels,
+    wide: int,
+    space: tuple[int, int],
+    opened: int = 0,
+    *,
+    halves: bool = True,
+    density: Density | None = None,
+) -> Layout:
+    """The layout of groups of those sizes that shows the most of each GPU and fits into the space.
+
+    `wide` is the width of a GPU with its number and value. Where nothing fits, groups are folded,
+    all but `opened`. A `density` that is asked for is taken, whether it fits or not.
+    """
+    width, height = space[0] - MARGIN, space[1]
+    wanted = (Density.WIDE, Density.ONE, Density.HALF)
+    tried = [each for each in wanted if halves or each is not Density.HALF]
+    if density in tried:
+        tried = [density]
+    elif density is not None:
+        tried = []
+    for each in tried:
+        cell, lanes = (wide if each is Density.WIDE else 1), (2 if each is Density.HALF else 1)
+        if density is None and sum(sizes) * cell > width * height * lanes:
+            continue
+        shape = _shape(sizes, labels, cell, lanes, width)
+        if density is not None or shape.height <= height:
+            return _tiles(sizes, each, cell, shape)
+    return _folded(sizes, labels, width, opened)
+
+
+class _Shape(NamedTuple):
+    """Of the tiles: the best is the lowest, then the one with whole rows, then the widest."""
+
+    height: int
+    ragged: int
+    """Groups whose last row is not full, of those that have several."""
+    beside: int
+    """Less than 0: the number of GPUs beside each other; the more the better."""
+    stacked: bool
+    columns: int
+    label: int
+    tops: Sequence[int]
+    """Of each row of tiles, and the end of the last."""
+
+
+def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: int) -> _Shape:
+    """The best of all that there are for cells of that width."""
+    largest = max(sizes, default=1)
+    made = []
+    for stacked, longest in ((False, labels.flat), (True, labels.stacked)):
+        label = min(longest, max(1, width - max(FEWEST_BESIDE, cell) - 1))
+        room = max(1, (width - label - 1) // cell)
+        room -= room % HOST_GPUS if room > HOST_GPUS else 0
+        for across in {min(each, room, largest) for each in (*ACROSS, room)}:
+            columns = max(1, (width + GAP) // (label + 1 + across * cell + GAP))
+            each = across * lanes
+            heights = [max(1 + stacked, -(-size // each)) for size in sizes]
+            rows = [max(heights[n : n + columns]) for n in range(0, len(heights), columns)]
+            tops = [0, *accumulate(rows)]
+            ragged = sum(size > across and size % across > 0 for size in sizes)
+            made.append(_Shape(tops[-1], ragged, -across, stacked, columns, label, tops))
+    return min(made)
+
+
+def _tiles(sizes: Sequence[int], density: Density, cell: int, shape: _Shape) -> Layout:
+    across, columns, label = -shape.beside, shape.columns, shape.label
+    width = label + 1 + across * cell + GAP
+    tiles = []
+    for group, size in enumerate(sizes):
+        line, column = divmod(group, columns)
+        x, top, bottom = MARGIN + column * width, shape.tops[line], shape.tops[line + 1]
+        tiles.append(Tile(group, x, top, bottom - top, size, across, x + label + 1, top))
+    return Layout(density, cell, label, shape.stacked, tuple(tiles), _rows(tiles, shape.height))
+
+
+def _folded(sizes: Sequence[int], labels: Labels, width: int, opened: int) -> Layout:
+    """Lines beside each other; under those where the open group's is, its GPUs."""
+    line = min(labels.line, width)
+    columns = max(1, (width + GAP) // (line + GAP))
+    opened_row = opened // columns
+    cells = -(-sizes[opened] // width) if 0 <= opened < len(sizes) else 0
+    tiles = []
+    for group, size in enumerate(sizes):
+        row, column = divmod(group, columns)
+        y = row + cells * (row > opened_row >= 0)
+        tile = Tile(group, MARGIN + column * (line + GAP), y, 1, size)
+        if group == opened:
+            tile = tile._replace(height=1 + cells, across=width, cells_x=MARGIN, cells_y=y + 1)
+        tiles.append(tile)
+    height = -(-len(sizes) // columns) + cells
+    return Layout(Density.FOLDED, 1, line, False, tuple(tiles), _rows(tiles, height))
+
+
+def _rows(tiles: Sequence[Tile], height: int) -> tuple[tuple[int, ...], ...]:
+    rows: list[list[int]] = [[] for _ in range(height)]
+    for tile in tiles:
+        for y in range(tile.y, tile.y + tile.height):
+            rows[y].append(tile.group)
+    return tuple(map(tuple, rows))

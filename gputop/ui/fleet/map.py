@@ -1,0 +1,170 @@
+"""The map: a cell for each GPU, in groups, and the legend of its colours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.text import visible
+from gputop.ui.draw import Row, Span, clip, spread, width_of
+from gputop.ui.fleet import cells
+from gputop.ui.fleet.grouping import NONE
+from gputop.ui.fleet.layout import Density, Slot
+from gputop.ui.fleet.lines import Painter
+from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
+from gputop.ui.palette import DIM, STRONG, TEXT
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.events import Click, MouseScrollDown, MouseScrollUp
+
+    from gputop.ui.fleet.layout import Layout
+    from gputop.ui.fleet.state import FleetState
+
+LEGEND_ROWS = 1
+WHEEL_ROWS = 3
+DENSITY_WORDS = {
+    Density.WIDE: "",
+    Density.ONE: "a cell per GPU",
+    Density.HALF: "two GPUs per cell",
+    Density.FOLDED: "groups folded, that of the cursor open",
+}
+
+
+class MapView(LiveView):
+    """A window over the map, with the cursor in it."""
+
+    def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
+        """`moved` is called when a click has moved the cursor."""
+        super().__init__(id="map")
+        self._state, self._moved = state, moved
+        self.ascii = False
+        self.empty: Callable[[int], list[Row]] = lambda _: []
+        """What there is to say where there is no GPU to show."""
+        self._first = 0
+        """The first row of the map that is seen."""
+        self._seen: tuple[int, int] | None = None
+        """Where the cursor was when it was last scrolled to."""
+
+    def height_in(self, width: int, most: int) -> int:
+        """Rows that it can use of those."""
+        self._state.fit(width, most - LEGEND_ROWS)
+        layout = self._state.layout
+        return most if layout is None else min(most, layout.height + LEGEND_ROWS)
+
+    # Keys and the mouse.
+
+    def move(self, step: int) -> None:
+        """The cursor up or down."""
+        state = self._state
+        for _ in range(abs(step)):
+            layout = state.layout
+            at = layout.slot(*state.place) if layout else None
+            found = layout.vertical(at, 1 if step > 0 else -1) if layout and at else None
+            if found is None:
+                break
+            state.go(*found)
+
+    def side(self, step: int) -> None:
+        """The cursor to the GPU that many further on, into the next group or the one before."""
+        state = self._state
+        group, member = state.place
+        if not state.groups:
+            return
+        member += step
+        while member < 0 and group > 0:
+            group -= 1
+            member += len(state.groups[group].members)
+        while member >= len(state.groups[group].members) and group + 1 < len(state.groups):
+            member -= len(state.groups[group].members)
+            group += 1
+        state.go(group, member)
+
+    def page(self, step: int) -> None:
+        """The cursor a screen further up or down."""
+        layout = self._state.layout
+        lanes = layout.lanes if layout else 1
+        self.move(step * lanes * max(1, self.size.height - LEGEND_ROWS - 1))
+
+    def on_click(self, event: Click) -> None:
+        """Puts the cursor on what is under the mouse; a folded group is opened."""
+        layout = self._state.layout
+        if layout is None or event.y < LEGEND_ROWS:
+            return
+        y = event.y - LEGEND_ROWS + self._first
+        found = layout.at(Slot(event.x, y)) or layout.at(Slot(event.x, y, lower=True))
+        if found is None:
+            group = layout.group_at(event.x, y)
+            found = None if group is None else (group, 0)
+        if found is not None:
+            self._state.go(*found)
+            self._moved()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Shows what is further down."""
+        self._scroll(WHEEL_ROWS)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Shows what is further up."""
+        self._scroll(-WHEEL_ROWS)
+        event.stop()
+
+    def _scroll(self, step: int) -> None:
+        self._first += step
+        self.redraw()
+
+    # Drawing.
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The legend, and the rows of the map that there is room for."""
+        layout = self._state.layout
+        if layout is None:
+            return self.empty(width)
+        self._follow(layout, height - LEGEND_ROWS)
+        painter = Painter(self._state, layout, ascii=self.ascii)
+        last = min(layout.height, self._first + height - LEGEND_ROWS)
+        rows = [painter.row(y) for y in range(self._first, last)]
+        return [self._legend(layout, width, len(rows)), *rows]
+
+    def _follow(self, layout: Layout, room: int) -> None:
+        """Scrolls so that the cursor is seen, after it has moved; and never past the end."""
+        place = self._state.place
+        if place != self._seen:
+            self._seen = place
+            slot = layout.slot(*place)
+            y = slot.y if slot else layout.tiles[place[0]].y
+            if y >= self._first + room:
+                self._first = y - room + 1
+            self._first = min(self._first, y or 0)
+        self._first = max(0, min(self._first, layout.height - room))
+
+    def _legend(self, layout: Layout, width: int, rows: int) -> Row:
+        state, metric = self._state, self._state.metric
+        row = [Span(f" {metric.name} ", STRONG)]
+        if metric is HEALTH:
+            row += [cells.glyph(0, metric, ascii=self.ascii), Span("fine ", DIM)]
+            for health in GRAVEST_FIRST:
+                row += [cells.mark(health), Span(f"{health} ", DIM)]
+        else:
+            edges = (
+                "0",
+                *(f"{edge:g}" for edge in metric.edges[:-1]),
+                metric.text(metric.edges[-1]),
+            )
+            for level, edge in enumerate(edges):
+                row += [cells.glyph(level, metric, ascii=self.ascii), Span(f"{edge} ", DIM)]
+            row += [cells.glyph(UNKNOWN, metric, ascii=self.ascii), Span("unknown ", DIM)]
+        groups = len(state.groups)
+        by = f"by {visible(state.by, 24)} · {groups:,} group{'s' if groups != 1 else ''}"
+        by = "all in one" if state.by == NONE else by
+        words = [by, DENSITY_WORDS[layout.density]]
+        if rows < layout.height:
+            words.append(f"rows {self._first + 1} to {self._first + rows} of {layout.height}")
+        room = width - width_of(row) - 1
+        said = " · ".join(filter(None, words))
+        while len(said) > room and len(words) > 1:
+            words.pop(1)
+            said = " · ".join(filter(None, words))
+        return spread(row, [Span(clip(f"{said} ", max(0, room)), TEXT)], width)

@@ -1,0 +1,442 @@
+"""The fleet screen, key by key; and what it says where there is nothing, or something is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from gputop.fleet.model import Health, Wrong
+from gputop.settings import Settings
+from gputop.ui import crop, palette
+from gputop.ui.actions import key_names
+from gputop.ui.fleet.actions import ACTIONS, BY_ID
+from gputop.ui.fleet.app import FleetApp
+from gputop.ui.fleet.help import FleetHelp
+from gputop.ui.fleet.layout import Density
+from gputop.ui.fleet.map import LEGEND_ROWS, MapView
+from gputop.ui.fleet.metrics import METRICS
+from gputop.ui.fleet.state import FleetState
+from gputop.ui.fleet.wrong import WrongView
+from gputop.ui.look import Terminal
+from gputop.ui.screens.commands import Commands
+from tests.fleets import AWAY, drawn, fleet, gpu
+from tests.ui.pilots import lines, settle, text_of
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from gputop.fleet.model import Fleet
+
+WHERE = "http://prom:9090"
+SOME = fleet(512)
+USUAL, LARGE = (80, 24), (200, 60)
+
+
+def app_of(shown: Fleet | None = SOME, **options: Any) -> FleetApp:
+    state = FleetState()
+    if shown is not None:
+        state.take(shown)
+    return FleetApp(state, WHERE, 'cluster="a"', **options)
+
+
+async def screen_after(*keys: str, size: tuple[int, int] = USUAL, **options: Any) -> str:
+    """The text of the screen after those keys."""
+    app = app_of(**options)
+    async with app.run_test(size=size) as pilot:
+        await pressed(pilot, *keys)
+        return text_of(lines(app))
+
+
+async def pressed(pilot: Pilot[None], *keys: str) -> None:
+    await settle(pilot)
+    for key in keys:
+        await pilot.press(key)
+    await settle(pilot)
+
+
+def test_every_action_has_a_method() -> None:
+    app = app_of()
+    assert [a.id for a in ACTIONS if not hasattr(app, f"action_{a.name}")] == []
+    assert len(BY_ID) == len(ACTIONS)
+
+
+def test_no_key_does_two_things() -> None:
+    keys = [key for action in ACTIONS for key in key_names(action)]
+    assert len(keys) == len({*keys})
+
+
+# Keys.
+
+
+async def test_m_colours_by_the_next_value() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        seen = []
+        for _ in METRICS:
+            await pressed(pilot, "m")
+            seen.append(app.query_one(MapView).text().split()[0])
+        assert seen == ["memory", "temperature", "power", "health", "age", "busy"]
+        await pressed(pilot, "M")
+        assert app.state.metric.name == "age of readings"
+
+
+async def test_g_groups_by_the_next_label() -> None:
+    app = app_of()
+    async with app.run_test(size=LARGE) as pilot:
+        await pressed(pilot)
+        seen = [app.state.by]
+        for _ in range(7):
+            await pressed(pilot, "g")
+            seen.append(app.state.by)
+        assert seen == ["host", "cluster", "rack", "job", "pod", "model", "none", "host"]
+        await pressed(pilot, "G", "G")
+        assert app.state.by == "model"
+
+
+async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "slash", *"cluster=a m~h100")
+        text = text_of(lines(app))
+        assert "No label m: " in text
+        assert "256 of 512 GPUs" in text
+        await pressed(pilot, "ctrl+w", *"model~h100", "enter")
+        text = text_of(lines(app))
+        assert "cluster=a model~h100" in text
+        assert "1 fault, worst first" in text
+        await pressed(pilot, "m")  # typing is over: m is a key again
+        assert app.state.metric is METRICS[1]
+        await pressed(pilot, "escape")
+        assert "512 GPUs on 64 hosts" in text_of(lines(app))
+
+
+async def test_what_is_pasted_is_typed() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "slash")
+        app._filter.paste("rack=r001\x1b[2J\nmore")
+        await settle(pilot)
+        assert app.state.typed == "rack=r001[2J"
+
+
+async def test_the_cursor_is_the_same_in_map_and_list() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "home")
+        places = [(app.state.cursor, app.state.row)]
+        await pressed(pilot, "tab", "down")
+        places.append((app.state.cursor, app.state.row))
+        assert places == [(0, None), (137, 1)]
+        row = app.query_one(WrongView).text().splitlines()[2]
+        gpu_ = app.state.selected
+        assert gpu_ is not None
+        assert row.startswith(f"▌! {gpu_.host}:{gpu_.index}")
+        await pressed(pilot, "w", "right", "left")  # from the map, too
+        places = [(app.state.cursor, app.state.row)]
+        await pressed(pilot, "right")
+        places.append((app.state.cursor, app.state.row))
+        assert places == [(137, 1), (138, None)]
+
+
+@pytest.mark.parametrize(("count", "size"), [(8, USUAL), (512, LARGE), (2048, USUAL)])
+async def test_arrows_go_over_the_whole_map(count: int, size: tuple[int, int]) -> None:
+    app = app_of(fleet(count))
+    async with app.run_test(size=size) as pilot:
+        await pressed(pilot, "home")
+        seen = []
+        for _ in range(count + 5):
+            seen.append(app.state.cursor)
+            app.action_side(1)
+        assert {*seen} == {*range(count)}
+        app.action_end(-1)
+        rows = [app.state.place]
+        while app.state.place != rows[-1] or len(rows) == 1:
+            rows.append(app.state.place)
+            app.action_move(1)
+        assert len(rows) == len({*rows}) + 1
+        app.action_page(-1)
+        assert app.state.place != rows[-1]
+
+
+async def test_the_cursor_stays_in_sight() -> None:
+    app = app_of(fleet(10_000))
+    async with app.run_test(size=USUAL) as pilot:
+        for key in ("end", "pageup", "up", "home", "pagedown", "down"):
+            await pressed(pilot, key)
+            found = [s for strip in lines(app) for s in strip if s.style and points(s.style)]
+            assert len(found) == 1, key
+
+
+def points(style: Any) -> bool:
+    return bool(style.reverse and style.color == palette.POINTER.color)
+
+
+async def test_an_open_group_is_under_its_line_from_the_left_on() -> None:
+    app = app_of(fleet(10_000))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pressed(pilot, *"GGG")
+        assert app.state.by == "rack"
+        app.state.go(1, 0)
+        app.show()
+        await settle(pilot)
+        rows = app.query_one(MapView).text().splitlines()[LEGEND_ROWS:]
+        assert [row.split()[0] for row in (rows[0], rows[2])] == ["r000", "r004"]
+        assert rows[1] == rows[1][0] + rows[1].strip()
+        assert len(rows[1]) == 1 + 64
+
+
+async def test_enter_leaves_for_the_host() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "tab", "down", "enter")
+        gpu_ = app.state.selected
+        assert gpu_ is not None
+        assert app.opened == gpu_.host
+        assert app.return_code == 0
+
+
+async def test_escape_does_not_leave() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "tab", "escape", "escape", "escape")
+        assert app.is_running
+        assert not app.state.on_list
+
+
+async def test_r_asks_the_server_now() -> None:
+    asked = []
+    app = app_of(refresh_now=lambda: asked.append(1))
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "R")
+        assert asked == [1]
+
+
+async def test_c_goes_through_the_densities() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        seen = []
+        for _ in range(5):
+            await pressed(pilot, "c")
+            layout = app.state.layout
+            assert layout is not None
+            seen.append(layout.density)
+        assert seen[:4] == [*Density]
+        assert app.state.density is None
+
+
+async def test_help_and_palette_open_over_it() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "question_mark")
+        assert isinstance(app.screen, FleetHelp)
+        await pressed(pilot, "escape", "ctrl+p", *"next label", "enter")
+        assert not isinstance(app.screen, Commands)
+        assert app.state.by == "pod" or app.state._group_by is not None
+
+
+async def test_q_leaves() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "q")
+    assert (app.return_code, app.opened) == (0, None)
+
+
+async def test_a_click_is_on_the_gpu_under_it() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        layout = app.state.layout
+        assert layout is not None
+        for where in ((0, 0), (3, 17), (7, 63)):
+            slot = layout.slot(*where)
+            assert slot is not None
+            await pilot.click(MapView, offset=(slot.x, slot.y + LEGEND_ROWS))
+            assert app.state.place == where
+        await pilot.click(WrongView, offset=(10, 2))
+        assert app.state.row == 1
+        assert app.state.on_list
+
+
+async def test_a_click_opens_a_folded_group() -> None:
+    app = app_of(fleet(10_000))
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "home")
+        assert app.state.place[0] == 0
+        layout = app.state.layout
+        assert layout is not None
+        assert layout.density is Density.FOLDED
+        await pressed(pilot, "end")
+        layout = app.state.layout
+        assert layout is not None
+        tile = layout.tiles[0]
+        view = app.query_one(MapView)
+        view._scroll(-9999)
+        await settle(pilot)
+        await pilot.click(MapView, offset=(tile.x, tile.y + LEGEND_ROWS))
+        assert app.state.place == (0, 0)
+
+
+# What it says.
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (None, ["Waiting for the first answer of http://prom:9090"]),
+        (
+            dataclasses.replace(SOME, gpus=(), wrong=()),
+            ['no GPUs that match cluster="a"', "dcgm-exporter", "DCGM_FI_DEV_GPU_UTIL"],
+        ),
+        (
+            dataclasses.replace(SOME, gpus=(), wrong=(), fresh=False, problems=(AWAY,)),
+            ["No answer yet", "Start it, or check the address", "R asks now"],
+        ),
+    ],
+)
+async def test_nothing_to_show_says_what_to_do(shown: Fleet | None, said: list[str]) -> None:
+    text = " ".join((await screen_after(shown=shown)).split())
+    assert [each for each in said if each not in text] == []
+
+
+async def test_a_filter_that_none_passes() -> None:
+    text = await screen_after("slash", *"rack=r999")
+    assert "No GPU passes the filter rack=r999" in text
+    assert "0 of 512 GPUs" in text
+
+
+async def test_what_is_wrong_with_the_server_is_on_top_and_the_old_fades() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        app.state.take(dataclasses.replace(SOME, fresh=False, problems=(AWAY,)))
+        await settle(pilot)
+        strips = lines(app)
+        top = " ".join(text_of(strips[1:3]).split())
+        assert top == (
+            "▲ Prometheus at prom:9090 does not answer: the connection was refused. "
+            "Start it, or check the address"
+        )
+        map_rows = strips[7:17]
+        styles = {s.style.color for strip in map_rows for s in strip if s.text.strip() and s.style}
+        assert styles == {palette.DIM.color, palette.POINTER.color}
+        app.state.take(fleet(512, tick=1))
+        await settle(pilot)
+        assert "does not answer" not in text_of(lines(app))
+
+
+async def test_all_fades_when_no_answer_comes() -> None:
+    seconds = [0.0]
+    state = FleetState(clock=lambda: seconds[0])
+    state.take(SOME)
+    app = FleetApp(state, WHERE)
+    async with app.run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        for seconds[0], faded in ((29, False), (31, True)):
+            app.tick()
+            await settle(pilot)
+            assert f"{seconds[0]} s ago" in text_of(lines(app))
+            styles = {s.style.color for s in lines(app)[8] if s.text.strip() and s.style}
+            assert (styles <= {palette.DIM.color, palette.POINTER.color}) == faded
+
+
+async def test_what_is_simulated_says_so() -> None:
+    assert "SIMULATED" in await screen_after(shown=dataclasses.replace(SOME, simulated=True))
+    assert "SIMULATED" not in await screen_after()
+
+
+EVIL = "\x1b[31m[bold red]x[/]\x07\u202e\u200b"
+
+
+async def test_foreign_text_is_inert_wherever_it_is() -> None:
+    labels = {"rack": EVIL, EVIL: EVIL}
+    bad = gpu(0, drawn(1), host=EVIL, index=EVIL, name=EVIL, key="k", labels=labels)
+    shown = dataclasses.replace(
+        SOME,
+        gpus=(bad, *SOME.gpus[1:9]),
+        wrong=(Wrong("k", "xid", Health.FAULT, EVIL),),
+        problems=(dataclasses.replace(AWAY, what=EVIL),),
+        label_names=("rack", EVIL),
+    )
+    for keys in ((), ("g",), ("g", "g"), ("g", "g", "g"), ("slash", "x", "=")):
+        app = app_of(shown)
+        async with app.run_test(size=LARGE) as pilot:
+            await pressed(pilot, *keys)
+            text = text_of(lines(app))
+            assert "␛[31m[bold red]x[/]␇⟨202e⟩⟨200b⟩" in text
+            assert not {"\x1b", "\x07", "\u202e", "\u200b"} & {*text}
+
+
+@pytest.mark.parametrize("looks", [{"terminal": Terminal(0)}, {"settings": Settings(ascii=True)}])
+async def test_what_is_wrong_is_seen_without_colours(looks: dict[str, Any]) -> None:
+    app = app_of(fleet(10_000), **looks)
+    async with app.run_test(size=LARGE) as pilot:
+        await pressed(pilot, "home")
+        layout = app.state.layout
+        assert layout is not None
+        assert layout.density is not Density.HALF
+        text = text_of(lines(app))
+        assert "!1" in text
+        assert text.isascii() or "settings" not in looks
+
+
+# What it costs.
+
+
+class Sent:
+    """Bytes that go to a terminal of 256 colours."""
+
+    def __init__(self, app: FleetApp, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        console = Console(file=io.StringIO(), color_system="256", force_terminal=True, width=200)
+        compositor = app.screen._compositor
+        real = compositor.render_update
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            update = real(*arguments, **options)
+            if update is not None:
+                self.count += len(update.render_segments(console).encode())  # type: ignore[union-attr]
+            return update
+
+        monkeypatch.setattr(compositor, "render_update", counted)
+
+
+@pytest.fixture
+def cropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates as they are outside of tests."""
+    from textual._compositor import ChopsUpdate
+
+    monkeypatch.setattr(ChopsUpdate, "render_segments", crop.render_segments)
+
+
+async def test_a_refresh_of_ten_thousand_sends_little(
+    monkeypatch: pytest.MonkeyPatch, cropped: None
+) -> None:
+    """Noise: next to nothing. Where one job in four changes its load: a tenth of what there is."""
+    app = app_of(fleet(10_000))
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        sent = Sent(app, monkeypatch)
+        counts = []
+        for tick in (1, 2, 3, 4):
+            sent.count = 0
+            app.state.take(fleet(10_000, tick=tick))
+            await settle(pilot)
+            counts.append(sent.count)
+        assert max(counts[:3]) < 10_000
+        assert counts[3] < 60_000
+
+
+async def test_the_same_again_sends_only_its_age(
+    monkeypatch: pytest.MonkeyPatch, cropped: None
+) -> None:
+    app = app_of()
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        sent = Sent(app, monkeypatch)
+        app.state.take(SOME)
+        await settle(pilot)
+        assert sent.count < 100
