@@ -80,6 +80,19 @@ class Wrong:
     """What it is, with its numbers, in less than 60 characters: `Xid 79: fell off the bus`."""
     rank: float = 0.0
     """Among those of its severity: more is worse."""
+    since: float | None = None
+    """Unix seconds of when it began, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A reading of a GPU over time, oldest first."""
+
+    name: str
+    """As that of the field of `Gpu`, or of `DeviceSample`."""
+    times: tuple[float, ...]
+    """In Unix seconds; where nothing was scraped, there is none."""
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +113,5 @@ class Fleet:
     """Whether the last refresh succeeded: else these are the readings of the one before."""
     label_names: tuple[str, ...] = ()
     """That differ among its GPUs, and so can be grouped by: those that most GPUs have first."""
+    simulated: bool = False
+    """Whether any of it is made up, by `gputop exporter --demo` or `--demo-fleet`."""
