@@ -1,51 +1,62 @@
-"""A refresh of the fleet: what is due is asked, what was answered is taken in, and nothing raises."""
+"""A refresh of the fleet: what is due is asked, what is answered taken in, and nothing raises."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gputop.fleet.client import AWAY, LATER, AskError, Client
 from gputop.fleet.model import Fleet
 from gputop.fleet.picture import NotAnAnswerError, Picture
-from gputop.fleet.queries import SELDOM, Query, Scope, names_of, values_of
+from gputop.fleet.queries import OFTEN, SELDOM, Query, Scope, gone_of, names_of, values_of
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from gputop.fleet.server import Server
 
 REFRESH_SECONDS = 20.0
 """For all answers of one refresh."""
 MOST_PROBLEMS = 5
+EVERYTHING = 1
+"""The refresh in which everything is asked; before it is the first one."""
 
 
 class Asking:
     """Refreshes one fleet, from one thread."""
 
-    def __init__(self, client: Client, match: str, seconds: float = REFRESH_SECONDS) -> None:
+    def __init__(
+        self,
+        client: Client,
+        match: str,
+        seconds: float = REFRESH_SECONDS,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """`at_once` is whether the first refresh has everything, for who waits for no second."""
         self.client = client
         self.picture = Picture()
         self._scope = Scope(match)
         self._seconds = seconds
-        self._turn = 0
+        self._turn = EVERYTHING if at_once else 0
         self._last: Fleet | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether everything was asked once: the first refresh asks what the first screen needs."""
-        return self._turn > 1
+        return self._turn > EVERYTHING
 
-    def refresh(self) -> Fleet:
-        """The fleet now; where there is no answer, the one before with why."""
+    def refresh(self, tell: Callable[[Fleet], None] | None = None) -> Fleet:
+        """The fleet now; where there is no answer, the one before with why.
+
+        `tell` is told, the first time, how far it has come.
+        """
         began, now = time.monotonic(), time.time()
         problems: list[Problem] = []
         try:
-            self._ask_all(began + self._seconds, now, problems)
+            self._ask_all(began + self._seconds, now, problems, tell)
         except AskError as error:
             return self._as_before(now, [error.problem, *problems])
+        except Exception as error:  # noqa: BLE001 - the screen says it, and goes on
+            return self._as_before(now, [_own_fault(error), *problems])
         self._turn += 1
         took = time.monotonic() - began
         self._last = self.picture.fleet(now, _several(problems), took)
@@ -55,22 +66,42 @@ class Asking:
         before = self._last or Fleet(time=now)
         return replace(before, problems=_several(problems), fresh=False)
 
-    def _ask_all(self, deadline: float, now: float, problems: list[Problem]) -> None:
+    def _ask_all(
+        self,
+        deadline: float,
+        now: float,
+        problems: list[Problem],
+        tell: Callable[[Fleet], None] | None,
+    ) -> None:
         self.client.begin()
-        if self._turn < 1 or self._turn % SELDOM == 0 or self.picture.unknown:
+        if not self.picture.is_named or self._turn % SELDOM == 0 or self.picture.unknown:
             for query in names_of(self._scope):
                 self._ask(query, deadline, now, problems)
-            self.picture.settle()
-            self._scope = replace(self._scope, twins=self.picture.places.twins)
+            self._settle()
+        if self._turn == EVERYTHING:
+            self._ask(gone_of(self._scope), deadline, now, problems)
+            self._settle()
         for query in due(values_of(self._scope), self._turn):
+            if query.every > 1 and time.monotonic() > deadline:
+                problems.append(self._slow())
+                break  # it has its turn again
             self._ask(query, deadline, now, problems)
+            if tell is not None and self._turn == 0 and query.name == OFTEN[0]:
+                tell(self.picture.fleet(now, _several(problems)))
+
+    def _settle(self) -> None:
+        if self.picture.settle():
+            self._scope = replace(self._scope, twins=self.picture.places.twins)
+
+    def _slow(self) -> Problem:
+        why = f"not all was answered within {self._seconds:g} s"
+        return Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match")
 
     def _ask(self, query: Query, deadline: float, now: float, problems: list[Problem]) -> None:
         """One question; one that cannot be answered is a problem, and the rest goes on."""
         left = deadline - time.monotonic()
         if left <= 0:
-            why = f"not all was answered within {self._seconds:.0f} s"
-            raise AskError(Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match"))
+            raise AskError(self._slow())
         try:
             data, warnings = self.client.ask("query", {"query": query.text}, left)
             self.picture.take(query.name, data, now)
@@ -95,13 +126,20 @@ def due(queries: Iterable[Query], turn: int) -> list[Query]:
     return [
         query
         for place, query in enumerate(queries)
-        if query.every == 1 or turn == 1 or (turn > 1 and (place + turn) % query.every == 0)
+        if query.every == 1
+        or turn == EVERYTHING
+        or (turn > EVERYTHING and (place + turn) % query.every == 0)
     ]
 
 
 def _several(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Each once, and not too many."""
     return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]
+
+
+def _own_fault(error: Exception) -> Problem:
+    why = visible(f"{type(error).__name__}: {error}", 160)
+    return Problem("A fault of gputop's own", why, "Please report it")
 
 
 def stalled(before: Fleet | None, seconds: float) -> Fleet:

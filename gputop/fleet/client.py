@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 from weakref import WeakSet
 
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
@@ -64,7 +65,7 @@ class Client:
         self._largest = largest
         self._pool: urllib3.PoolManager | None = None
         self._headers: dict[str, str] = {}
-        self._opened: WeakSet[Any] = WeakSet()
+        self._opened: WeakSet[HTTPConnection] = WeakSet()
         self._stopped = threading.Event()
         self.requests = 0
         """How many there were."""
@@ -134,7 +135,7 @@ class Client:
             raise AskError(Problem(AWAY, why, "Correct it, or name the host in no_proxy")) from None
 
     def _pooled(self, manager: urllib3.PoolManager) -> urllib3.PoolManager:
-        manager.pool_classes_by_scheme = _pools(self._opened)  # type: ignore[assignment]
+        manager.pool_classes_by_scheme = _pools(self._opened)
         return manager
 
     def _fetch(self, path: str, parameters: Mapping[str, str], seconds: float) -> bytes:
@@ -163,9 +164,7 @@ class Client:
         finally:
             alarm.cancel()
 
-    def _send(
-        self, path: str, parameters: Mapping[str, str], seconds: float
-    ) -> BaseHTTPResponse:
+    def _send(self, path: str, parameters: Mapping[str, str], seconds: float) -> BaseHTTPResponse:
         assert self._pool is not None
         url, form = f"{self._server.url}/api/v1/{path}", urlencode(parameters)
         options: dict[str, Any] = {
@@ -190,7 +189,9 @@ class Client:
                 why = f"it is larger than {largest >> 20} MiB"
                 remedy = "Ask for fewer GPUs with --match"
                 answer.close()
-                raise AskError(Problem("An answer of Prometheus is left out", why, remedy), whole=False)
+                raise AskError(
+                    Problem("An answer of Prometheus is left out", why, remedy), whole=False
+                )
             parts.append(part)
             if size > largest:
                 break
@@ -215,7 +216,9 @@ class Client:
             return AskError(Problem(AWAY, why, "Give the URL of Prometheus itself"))
         if status in (401, 403):
             what = "does not know you" if status == 401 else "does not let you ask"
-            return AskError(Problem(f"Prometheus {what}", f"{status} of {url}", self._server.sign_in))
+            return AskError(
+                Problem(f"Prometheus {what}", f"{status} of {url}", self._server.sign_in)
+            )
         if said is not None and status in (400, 422, 503):
             return AskError(_failed(said), whole=status == 503)
         if status in (404, 405, 400, 422):
@@ -301,19 +304,23 @@ def _context(server: Server) -> ssl.SSLContext:
     return context
 
 
-def _pools(opened: WeakSet[Any]) -> dict[str, type[HTTPConnectionPool]]:
+def _pools(opened: WeakSet[HTTPConnection]) -> dict[str, type[HTTPConnectionPool]]:
     """Pools whose connections are in `opened`, so that another thread can end them."""
 
-    class Plain(HTTPConnectionPool):
-        class ConnectionCls(HTTPConnectionPool.ConnectionCls):  # type: ignore[name-defined,misc]
-            def connect(self) -> None:
-                super().connect()
-                opened.add(self)
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            opened.add(self)
 
-    class Secure(HTTPSConnectionPool):
-        class ConnectionCls(HTTPSConnectionPool.ConnectionCls):  # type: ignore[name-defined,misc]
-            def connect(self) -> None:
-                super().connect()
-                opened.add(self)
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            opened.add(self)
 
-    return {"http": Plain, "https": Secure}
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}

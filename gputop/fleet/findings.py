@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -80,48 +81,53 @@ def is_stale(gpu: Gpu, known: Known) -> bool:
 
 
 def _of(gpu: Gpu, known: Known) -> Iterator[Wrong]:
-    faults = [*_xid(gpu, known), *_memory(gpu, known), *_state(gpu, known)]
-    yield from faults
-    if is_stale(gpu, known):
-        if not any(wrong.kind in ("xid", "state") for wrong in faults):  # that is why
-            yield _stale(gpu, known)
-        return
-    yield from _slowed(gpu, known)
-    yield from _idle(gpu, known)
+    xid, state = _xid(gpu, known), _state(gpu, known)
+    stale = is_stale(gpu, known)
+    if stale and xid is None and state is None:  # else that is why
+        yield _stale(gpu, known)
+    rest = (_slowed(gpu, known), _idle(gpu, known)) if not stale else ()
+    for wrong in (xid, state, _ecc(gpu, known), _remap(gpu), *rest):
+        if wrong is not None:
+            yield wrong
 
 
 def _wrong(gpu: Gpu, kind: str, severity: Health, text: str, rank: float) -> Wrong:
     return Wrong(gpu.key, kind, severity, cut(text, LONGEST), rank)
 
 
-def _xid(gpu: Gpu, known: Known) -> Iterator[Wrong]:
+def _xid(gpu: Gpu, known: Known) -> Wrong | None:
     """One of a program is told for an hour, as the GPU is well; others until the gauge says 0."""
     code = gpu.xid
     if not code:
-        return
+        return None
     program = code in PROGRAM_XIDS
     if program and known.xid_before.get(gpu.key) == code:
-        return
+        return None
     words = f"Xid {code}: {XIDS[code].what}" if code in XIDS else f"Xid {code}"
     severity = Health.WARNING if program else Health.FAULT
-    yield _wrong(gpu, "xid", severity, words, 5 if program else GRAVE.get(code, OTHER))
+    return _wrong(gpu, "xid", severity, words, 5 if program else GRAVE.get(code, OTHER))
 
 
-def _memory(gpu: Gpu, known: Known) -> Iterator[Wrong]:
+def _ecc(gpu: Gpu, known: Known) -> Wrong | None:
     new, all_of = known.ecc_rise.get(gpu.key, 0.0), gpu.ecc_uncorrected or 0.0
     if new > 0:
         number = max(1, round(new))
         text = f"{_counted(number, 'uncorrected memory error')} in the last hour"
-        yield _wrong(gpu, "ecc", Health.FAULT, text, 85 + min(number, 100) / 100)
-    elif all_of > 0:
+        return _wrong(gpu, "ecc", Health.FAULT, text, 85 + min(number, 100) / 100)
+    if all_of > 0:
         text = f"{_counted(int(all_of), 'uncorrected memory error')} since its start"
-        yield _wrong(gpu, "ecc", Health.WARNING, text, 25)
+        return _wrong(gpu, "ecc", Health.WARNING, text, 25)
+    return None
+
+
+def _remap(gpu: Gpu) -> Wrong | None:
     if gpu.remap_failed:
         text = "Row remap failed: no spare row of memory is left"
-        yield _wrong(gpu, "remap", Health.FAULT, text, 70)
-    elif gpu.remap_pending:
+        return _wrong(gpu, "remap", Health.FAULT, text, 70)
+    if gpu.remap_pending:
         text = "Row remap pending: replaced at the next reset"
-        yield _wrong(gpu, "remap", Health.WARNING, text, 28)
+        return _wrong(gpu, "remap", Health.WARNING, text, 28)
+    return None
 
 
 _STATES = {
@@ -131,12 +137,13 @@ _STATES = {
 }
 
 
-def _state(gpu: Gpu, known: Known) -> Iterator[Wrong]:
+def _state(gpu: Gpu, known: Known) -> Wrong | None:
     """What only `gputop exporter` says."""
     state = known.states.get(gpu.key)
-    if state:
-        text, rank = _STATES.get(state, (visible(state, 40), 50))
-        yield _wrong(gpu, "state", Health.FAULT, text, rank)
+    if not state:
+        return None
+    text, rank = _STATES.get(state, (visible(state, 40), 50))
+    return _wrong(gpu, "state", Health.FAULT, text, rank)
 
 
 def _stale(gpu: Gpu, known: Known) -> Wrong:
@@ -156,21 +163,25 @@ _SLOWDOWNS = {
     "hw_slowdown": ("slowdown", "Slowed down by hardware", 47),
 }
 """The one that explains the others first."""
+_CAUSES = frozenset(_SLOWDOWNS)
 
 
-def _slowed(gpu: Gpu, known: Known) -> Iterator[Wrong]:
-    degrees = "" if gpu.temperature_celsius is None else f", {gpu.temperature_celsius:.0f}°C"
-    reasons = gpu.clock_event_reasons or ()
-    cause = next((reason for reason in _SLOWDOWNS if reason in reasons), None)
-    if cause is not None:
+def _slowed(gpu: Gpu, known: Known) -> Wrong | None:
+    reasons = gpu.clock_event_reasons
+    if reasons and not _CAUSES.isdisjoint(reasons):
+        cause = next(each for each in _SLOWDOWNS if each in reasons)
         kind, text, rank = _SLOWDOWNS[cause]
-        shown = f"{text}{degrees if kind == 'thermal' else ''}"
-        yield _wrong(gpu, kind, Health.WARNING, shown, rank)
-    elif gpu.key in known.heat:
-        text = f"Throttled by heat in the last minutes{degrees}"
-        yield _wrong(gpu, "thermal", Health.WARNING, text, 40)
-    elif (hot := _hot(gpu, known)) is not None:
-        yield _wrong(gpu, "hot", Health.WARNING, hot, 20)
+        shown = f"{text}{_degrees(gpu) if kind == 'thermal' else ''}"
+        return _wrong(gpu, kind, Health.WARNING, shown, rank)
+    if gpu.key in known.heat:
+        text = f"Throttled by heat in the last minutes{_degrees(gpu)}"
+        return _wrong(gpu, "thermal", Health.WARNING, text, 40)
+    hot = _hot(gpu, known)
+    return None if hot is None else _wrong(gpu, "hot", Health.WARNING, hot, 20)
+
+
+def _degrees(gpu: Gpu) -> str:
+    return "" if gpu.temperature_celsius is None else f", {gpu.temperature_celsius:.0f}°C"
 
 
 def _hot(gpu: Gpu, known: Known) -> str | None:
@@ -185,14 +196,14 @@ def _hot(gpu: Gpu, known: Known) -> str | None:
     return None
 
 
-def _idle(gpu: Gpu, known: Known) -> Iterator[Wrong]:
+def _idle(gpu: Gpu, known: Known) -> Wrong | None:
     mean, held = known.busy_mean.get(gpu.key), gpu.memory_used_bytes
     if mean is None or held is None or mean >= t.IDLE.begin or held < t.HELD.begin:
-        return
+        return None
     if gpu.gpu_utilization_percent is not None and gpu.gpu_utilization_percent > t.IDLE.end:
-        return
+        return None
     text = f"Idle for {t.IDLE_SECONDS / 60:.0f} minutes with {held / t.GIB:.0f} GiB held"
-    yield _wrong(gpu, "idle_held", Health.WARNING, text, 10 + held / (1 << 40))
+    return _wrong(gpu, "idle_held", Health.WARNING, text, 10 + held / (1 << 40))
 
 
 def _stragglers(gpus: Iterable[Gpu], known: Known) -> Iterator[Wrong]:
@@ -215,11 +226,18 @@ def _peers(gpu: Gpu) -> tuple[str, str, str]:
             return gpu.name, "job", f"{label}={gpu.labels[label]}"
     pod = gpu.labels.get("pod")
     if pod:
-        job = _NUMBER.sub("", pod)
-        if job != pod:
+        job = _job_of(pod)
+        if job is not None:
             where = gpu.labels.get("cluster", "")
             return gpu.name, "job", f"{where}/{gpu.labels.get('namespace', '')}/{job}"
     return gpu.name, "host", gpu.host
+
+
+@lru_cache(1 << 14)
+def _job_of(pod: str) -> str | None:
+    """What its pods are called in common: their names end in a number, or in five random letters."""
+    job = _NUMBER.sub("", pod)
+    return job if job != pod else None
 
 
 def _slow(peers: list[Gpu], what: str) -> Iterator[Wrong]:

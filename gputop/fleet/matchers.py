@@ -41,7 +41,7 @@ def parse_match(text: str) -> str:
 
 def _wrong(rest: str) -> ValueError:
     return ValueError(
-        f"{rest[:60].strip()!r} is no list of label matchers, NAME=\"VALUE\" with a comma between: "
+        f'{rest[:60].strip()!r} is no list of label matchers, NAME="VALUE" with a comma between: '
         f"give them as in {EXAMPLE}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -12,7 +13,6 @@ from gputop.fleet.model import Fleet, Gpu, Wrong
 from gputop.fleet.places import Labels, Places
 from gputop.fleet.queries import BITS, READ_AS
 from gputop.fleet.read import (
-    Values,
     result_of,
     rows_of,
     states_of,
@@ -54,6 +54,8 @@ class Picture:
         self._changed = False
         self._rows: dict[str, list[Labels]] = {}
         self.places = Places()
+        self.is_named = False
+        """Whether it was answered who is where."""
         self._answers: dict[str, tuple[Any, float]] = {}
         self._beats: dict[str, float] = {}
         """When the newest reading of each was scraped, by the server's clock."""
@@ -71,6 +73,7 @@ class Picture:
             raise NotAnAnswerError(name)
         if name.startswith("names_"):
             rows = [_checked(each) for each in result]
+            self.is_named = True
             if self._named.get(name) != rows:
                 self._named[name], self._changed = rows, True
             return
@@ -80,10 +83,13 @@ class Picture:
             return
         self._answers[name] = self._parsed(name, result), time
 
-    def settle(self) -> None:
-        """Takes in who is where, after the names: before the values, that are known by it."""
+    def settle(self) -> bool:
+        """Takes in who is where, after the names: before the values, that are known by it.
+
+        Returns whether anything has changed.
+        """
         if not self._changed:
-            return
+            return False
         self._changed = False
         named = [row for rows in self._named.values() for row in rows]
         present = {_mark(row) for row in named}
@@ -97,13 +103,15 @@ class Picture:
                 mark = _mark(row)
                 if mark not in present and mark not in last and self._is_kept(key):
                     last[mark] = self._beats.get(key, 0.0), row
-        self.places = Places([*named, *(row for _, row in last.values())])
+        self.places = Places([*named, *(row for _, row in last.values())], self.places)
         self._rows = {}
         for row in (*named, *(row for _, row in last.values())):
             self._rows.setdefault(self.places.key_of(row), []).append(row)
         for seen, row in last.values():
             if seen:
                 self._beats.setdefault(self.places.key_of(row), seen)
+        self._gone = []  # remembered from now on
+        return True
 
     def _is_kept(self, key: str) -> bool:
         return self._now - self._beats.get(key, 0.0) < KEPT_SECONDS
@@ -146,7 +154,9 @@ class Picture:
         least, most = STALE_SECONDS
         return min(most, max(least, 3 * (self._scrape or 20.0)))
 
-    def fleet(self, time: float, problems: Iterable[Problem] = (), took: float | None = None) -> Fleet:
+    def fleet(
+        self, time: float, problems: Iterable[Problem] = (), took: float | None = None
+    ) -> Fleet:
         """All of it as it is at that Unix time, by this machine's clock."""
         gpus = tuple(self._gpus(time))
         known = self._known(time)
@@ -168,42 +178,42 @@ class Picture:
 
     def _gpus(self, time: float) -> Iterable[Gpu]:
         """In their order; of one that is gone only what is remembered."""
-        values: dict[str, Values] = {name: self._newest(name, time) for name in READ_AS}
-        masks, xids = self._newest("mask", time), self._newest("xid", time)
-        get = {name: each.get for name, each in values.items()}
-        busy, sm = get["gpu_utilization_percent"], get["sm_active_percent"]
-        tensor, dram = get["tensor_active_percent"], get["dram_active_percent"]
-        used, total = get["memory_used_bytes"], get["memory_total_bytes"]
-        warm, memory_warm = get["temperature_celsius"], get["memory_temperature_celsius"]
-        power, limit, clock = get["power_watts"], get["power_limit_watts"], get["sm_clock_mhz"]
-        ecc, failed, pending = get["ecc_uncorrected"], get["remap_failed"], get["remap_pending"]
-        for key, place in self.places.all.items():
-            mask, beat = masks.get(key), self._beats.get(key)
-            yield Gpu(
-                key=key,
-                uuid=place.uuid,
-                host=place.host,
-                index=place.index,
-                name=place.name,
-                labels=place.labels,
-                age_seconds=None if beat is None else max(0.0, self._now - beat),
-                gpu_utilization_percent=busy(key),
-                sm_active_percent=sm(key),
-                tensor_active_percent=tensor(key),
-                dram_active_percent=dram(key),
-                memory_used_bytes=used(key),
-                memory_total_bytes=total(key),
-                temperature_celsius=warm(key),
-                memory_temperature_celsius=memory_warm(key),
-                power_watts=power(key),
-                power_limit_watts=limit(key),
-                sm_clock_mhz=clock(key),
-                clock_event_reasons=None if mask is None else reasons_of(int(mask)),
-                xid=xids.get(key),
-                ecc_uncorrected=ecc(key),
-                remap_failed=_flag(failed(key)),
-                remap_pending=_flag(pending(key)),
-            )
+        places = self.places.all
+
+        def column(name: str) -> Iterable[Any]:
+            return map(self._newest(name, time).get, places)
+
+        # Columns, as ten thousand times twenty questions to dictionaries take a while.
+        return map(
+            Gpu,
+            places,
+            [place.uuid for place in places.values()],
+            [place.host for place in places.values()],
+            [place.index for place in places.values()],
+            [place.name for place in places.values()],
+            [place.labels for place in places.values()],
+            [self._age(key) for key in places],
+            column("gpu_utilization_percent"),
+            column("sm_active_percent"),
+            column("tensor_active_percent"),
+            column("dram_active_percent"),
+            column("memory_used_bytes"),
+            column("memory_total_bytes"),
+            column("temperature_celsius"),
+            column("memory_temperature_celsius"),
+            column("power_watts"),
+            column("power_limit_watts"),
+            column("sm_clock_mhz"),
+            map(reasons_of, column("mask")),
+            column("xid"),
+            column("ecc_uncorrected"),
+            map(_FLAGS.get, column("remap_failed")),
+            map(_FLAGS.get, column("remap_pending")),
+        )
+
+    def _age(self, key: str) -> float | None:
+        beat = self._beats.get(key)
+        return None if beat is None else max(0.0, self._now - beat)
 
     def _known(self, time: float) -> Known:
         return Known(
@@ -244,26 +254,23 @@ class Picture:
 
 
 def _since(wrong: Wrong, began: float, time: float) -> Wrong:
-    from dataclasses import replace
-
     if wrong.kind == "stale" and wrong.rank < KEPT_SECONDS:
         began = time - wrong.rank
     return replace(wrong, since=began)
 
 
-def _flag(value: float | None) -> bool | None:
-    return None if value is None else value != 0
+_FLAGS = {0.0: False, 1.0: True}
 
 
 @lru_cache(1 << 12)
-def reasons_of(mask: int) -> tuple[str, ...]:
+def reasons_of(mask: float | None) -> tuple[str, ...] | None:
     """The words of a mask of clock event reasons."""
-    if mask < 0:
-        return ()
-    rest = mask
+    if mask is None or not 0 <= mask < 1 << 53:
+        return None
+    rest = int(mask)
+    found = tuple(reason for reason, bit in BITS.items() if rest & bit)
     for bit in BITS.values():
         rest &= ~bit
-    found = tuple(reason for reason, bit in BITS.items() if mask & bit)
     return (*found, f"bit_{rest:#x}") if rest else found
 
 
@@ -281,4 +288,9 @@ def _text(labels: Any) -> Labels:
 def _mark(row: Labels) -> tuple[Any, ...]:
     """Which GPU it is, before it is known by which key."""
     get = row.get
-    return get("UUID") or get("uuid"), get("GPU_I_ID"), get("Hostname") or get("host"), "UUID" in row
+    return (
+        get("UUID") or get("uuid"),
+        get("GPU_I_ID"),
+        get("Hostname") or get("host"),
+        "UUID" in row,
+    )

@@ -1,4 +1,4 @@
-"""Who and where each GPU is: from the labels of its series, whichever exporter they are of. Pure."""
+"""Who and where each GPU is: from the labels of its series, of either exporter. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Place:
 class Places:
     """All of a fleet, in their order; and by which key a series has its GPU."""
 
-    def __init__(self, rows: Iterable[Labels] = ()) -> None:
+    def __init__(self, rows: Iterable[Labels] = (), before: Places | None = None) -> None:
+        """`before` is what most of it is the same as."""
         rows = [row for row in rows if row.get("UUID") or row.get("uuid")]
         self._aliases = {row["uuid"]: alias for row in rows if (alias := _as_dcgm(row))}
         self.twins = _has_twins(rows)
@@ -55,11 +56,21 @@ class Places:
         for row in rows:
             found[self.key_of(row)].append(row)
         workloads = {row.get("job") for row in rows if "exported_pod" in row}
-        places = [_place(key, every, workloads) for key, every in found.items()]
+        self._rows: Mapping[str, list[Labels]] = found
+        self._workloads = workloads
+        places = [
+            (before and before.unchanged(key, every, workloads)) or _place(key, every, workloads)
+            for key, every in found.items()
+        ]
         places.sort(key=lambda place: (natural(place.host), natural(place.index), place.key))
         self.all: Mapping[str, Place] = {place.key: place for place in places}
         self.label_names = _differing(places)
         self.simulated = any("simulated" in place.labels for place in places)
+
+    def unchanged(self, key: str, rows: list[Labels], workloads: set[str | None]) -> Place | None:
+        """Its place, where it is made of the same."""
+        same = self._rows.get(key) == rows and self._workloads == workloads
+        return self.all[key] if same else None
 
     def key_of(self, labels: Labels) -> str:
         """The key of the GPU that a series is of; "" where it does not say."""
@@ -142,7 +153,11 @@ def _where(row: Labels, workloads: set[str | None]) -> dict[str, str]:
         for name in _OF_POD:
             found.pop(name, None)
     for name, value in row.items():
-        if value and name.startswith(_EXPORTED) and name not in ("exported_job", "exported_instance"):
+        if (
+            value
+            and name.startswith(_EXPORTED)
+            and name not in ("exported_job", "exported_instance")
+        ):
             found[name.removeprefix(_EXPORTED)] = value
     return found
 
@@ -157,9 +172,7 @@ def _differing(places: Sequence[Place]) -> tuple[str, ...]:
             if len(values[name]) < 2:
                 values[name].add(value)
     differ = [
-        name
-        for name, count in counts.items()
-        if len(values[name]) > 1 or count < len(places)
+        name for name, count in counts.items() if len(values[name]) > 1 or count < len(places)
     ]
     return tuple(sorted(differ, key=lambda name: (-counts[name], name)))
 

@@ -26,7 +26,7 @@ HELD_SECONDS = 300
 """Over which it has to be idle, and the mean is taken."""
 LATELY = "1h"
 """In which errors count as new."""
-GONE = "[30m:1m]"
+GONE = "[30m:2m]"
 """In which a GPU was there, and its age is known at least this well."""
 
 UNTOLD = (
@@ -115,7 +115,9 @@ def _metrics() -> dict[str, list[Metric]]:
 READ_AS: Mapping[str, list[Metric]] = _metrics()
 """By reading, what it is called: the first that is there counts, of each of the exporters."""
 READING_OF: Mapping[str, tuple[str, float]] = {
-    metric.name: (reading, metric.factor) for reading, all_of in READ_AS.items() for metric in all_of
+    metric.name: (reading, metric.factor)
+    for reading, all_of in READ_AS.items()
+    for metric in all_of
 }
 
 OFTEN = (
@@ -147,23 +149,29 @@ BITS: Mapping[str, int] = {reason: 1 << place for place, reason in enumerate(REA
 
 
 def names_of(scope: Scope) -> list[Query]:
-    """Who is where: all labels of those that are there, and of those that are no longer."""
+    """Who is where: all labels of those that are there, in several answers."""
     found = []
+    some = f'__name__=~"{"|".join((*BEATS, XID))}"'
     for shard in range(SHARDS):
-        some = [
-            f"max without({UNTOLD}) ({scope.of(name, _shard('UUID', shard))})"
-            for name in (*BEATS, XID)
-        ]
-        some.append(f"max without({UNTOLD}) ({scope.of(INFO, _shard('uuid', shard))})")
-        found.append(Query(f"names_{shard}", " or ".join(some), SELDOM))
-    here = " or ".join(f"timestamp({scope.of(name)})" for name in BEATS)
+        dcgm = scope.of("", f"{some},{_shard('UUID', shard)}")
+        ours = scope.of(INFO, _shard("uuid", shard))
+        text = f"max without({UNTOLD}) ({dcgm}) or max without({UNTOLD}) ({ours})"
+        found.append(Query(f"names_{shard}", text, SELDOM))
+    return found
+
+
+def gone_of(scope: Scope) -> Query:
+    """The labels of those that are no longer there, and when they were last.
+
+    It takes Prometheus seconds, and is asked once: later ones are remembered.
+    """
+
+    def last(metric: str) -> str:
+        return f"max without({UNTOLD}) (max_over_time(timestamp({scope.of(metric)}){GONE}))"
+
     alive = " or ".join(scope.of(name) for name in BEATS)
-    gone = (
-        f"(max without({UNTOLD}) (max_over_time(({here}){GONE})) unless on (UUID,GPU_I_ID) ({alive}))"
-        f" or (max without({UNTOLD}) (max_over_time(timestamp({scope.of(INFO)}){GONE}))"
-        f" unless on (uuid) {scope.of(INFO)})"
-    )
-    return [*found, Query("gone", gone, SELDOM)]
+    dcgm = f"{last(BEATS[0])} unless on (UUID,GPU_I_ID) ({alive})"
+    return Query("gone", f"({dcgm}) or ({last(INFO)} unless on (uuid) {scope.of(INFO)})")
 
 
 def _shard(label: str, number: int) -> str:
@@ -177,17 +185,14 @@ def _shard(label: str, number: int) -> str:
 def values_of(scope: Scope) -> list[Query]:
     """What is read of all GPUs; those of each refresh first."""
     every = dict.fromkeys(OFTEN, 1) | dict.fromkeys(NOW_AND_THEN, 3) | dict.fromkeys(RARELY, SELDOM)
-    beat = [
-        scope.by(DCGM, " or ".join(f"timestamp({scope.of(name)})" for name in BEATS)),
-        scope.by(OWN, f"timestamp({scope.of(INFO)})"),
-    ]
+    beat = [scope.by(name, f"timestamp({scope.of(name)})") for name in (*BEATS, INFO)]
     return [
         Query("beat", " or ".join(beat)),
         Query("xid", " or ".join(_xid(scope))),
-        Query("state", f'{scope.by(OWN, scope.of(f"{OWN}device_state", NOT_OK), ",state")} == 1'),
-        Query("mask", " or ".join(_mask(scope))),
+        Query("state", f"{scope.by(OWN, scope.of(f'{OWN}device_state', NOT_OK), ',state')} == 1"),
         Query("down", f"max by (job,instance) ({scope.of('up')}) == 0"),
         *(Query(name, _reading(scope, name), count) for name, count in every.items()),
+        Query("mask", " or ".join(_mask(scope))),
         *_over_time(scope),
     ]
 
@@ -211,7 +216,7 @@ def _scaled(expression: str, factor: float) -> str:
 
 def _xid(scope: Scope) -> Iterator[str]:
     """Ours say when, by code; DCGM's the last one for ever."""
-    yield f"{scope.by(XID, scope.of(XID))} > 0"
+    yield scope.by(XID, f"{scope.of(XID)} > 0")
     last = f"{OWN}xid_last_timestamp_seconds"
     yield f"{scope.by(last, scope.of(last), ',code')} > time() - 3600"
 

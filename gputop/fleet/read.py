@@ -1,4 +1,4 @@
-"""What Prometheus answers, as numbers by GPU: what cannot be read is missing, and raises nothing."""
+"""What Prometheus answers, as numbers by GPU: what cannot be read is missing."""
 
 from __future__ import annotations
 

@@ -119,7 +119,9 @@ def _token(path: Path) -> str:
             text = file.read(LONGEST_TOKEN + 1)
     except OSError as error:
         why = f"{shown} cannot be read, {error.strerror}"
-        raise CredentialError(Problem("No token", why, f"See to it, or unset {TOKEN_FILE}")) from None
+        raise CredentialError(
+            Problem("No token", why, f"See to it, or unset {TOKEN_FILE}")
+        ) from None
     token = text.strip()
     # What a header cannot hold would show itself in the error of the client.
     if not token or len(token) > LONGEST_TOKEN or not all(0x21 <= byte < 0x7F for byte in token):
@@ -139,9 +141,13 @@ def _of_netrc(host: str) -> tuple[str, str] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         why = f"it cannot be read, {getattr(error, 'strerror', None) or 'it is not text'}"
-        raise CredentialError(Problem("No use of netrc", why, "See to it, or set NETRC=/dev/null")) from None
+        raise CredentialError(
+            Problem("No use of netrc", why, "See to it, or set NETRC=/dev/null")
+        ) from None
     except netrc.NetrcParseError as error:
         # Its message quotes what it stumbled over, which may be a password.
         why = f"line {error.lineno} of it cannot be read"
-        raise CredentialError(Problem("No use of netrc", why, "See to it, or set NETRC=/dev/null")) from None
+        raise CredentialError(
+            Problem("No use of netrc", why, "See to it, or set NETRC=/dev/null")
+        ) from None
     return None if found is None else (found[0], found[2] or "")

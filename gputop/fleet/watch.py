@@ -45,14 +45,19 @@ class FleetWatch:
         *,
         seconds: float = SECONDS,
         refresh_seconds: float = REFRESH_SECONDS,
+        at_once: bool = False,
     ) -> None:
-        """`seconds` is for one answer, `refresh_seconds` for those of one refresh."""
+        """`seconds` is for one answer, `refresh_seconds` for those of one refresh.
+
+        `at_once` is whether already the first fleet has everything.
+        """
         self.interval = interval
         self.match = match
         self.fleet: Fleet | None = None
         """The newest."""
         self._patience = refresh_seconds + GRACE_SECONDS
-        self._asking = Asking(Client(server, seconds), match, refresh_seconds)
+        client = Client(server, seconds)
+        self._asking = Asking(client, match, refresh_seconds, at_once=at_once)
         self._other = Client(server, seconds)
         """For what is asked beside the refreshes, and must not wait for them."""
         self._one_at_a_time = threading.Lock()
@@ -70,6 +75,11 @@ class FleetWatch:
     def stale_after(self) -> float:
         """Seconds after which a reading is stale."""
         return self._asking.picture.stale_after
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was asked once: the first fleets lack what changes seldom."""
+        return self._asking.is_complete
 
     @property
     def requests(self) -> int:
@@ -167,13 +177,17 @@ class FleetWatch:
         while not self._closed.is_set():
             began = time.monotonic()
             self._wanted.clear()
-            self.fleet = self._asking.refresh()
-            self._tell()
+            self._publish(self._asking.refresh(self._publish))
+            assert self.fleet is not None
             if self.fleet.fresh and not self._asking.is_complete:
                 continue  # the rest of what is asked seldom
             self._wanted.wait(max(0.0, self.interval - (time.monotonic() - began)))
         self._asking.client.close()
         self._other.close()
+
+    def _publish(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self._tell()
 
     def _tell(self) -> None:
         for reader in [*self._readers]:
