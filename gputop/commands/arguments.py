@@ -139,7 +139,7 @@ def add_fleet(command: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         metavar="URL",
         help="the fleet that a Prometheus scrapes, such as http://prometheus:9090; signs in by "
-        "GPUTOP_PROMETHEUS_TOKEN_FILE, by _USER and _PASSWORD or ~/.netrc, and by _CERT, _KEY and _CA",
+        "GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or ~/.netrc",
     )
     command.add_argument(
         "--match",

@@ -65,7 +65,7 @@ class Client:
         self._largest = largest
         self._pool: urllib3.PoolManager | None = None
         self._headers: dict[str, str] = {}
-        self._opened: WeakSet[HTTPConnection] = WeakSet()
+        self._opened: WeakSet[socket.socket] = WeakSet()
         self._stopped = threading.Event()
         self.requests = 0
         """How many there were."""
@@ -105,9 +105,9 @@ class Client:
 
     def _shut(self) -> None:
         """Wakes up who waits for an answer."""
-        for connection in [*self._opened]:
-            with contextlib.suppress(OSError, AttributeError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+        for each in [*self._opened]:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def _connect(self) -> urllib3.PoolManager:
         server = self._server
@@ -153,7 +153,8 @@ class Client:
             try:
                 return self._read(self._send(path, parameters, seconds), deadline)
             except ProtocolError as error:
-                if not isinstance(error.args[-1], RemoteDisconnected):
+                over = self._stopped.is_set() or time.monotonic() >= deadline
+                if over or not isinstance(error.args[-1], RemoteDisconnected):
                     raise
                 # It had closed the connection that was kept open: a new one is well.
                 return self._read(self._send(path, parameters, seconds), deadline)
@@ -196,8 +197,9 @@ class Client:
             if size > largest:
                 break
             if time.monotonic() >= deadline:
-                answer.close()
-                raise TimeoutError
+                break
+        if time.monotonic() >= deadline:
+            raise TimeoutError  # it looks as if it had ended: its connection was shut
         if size > largest:
             answer.close()  # with what is left of it
         self.bytes += size
@@ -271,16 +273,18 @@ def _slow(seconds: float) -> AskError:
 
 
 def _why(error: Exception) -> str:
-    """The cause in words, without the addresses of objects that these errors are full of."""
+    """The cause in words: that of the system behind those of the client, which are full of code."""
     seen: BaseException | None = error
-    while isinstance(seen, HTTPError) and isinstance(getattr(seen, "reason", None), Exception):
-        seen = seen.reason  # type: ignore[attr-defined]
-    if isinstance(seen, (TimeoutError, urllib3.exceptions.TimeoutError)):
+    while seen is not None:
+        words = getattr(seen, "strerror", None)
+        if words and not isinstance(seen, HTTPError):
+            return visible(str(words).rstrip(". "), 160)
+        seen = getattr(seen, "reason", None) or seen.__cause__ or seen.__context__
+        if not isinstance(seen, BaseException):
+            break
+    if isinstance(error, urllib3.exceptions.TimeoutError):
         return "it does not answer"
-    text = getattr(seen, "strerror", None)
-    if not text:
-        text = str(seen).partition(">: ")[2] or str(seen)
-    return visible(text.rstrip(". "), 160) or type(seen).__name__
+    return visible(str(error).rstrip(". "), 160) or type(error).__name__
 
 
 def _without_login(url: str) -> str:
@@ -304,18 +308,21 @@ def _context(server: Server) -> ssl.SSLContext:
     return context
 
 
-def _pools(opened: WeakSet[HTTPConnection]) -> dict[str, type[HTTPConnectionPool]]:
-    """Pools whose connections are in `opened`, so that another thread can end them."""
+def _pools(opened: WeakSet[socket.socket]) -> dict[str, type[HTTPConnectionPool]]:
+    """Pools that put their sockets into `opened`, so that another thread can end them.
+
+    A connection forgets its own where the answer ends with it.
+    """
 
     class Plain(HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            opened.add(self)
+            opened.add(self.sock)
 
     class Secure(HTTPSConnection):
         def connect(self) -> None:
             super().connect()
-            opened.add(self)
+            opened.add(self.sock)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

@@ -235,7 +235,7 @@ def _peers(gpu: Gpu) -> tuple[str, str, str]:
 
 @lru_cache(1 << 14)
 def _job_of(pod: str) -> str | None:
-    """What its pods are called in common: their names end in a number, or in five random letters."""
+    """What all its pods are called, before a number or five random letters."""
     job = _NUMBER.sub("", pod)
     return job if job != pod else None
 

@@ -77,7 +77,7 @@ class HostStream:
             yield Sample(time=fleet.time, host=NO_HOST, devices=samples, events=events)
 
     def ask(self, **wanted: Any) -> None:
-        """Nothing of it can be changed from here: the fleet is asked as often as its screen says."""
+        """Changes nothing: the fleet is asked as often as its screen says."""
 
     async def close(self) -> None:
         """The watch goes on: it is not the host's."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.output.dcgm import FIELDS
-from gputop.output.family import Parts
 from gputop.output.metric_table import METRICS, REASONS
 from gputop.telemetry.snapshot import DeviceSample
+
+if TYPE_CHECKING:
+    from gputop.output.family import Parts
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6
@@ -175,7 +177,7 @@ def gone_of(scope: Scope) -> Query:
 
 
 def _shard(label: str, number: int) -> str:
-    """A part of all UUIDs, by their last digit; the last part has all that are written otherwise."""
+    """A part of all UUIDs, by their last digit; the last has all that are written otherwise."""
     digits = ("[0-3]", "[4-7]", "[89abAB]")
     if number < len(digits):
         return f'{label}=~".*{digits[number]}"'
