@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
@@ -49,7 +50,9 @@ NAMES = {
 }
 
 
-def vector(rows: Iterable[tuple[Mapping[str, Any], Any]], now: float = NOW, **more: Any) -> Response:
+def vector(
+    rows: Iterable[tuple[Mapping[str, Any], Any]], now: float = NOW, **more: Any
+) -> Response:
     """An answer to an instant query: labels with their numbers."""
     result = [{"metric": labels, "value": [now, str(value)]} for labels, value in rows]
     data = {"resultType": "vector", "result": result}
@@ -75,6 +78,11 @@ def error(kind: str, text: str, status: int) -> Response:
 EMPTY = vector(())
 
 
+@lru_cache(64)
+def _zipped(body: bytes) -> bytes:
+    return gzip.compress(body, 1)
+
+
 class FakePrometheus(AbstractContextManager["FakePrometheus"]):
     """Listens on the loopback; `requests` are all that came."""
 
@@ -87,6 +95,7 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # headers and body at once, or TCP waits between them
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
@@ -111,7 +120,7 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
                     self.send_header(name, value)
                 if "Content-Length" not in response.headers:
                     if "gzip" in self.headers.get("Accept-Encoding", ""):
-                        body = gzip.compress(body, 1)
+                        body = _zipped(body)
                         self.send_header("Content-Encoding", "gzip")
                     self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -179,6 +188,7 @@ class Site:
         self.now = NOW
         self.gone: set[int] = set()
         """Those whose series have ended."""
+        self._made: dict[tuple[object, ...], Response] = {}
 
     def __call__(self, request: Request) -> Response:
         """The answer to any of the fleet's queries."""
@@ -186,6 +196,12 @@ class Site:
         if name in self.changes:
             made = self.changes[name]
             return made if isinstance(made, Response) else vector(made, self.now)
+        state = (name, request.path, self.many, self.now, *sorted(self.gone))
+        if state not in self._made:
+            self._made[state] = self._answer(request, name)
+        return self._made[state]
+
+    def _answer(self, request: Request, name: str) -> Response:
         there = [number for number in range(self.many) if number not in self.gone]
         if name == "names_0":
             return vector(((labels(number), 1) for number in there), self.now)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
@@ -13,6 +14,7 @@ from gputop.fleet.model import Fleet, Gpu, Wrong
 from gputop.fleet.places import Labels, Places
 from gputop.fleet.queries import BITS, READ_AS
 from gputop.fleet.read import (
+    labels_of,
     result_of,
     rows_of,
     states_of,
@@ -29,6 +31,7 @@ OLD_SECONDS = 300.0
 """After which the last answer to a question that is no longer answered counts no more."""
 STALE_SECONDS = (45.0, 360.0)
 """A GPU is stale after three scrapes, but after no less and no more than this."""
+REMEMBERED_STEPS = 20
 FUTURE_SECONDS = 60.0
 """What clocks may differ by."""
 TOLD = {
@@ -53,6 +56,8 @@ class Picture:
         self._gone: list[tuple[Labels, float]] = []
         self._changed = False
         self._rows: dict[str, list[Labels]] = {}
+        self._carried: set[str] = set()
+        """Those that are there no more."""
         self.places = Places()
         self.is_named = False
         """Whether it was answered who is where."""
@@ -61,7 +66,8 @@ class Picture:
         """When the newest reading of each was scraped, by the server's clock."""
         self._now = 0.0
         """By the server's clock, when it was asked for these last."""
-        self._scrape: float | None = None
+        self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
+        """By how much readings were newer than those before; no less than from scrape to scrape."""
         self._since: dict[tuple[str, str], float] = {}
         self.unknown = False
         """Whether there was a GPU in the last answers that has no name yet."""
@@ -72,13 +78,13 @@ class Picture:
         if result is None:
             raise NotAnAnswerError(name)
         if name.startswith("names_"):
-            rows = [_checked(each) for each in result]
+            rows = [labels_of(each) for each in result]
             self.is_named = True
             if self._named.get(name) != rows:
                 self._named[name], self._changed = rows, True
             return
         if name == "gone":
-            rows_gone = [(_text(row.labels), row.value) for row in rows_of(result)]
+            rows_gone = [(row.labels, row.value) for row in rows_of(result)]
             self._gone, self._changed = rows_gone, self._changed or bool(rows_gone)
             return
         self._answers[name] = self._parsed(name, result), time
@@ -88,7 +94,7 @@ class Picture:
 
         Returns whether anything has changed.
         """
-        if not self._changed:
+        if not self._changed and all(map(self._is_kept, self._carried)):
             return False
         self._changed = False
         named = [row for rows in self._named.values() for row in rows]
@@ -104,6 +110,7 @@ class Picture:
                 if mark not in present and mark not in last and self._is_kept(key):
                     last[mark] = self._beats.get(key, 0.0), row
         self.places = Places([*named, *(row for _, row in last.values())], self.places)
+        self._carried = {self.places.key_of(row) for _, row in last.values()}
         self._rows = {}
         for row in (*named, *(row for _, row in last.values())):
             self._rows.setdefault(self.places.key_of(row), []).append(row)
@@ -143,7 +150,7 @@ class Picture:
             if (before := self._beats.get(key)) is not None and 0 < beat - before < KEPT_SECONDS
         ]
         if steps:
-            self._scrape = median(steps)
+            self._steps.append(median(steps))
         self.unknown = any(key not in self.places.all for key in beats)
         self._beats.update(beats)
         self._beats = {key: beat for key, beat in self._beats.items() if self._is_kept(key)}
@@ -152,7 +159,7 @@ class Picture:
     def stale_after(self) -> float:
         """Seconds after which a reading is stale."""
         least, most = STALE_SECONDS
-        return min(most, max(least, 3 * (self._scrape or 20.0)))
+        return min(most, max(least, 3 * min(self._steps, default=20.0)))
 
     def fleet(
         self, time: float, problems: Iterable[Problem] = (), took: float | None = None
@@ -272,17 +279,6 @@ def reasons_of(mask: float | None) -> tuple[str, ...] | None:
     for bit in BITS.values():
         rest &= ~bit
     return (*found, f"bit_{rest:#x}") if rest else found
-
-
-def _checked(each: Any) -> Labels:
-    return _text(each.get("metric")) if isinstance(each, dict) else {}
-
-
-def _text(labels: Any) -> Labels:
-    """Labels that are text, as all of Prometheus are."""
-    if not isinstance(labels, Mapping):
-        return {}
-    return {str(name): value for name, value in labels.items() if isinstance(value, str)}
 
 
 def _mark(row: Labels) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.output.dcgm import FIELDS
 from gputop.output.metric_table import METRICS, REASONS
-from gputop.telemetry.snapshot import DeviceSample
+from gputop.telemetry.snapshot import READINGS, DeviceSample
 
 if TYPE_CHECKING:
     from gputop.output.family import Parts
@@ -70,7 +70,7 @@ class Scope:
 
 def _numbers() -> Iterator[tuple[str, str]]:
     for field in dataclasses.fields(DeviceSample):
-        if str(field.type) in ("int | None", "float | None", "bool | None"):
+        if field.name in READINGS and str(field.type) in ("int | None", "float | None", "bool | None"):
             yield field.name, str(field.type).partition(" ")[0]
 
 

@@ -33,13 +33,12 @@ def rows_of(result: list[Any]) -> Iterator[Row]:
     """Those that have a number: NaN and infinity are none."""
     for each in result:
         try:
-            labels = each["metric"]
             time, text = each["value"]
             value, moment = float(text), float(time)
         except (TypeError, KeyError, ValueError):
             continue
-        if isinstance(labels, dict) and math.isfinite(value):
-            yield Row(labels, value, moment)
+        if math.isfinite(value) and math.isfinite(moment):
+            yield Row(labels_of(each), value, moment)
 
 
 def values_by(result: list[Any], key_of: KeyOf) -> Values:
@@ -52,14 +51,10 @@ def values_by(result: list[Any], key_of: KeyOf) -> Values:
             labels = each["metric"]
             value = float(each["value"][1])
             key = key_of(labels)
-            dcgm = "UUID" in labels
+            if key and isfinite(value):
+                (found if "UUID" in labels else ours).setdefault(key, value)
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
             continue
-        if key and isfinite(value):
-            if dcgm:
-                found.setdefault(key, value)
-            else:
-                ours.setdefault(key, value)
     found.update(ours)
     return found
 
@@ -112,24 +107,27 @@ _ORDER = {name: place for place, name in enumerate(READING_OF)}
 def series_by(result: list[Any], key_of: KeyOf) -> dict[tuple[str, str], list[tuple[float, float]]]:
     """Of a range query: by GPU and reading, its numbers with their times."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    ranked = sorted((each for each in result if _labels(each)), key=lambda e: _rank(_labels(e)))
-    for each in ranked:
-        labels = _labels(each)
+    ranked = [(labels_of(each), each) for each in result]
+    for labels, each in sorted(ranked, key=lambda pair: _rank(pair[0])):
         known = READING_OF.get(labels.get("__name__", ""))
         if known is None or (key_of(labels), known[0]) in found:
             continue
         points = []
-        for point in each.get("values") or ():
+        values = each.get("values")
+        for point in values if isinstance(values, list) else ():
             try:
                 time, value = float(point[0]), float(point[1])
             except (TypeError, ValueError, IndexError, KeyError):
                 continue
-            if math.isfinite(value):
+            if math.isfinite(value) and math.isfinite(time):
                 points.append((time, value * known[1]))
         found[key_of(labels), known[0]] = points
     return found
 
 
-def _labels(each: Any) -> Mapping[str, str]:
+def labels_of(each: Any) -> Mapping[str, str]:
+    """Those of a series: text, as all of Prometheus are."""
     labels = each.get("metric") if isinstance(each, dict) else None
-    return labels if isinstance(labels, dict) else {}
+    if not isinstance(labels, dict):
+        return {}
+    return {str(name): value for name, value in labels.items() if isinstance(value, str)}

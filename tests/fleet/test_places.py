@@ -94,7 +94,13 @@ def test_order_and_what_can_be_grouped_by() -> None:
     rows.append({**labels(1, pod="a"), "job": "other"})
     found = Places(rows)
     places = [(place.host, place.index) for place in found.all.values()]
-    assert places == [("node0", "1"), ("node0", "7"), ("node1", "0"), ("node2", "0"), ("node10", "0")]
+    assert places == [
+        ("node0", "1"),
+        ("node0", "7"),
+        ("node1", "0"),
+        ("node2", "0"),
+        ("node10", "0"),
+    ]
     assert found.label_names == ("instance", "job", "rack", "zone", "pod")
 
 
