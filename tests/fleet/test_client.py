@@ -230,16 +230,16 @@ def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) ->
     assert "pw" not in str(failed.value)
 
 
-CERTIFICATES: Mapping[str, Mapping[str, Path]] = {
-    "No certificates": {"authorities": Path("nowhere.pem")},
-    "No certificate:": {"certificate": Path("nowhere.pem")},
+CERTIFICATES: Mapping[str, Server] = {
+    "No certificates": Server("https://127.0.0.1:1", authorities=Path("nowhere.pem")),
+    "No certificate:": Server("https://127.0.0.1:1", certificate=Path("nowhere.pem")),
 }
 
 
 @pytest.mark.parametrize("said", CERTIFICATES)
 def test_certificates_that_are_not_there(said: str) -> None:
     with pytest.raises(AskError, match=said) as failed:
-        Client(Server("https://127.0.0.1:1", **CERTIFICATES[said])).ask("query", {"query": "up"})
+        Client(CERTIFICATES[said]).ask("query", {"query": "up"})
     assert "nowhere.pem" in str(failed.value)
 
 

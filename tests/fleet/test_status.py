@@ -132,7 +132,7 @@ def test_nobody_there_is_one_line() -> None:
     [
         (["status", "--prometheus", "http://ada:s3cret@a"], "GPUTOP_PROMETHEUS_USER"),
         (["status", "--prometheus", "prometheus"], "is not the URL of a server"),
-        (["status", "--prometheus", "http://a", "--match", "cluster=a"], "NAME=\"VALUE\""),
+        (["status", "--prometheus", "http://a", "--match", "cluster=a"], 'NAME="VALUE"'),
         (["status", "--match", 'a="b"'], "Say which with --prometheus"),
         (["status", "--prometheus", "http://a", "--demo"], "--demo is not for a fleet"),
         (["--prometheus", "http://a", "--host", "b"], "--host is not for a fleet"),
@@ -209,5 +209,3 @@ def test_the_spread_of_a_reading() -> None:
     alone = spread([7.0])
     assert alone is not None
     assert (alone.low, alone.median, alone.high, alone.total) == (7, 7, 7, 7)
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.client import Client
 from gputop.fleet.asking import Asking
-from gputop.fleet.model import Fleet
+from gputop.fleet.client import Client
 from gputop.fleet.picture import NotAnAnswerError, Picture
 from gputop.fleet.queries import Scope, names_of, values_of
 from gputop.fleet.server import Server
@@ -35,6 +35,8 @@ from tests.prometheus import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gputop.fleet.model import Fleet
 
 
 @pytest.fixture(autouse=True)
@@ -345,15 +347,15 @@ async def test_nothing_waits_for_a_server_that_hangs() -> None:
 
 
 async def test_a_watch_ends_while_it_is_asking() -> None:
-    with FakePrometheus(lambda _: None) as fake:
+    asked_once = threading.Event()
+    with FakePrometheus(lambda _: asked_once.set()) as fake:
         watch = FleetWatch(Server(fake.url), seconds=60)
 
         async def read() -> int:
             return len([fleet async for fleet in watch.fleets()])
 
         reading = asyncio.create_task(read())
-        while not fake.requests:
-            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(asked_once.wait, 20)
         await watch.close()
         assert await asyncio.wait_for(reading, 20) == 0
         assert watch._thread is not None
