@@ -166,12 +166,13 @@ class Picture:
     ) -> Fleet:
         """All of it as it is at that Unix time, by this machine's clock."""
         gpus = tuple(self._gpus(time))
-        known = self._known(time)
+        # Before it is known how old they are, all would be stale.
+        wrong = find(gpus, self._known(time)) if "beat" in self._answers else ()
         simulated = self.places.simulated or bool(self._newest("simulated", time))
         return Fleet(
             time=time,
             gpus=gpus,
-            wrong=self._dated(find(gpus, known), time),
+            wrong=self._dated(wrong, time),
             problems=(*problems, *self._gaps(gpus, time)),
             took_seconds=took,
             label_names=self.places.label_names,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gputop.output.family import Parts
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
-SELDOM = 6
-"""Refreshes between two of what changes seldom."""
+SOMETIMES, SELDOM = 3, 6
+"""Refreshes between two of what is looked at less, and of what changes seldom."""
 SHARDS = 4
 """Answers that the labels of all GPUs come in: a large one holds up every other thread."""
 HELD_SECONDS = 300
@@ -131,9 +131,8 @@ OFTEN = (
     "memory_used_bytes",
     "temperature_celsius",
     "power_watts",
-    "sm_clock_mhz",
 )
-NOW_AND_THEN = ("sm_active_percent", "tensor_active_percent", "dram_active_percent")
+NOW_AND_THEN = ("sm_clock_mhz", "sm_active_percent", "tensor_active_percent", "dram_active_percent")
 RARELY = (
     "memory_temperature_celsius",
     "memory_total_bytes",
@@ -190,15 +189,21 @@ def _shard(label: str, number: int) -> str:
 
 def values_of(scope: Scope) -> list[Query]:
     """What is read of all GPUs; those of each refresh first."""
-    every = dict.fromkeys(OFTEN, 1) | dict.fromkeys(NOW_AND_THEN, 3) | dict.fromkeys(RARELY, SELDOM)
+    every = (
+        dict.fromkeys(OFTEN, 1)
+        | dict.fromkeys(NOW_AND_THEN, SOMETIMES)
+        | dict.fromkeys(RARELY, SELDOM)
+    )
     beat = [scope.by(name, f"timestamp({scope.of(name)})") for name in (*BEATS, INFO)]
+    first, *rest = every.items()
     return [
+        Query(first[0], _reading(scope, first[0]), first[1]),
         Query("beat", " or ".join(beat)),
         Query("xid", " or ".join(_xid(scope))),
         Query("state", f"{scope.by(OWN, scope.of(f'{OWN}device_state', NOT_OK), ',state')} == 1"),
         Query("down", f"max by (job,instance) ({scope.of('up')}) == 0"),
-        *(Query(name, _reading(scope, name), count) for name, count in every.items()),
-        Query("mask", " or ".join(_mask(scope))),
+        *(Query(name, _reading(scope, name), count) for name, count in rest),
+        Query("mask", " or ".join(_mask(scope)), SOMETIMES),
         *_over_time(scope),
     ]
 

@@ -49,7 +49,7 @@ def prometheus(folder: Path) -> Iterator[str]:
         web = f"127.0.0.1:{free.getsockname()[1]}"
     with serving("--demo-fleet", str(GPUS)) as exporter:
         root = exporter.url.removesuffix("metrics")
-        with urlopen(f"{root}prometheus.yml", timeout=SOON) as served:
+        with urlopen(f"{root}prometheus.yml", timeout=SOON) as served:  # noqa: S310
             config = served.read().decode()
         (folder / "fleet.yml").write_text(config.replace("15s", "1s"))
         command = [
@@ -107,7 +107,8 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
                 if isinstance(record, Sample) and record.devices[0].memory_clock_mhz is not None:
                     break
         await watch.close()
-        done = subprocess.run(
+        done = await asyncio.to_thread(
+            subprocess.run,
             [sys.executable, "-P", "-m", "gputop", "status", "--prometheus", url, "--json"],
             capture_output=True,
             check=True,

@@ -220,8 +220,8 @@ def test_units() -> None:
     assert READING_OF["DCGM_FI_DEV_FB_USED"] == ("memory_used_bytes", 1 << 20)
     assert READING_OF["DCGM_FI_PROF_SM_ACTIVE"] == ("sm_active_percent", 100)
     assert READING_OF["DCGM_FI_DEV_POWER_USAGE"] == ("power_watts", 1)
-    assert READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"][0] == "energy_joules"
-    assert READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"][1] == pytest.approx(0.001)
+    energy = READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]
+    assert energy == ("energy_joules", pytest.approx(0.001))
     assert READING_OF["gputop_sm_clock_hertz"][1] == pytest.approx(1e-6)
     assert READING_OF["gputop_gpu_utilization_ratio"] == ("gpu_utilization_percent", 100)
     assert [metric.name for metric in READ_AS["gpu_utilization_percent"]] == [

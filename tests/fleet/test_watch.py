@@ -326,15 +326,20 @@ def test_whatever_is_answered_makes_a_fleet(answers: list[tuple[str, Any]]) -> N
         assert gpu.age_seconds is None or math.isfinite(gpu.age_seconds)
 
 
-async def test_the_first_fleets_come_as_soon_as_there_is_something_to_see() -> None:
-    with FakePrometheus(Site(2)) as fake:
-        watch = FleetWatch(Server(fake.url), interval=600.0)
-        async with aclosing(watch.fleets()) as fleets:
-            async for fleet in fleets:
-                if watch.is_complete and fleet.took_seconds is not None:
-                    break
-        await watch.close()
-    assert fleet.gpus[0].memory_total_bytes == 80 << 30
+def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
+    """With its names and what a map shows first; what is wrong, when all is known for that."""
+    told: list[tuple[int, Fleet]] = []
+    with FakePrometheus(Site(2, xid=[({"UUID": uuid(0)}, 79)])) as fake:
+        asking = Asking(Client(Server(fake.url)), "")
+        whole = asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
+        asking.refresh(lambda fleet: told.append((len(fake.requests), fleet)))
+        assert asking.is_complete
+        asking.client.close()
+    ((requests, first),) = told
+    assert requests == 5
+    assert [gpu.gpu_utilization_percent for gpu in first.gpus] == [90, 90]
+    assert (first.wrong, first.took_seconds) == ((), None)
+    assert [wrong.kind for wrong in whole.wrong] == ["xid"]
 
 
 async def test_nothing_waits_for_a_server_that_hangs() -> None:
