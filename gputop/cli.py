@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gputop.commands import Command
-
     from gputop.settings import Settings
     from gputop.telemetry.snapshot import Problem
 

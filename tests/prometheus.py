@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from gputop.fleet.queries import Scope, gone_of, names_of, values_of
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterable, Mapping
 
 NOW = 1_763_640_000.0
@@ -86,56 +87,28 @@ def _zipped(body: bytes) -> bytes:
 class FakePrometheus(AbstractContextManager["FakePrometheus"]):
     """Listens on the loopback; `requests` are all that came."""
 
-    def __init__(self, respond: Callable[[Request], Response | None]) -> None:
+    def __init__(
+        self,
+        respond: Callable[[Request], Response | None],
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         """Where there is no response it hangs, until the end of the test."""
         self.requests: list[Request] = []
         self.respond = respond
         self.over = threading.Event()
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = -1  # headers and body at once, or TCP waits between them
-
-            def do_GET(self) -> None:
-                parts = urlsplit(self.path)
-                self._answer(parts.path, parts.query)
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer(urlsplit(self.path).path, body.decode())
-
-            def _answer(self, path: str, form: str) -> None:
-                given = {name: values[0] for name, values in parse_qs(form).items()}
-                request = Request(path, given, dict(self.headers), self.command)
-                fake.requests.append(request)
-                response = fake.respond(request)
-                if response is None:
-                    fake.over.wait(60)
-                    self.close_connection = True
-                    return
-                body = response.body
-                self.send_response(response.status)
-                for name, value in response.headers.items():
-                    self.send_header(name, value)
-                if "Content-Length" not in response.headers:
-                    if "gzip" in self.headers.get("Accept-Encoding", ""):
-                        body = _zipped(body)
-                        self.send_header("Content-Encoding", "gzip")
-                    self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: Any) -> None:
-                """Says nothing."""
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, *arguments: Any) -> None:
                 """A client that went away is none of the test's business."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if context is not None:
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        scheme = "http" if context is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -147,6 +120,51 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _handler(fake: FakePrometheus) -> type[BaseHTTPRequestHandler]:
+    """What answers for it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # headers and body at once, or TCP waits between them
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            self._answer(parts.path, parts.query)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(urlsplit(self.path).path, body.decode())
+
+        def _answer(self, path: str, form: str) -> None:
+            given = {name: values[0] for name, values in parse_qs(form).items()}
+            request = Request(path, given, dict(self.headers), self.command)
+            fake.requests.append(request)
+            response = fake.respond(request)
+            if response is None:
+                fake.over.wait(60)
+                self.close_connection = True
+            else:
+                self._write(response)
+
+        def _write(self, response: Response) -> None:
+            body = response.body
+            self.send_response(response.status)
+            for name, value in response.headers.items():
+                self.send_header(name, value)
+            if "Content-Length" not in response.headers:
+                if "gzip" in self.headers.get("Accept-Encoding", ""):
+                    body = _zipped(body)
+                    self.send_header("Content-Encoding", "gzip")
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Says nothing."""
+
+    return Handler
 
 
 def uuid(number: int) -> str:

@@ -216,14 +216,24 @@ def test_each_query_has_a_name_of_its_own_and_each_selector_the_matchers() -> No
         assert all('cluster="a"' in selector for selector in selectors)
 
 
-def test_units() -> None:
-    assert READING_OF["DCGM_FI_DEV_FB_USED"] == ("memory_used_bytes", 1 << 20)
-    assert READING_OF["DCGM_FI_PROF_SM_ACTIVE"] == ("sm_active_percent", 100)
-    assert READING_OF["DCGM_FI_DEV_POWER_USAGE"] == ("power_watts", 1)
-    energy = READING_OF["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]
-    assert energy == ("energy_joules", pytest.approx(0.001))
-    assert READING_OF["gputop_sm_clock_hertz"][1] == pytest.approx(1e-6)
-    assert READING_OF["gputop_gpu_utilization_ratio"] == ("gpu_utilization_percent", 100)
+@pytest.mark.parametrize(
+    ("metric", "reading", "factor"),
+    [
+        ("DCGM_FI_DEV_FB_USED", "memory_used_bytes", 1 << 20),
+        ("DCGM_FI_PROF_SM_ACTIVE", "sm_active_percent", 100),
+        ("DCGM_FI_DEV_POWER_USAGE", "power_watts", 1),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "energy_joules", 0.001),
+        ("gputop_sm_clock_hertz", "sm_clock_mhz", 1e-6),
+        ("gputop_gpu_utilization_ratio", "gpu_utilization_percent", 100),
+    ],
+)
+def test_units(metric: str, reading: str, factor: float) -> None:
+    name, found = READING_OF[metric]
+    assert name == reading
+    assert found == pytest.approx(factor)
+
+
+def test_busy_is_that_of_the_engine_where_it_is_not_scraped_itself() -> None:
     assert [metric.name for metric in READ_AS["gpu_utilization_percent"]] == [
         "DCGM_FI_DEV_GPU_UTIL",
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -241,6 +244,45 @@ def test_certificates_that_are_not_there(said: str) -> None:
     with pytest.raises(AskError, match=said) as failed:
         Client(CERTIFICATES[said]).ask("query", {"query": "up"})
     assert "nowhere.pem" in str(failed.value)
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Path:
+    """A certificate that is its own authority, for both ends, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl")
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return tmp_path
+
+
+def test_certificates_of_both_ends(certified: Path) -> None:
+    cert, key = certified / "cert.pem", certified / "key.pem"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=cert)
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with FakePrometheus(lambda _: EMPTY, context) as fake:
+        known = Client(Server(fake.url, authorities=cert, certificate=cert, key=key))
+        known.ask("query", {"query": "up"})
+        known.close()
+        stranger = Client(Server(fake.url, authorities=cert))
+        with pytest.raises(AskError, match="Prometheus is away"):
+            stranger.ask("query", {"query": "up"})
+        stranger.close()
+        unknown = Client(Server(fake.url, certificate=cert, key=key))
+        with pytest.raises(AskError, match=r"(?i)certificate verify failed"):
+            unknown.ask("query", {"query": "up"})
+        unknown.close()
+    assert len(fake.requests) == 1
 
 
 def test_a_plain_server_behind_https_is_named() -> None:
