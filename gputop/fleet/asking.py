@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from gputop.fleet.client import AWAY, LATER, AskError, Client
 from gputop.fleet.model import Fleet
 from gputop.fleet.picture import NotAnAnswerError, Picture
-from gputop.fleet.queries import OFTEN, SELDOM, Query, Scope, gone_of, names_of, values_of
+from gputop.fleet.queries import SELDOM, Query, Scope, gone_of, names_of, values_of
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
 
@@ -18,6 +20,9 @@ REFRESH_SECONDS = 20.0
 MOST_PROBLEMS = 5
 EVERYTHING = 1
 """The refresh in which everything is asked; before it is the first one."""
+
+Answer = tuple[Any, tuple[str, ...]] | AskError
+"""The data and the warnings, or why there are none."""
 
 
 class Asking:
@@ -74,20 +79,45 @@ class Asking:
         tell: Callable[[Fleet], None] | None,
     ) -> None:
         self.client.begin()
-        if not self.picture.is_named or self._turn % SELDOM == 0 or self.picture.unknown:
+        queries = due(values_of(self._scope), self._turn)
+        if not self.picture.is_named:
+            first = queries.pop(0)
+            self._ask_at_once([*names_of(self._scope), first], deadline, now, problems)
+            if self._scope.twins:
+                queries = due(values_of(self._scope), self._turn)
+            if tell is not None and self._turn < EVERYTHING:
+                tell(self.picture.fleet(now, _several(problems)))
+        elif self._turn % SELDOM == 0 or self.picture.unknown:
             for query in names_of(self._scope):
                 self._ask(query, deadline, now, problems)
             self._settle()
         if self._turn == EVERYTHING:
             self._ask(gone_of(self._scope), deadline, now, problems)
             self._settle()
-        for query in due(values_of(self._scope), self._turn):
+        for query in queries:
             if query.every > 1 and time.monotonic() > deadline:
                 problems.append(self._slow())
                 break  # it has its turn again
             self._ask(query, deadline, now, problems)
-            if tell is not None and self._turn == 0 and query.name == OFTEN[0]:
-                tell(self.picture.fleet(now, _several(problems)))
+
+    def _ask_at_once(
+        self, queries: list[Query], deadline: float, now: float, problems: list[Problem]
+    ) -> None:
+        """For the first screen: names, and a value of each GPU, which is read by its name."""
+        answers: dict[str, Answer] = {}
+
+        def ask(query: Query) -> None:
+            answers[query.name] = self._answer(query, deadline)
+
+        threads = [threading.Thread(target=ask, args=(query,), daemon=True) for query in queries]
+        for thread in threads:
+            thread.start()
+        for query, thread in zip(queries, threads, strict=True):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if query is queries[-1]:
+                self._settle()
+            answer = answers.get(query.name, AskError(self._slow()))
+            self._take(query, answer, now, problems)
 
     def _settle(self) -> None:
         if self.picture.settle():
@@ -99,23 +129,32 @@ class Asking:
 
     def _ask(self, query: Query, deadline: float, now: float, problems: list[Problem]) -> None:
         """One question; one that cannot be answered is a problem, and the rest goes on."""
+        self._take(query, self._answer(query, deadline), now, problems)
+
+    def _answer(self, query: Query, deadline: float) -> Answer:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise AskError(self._slow())
+            return AskError(self._slow())
         try:
-            data, warnings = self.client.ask("query", {"query": query.text}, left)
-            self.picture.take(query.name, data, now)
+            return self.client.ask("query", {"query": query.text}, left)
         except AskError as error:
-            if error.whole:
-                raise
-            problems.append(error.problem)
+            return error
+
+    def _take(self, query: Query, answer: Answer, now: float, problems: list[Problem]) -> None:
+        if isinstance(answer, AskError):
+            if answer.whole:
+                raise answer
+            problems.append(answer.problem)
+            return
+        data, warnings = answer
+        try:
+            self.picture.take(query.name, data, now)
         except NotAnAnswerError:
             why = "an answer has another form than that of Prometheus"
             problems.append(Problem("An answer is left out", why, "See what is at that URL"))
-        else:
-            for warning in warnings[:MOST_PROBLEMS]:
-                why = visible(warning, 160).rstrip(".")
-                problems.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
+        for warning in warnings[:MOST_PROBLEMS]:
+            why = visible(warning, 160).rstrip(".")
+            problems.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
 
 
 def due(queries: Iterable[Query], turn: int) -> list[Query]:

@@ -57,7 +57,7 @@ class AskError(Exception):
 
 
 class Client:
-    """Asks one server over connections that stay open. One thread asks, any may `stop`."""
+    """Asks one server over connections that stay open; any thread may `stop` it."""
 
     def __init__(self, server: Server, seconds: float = SECONDS, largest: int = LARGEST) -> None:
         self._server = server
@@ -86,7 +86,9 @@ class Client:
         if self._pool is None:
             self._pool = self._connect()
 
-    def ask(self, path: str, parameters: Mapping[str, str], seconds: float | None = None) -> Any:
+    def ask(
+        self, path: str, parameters: Mapping[str, str], seconds: float | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
         """What is in `data` of its answer, and its warnings; raises `AskError`."""
         seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
         body = self._fetch(path, parameters, seconds)
@@ -113,7 +115,7 @@ class Client:
         server = self._server
         options: dict[str, Any] = {
             "retries": False,
-            "maxsize": 2,
+            "maxsize": 5,  # questions at a time, for the first screen
             "timeout": urllib3.Timeout(connect=CONNECT_SECONDS, read=self._seconds),
         }
         parts = urlsplit(server.url)
