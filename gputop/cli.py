@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, cast
 from gputop import __version__
 from gputop.commands.arguments import (
     Parser,
+    add_fleet,
     add_hosts,
     add_replay,
     add_source,
     argument,
+    check_fleet,
     fail,
     hosts_of,
     open_recording,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gputop.commands import Command
+    from gputop.settings import Settings
+    from gputop.telemetry.snapshot import Problem
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -46,6 +50,8 @@ COMMANDS = {
 """Each with its line of the help, in that order."""
 OF_HOSTS = (None, "status", "stream")
 """The commands that know --host; None is the dashboard."""
+OF_FLEETS = (None, "status")
+"""The same of --prometheus."""
 
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
@@ -64,10 +70,11 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     )
     # None: not said here
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
-    top.set_defaults(remote_command=REMOTE_COMMAND)
+    top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     add_source(top)
     add_hosts(top)
     add_replay(top)
+    add_fleet(top)
     top.add_argument(
         "--record",
         type=Path,
@@ -153,10 +160,15 @@ def run(arguments: argparse.Namespace) -> int:
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     if arguments.replay is not None:
         _check_replay(arguments)
+    check_fleet(arguments)
     hosts = hosts_of(arguments)
     is_dashboard = arguments.command is None and os.isatty(0) and os.isatty(1)
     if hosts and arguments.command not in OF_HOSTS:
         fail(f"`{arguments.command}` is for this machine alone. Leave --host out.", USAGE)
+    if arguments.prometheus is not None and arguments.command not in OF_FLEETS:
+        fail(f"`{arguments.command}` is not of a fleet. Leave --prometheus out.", USAGE)
+    if arguments.record is not None and arguments.prometheus is not None:
+        fail("--record is of machines. Leave it out, or --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.command is not None:
@@ -200,6 +212,8 @@ def dashboard(arguments: argparse.Namespace) -> int:
     kept, problems = load(
         config, given={key: value for key, value in given.items() if value is not None}
     )
+    if arguments.prometheus is not None:
+        return fleet_dashboard(arguments, kept, problems, config)
     return start(
         settings=kept,
         problems=problems,
@@ -210,4 +224,28 @@ def dashboard(arguments: argparse.Namespace) -> int:
         remote_command=arguments.remote_command,
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
+    )
+
+
+def fleet_dashboard(
+    arguments: argparse.Namespace, settings: Settings, problems: Sequence[Problem], config: Path
+) -> int:
+    """The screen of a fleet."""
+    from gputop.commands.fleet_status import INTERVAL, watch_of
+
+    interval = INTERVAL if arguments.interval is None else arguments.interval
+    watch = watch_of(arguments, interval)
+    from gputop.fleet.host import HostStream
+    from gputop.ui.fleet.start import run as start
+
+    return start(
+        watch,
+        lambda host: HostStream(watch, host),
+        where=arguments.prometheus,
+        match=watch.match,
+        interval=interval,
+        settings=settings,
+        problems=problems,
+        config=config,
+        python=arguments.python,
     )

@@ -17,6 +17,7 @@ from gputop.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 BOUND = 120.0
 HEAVY = {"asyncio", "plotext", "prometheus_client", "psutil", "pynvml", "rich", "textual", "torch"}
+HEAVY |= {"gputop.fleet", "urllib3"}
 
 
 def loaded_by(program: str, among: set[str]) -> set[str]:

@@ -119,6 +119,55 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
     return hosts
 
 
+def _url(text: str) -> str:
+    from gputop.fleet.server import parse_url
+
+    return parse_url(text)
+
+
+def _match(text: str) -> str:
+    from gputop.fleet.matchers import parse_match
+
+    return parse_match(text)
+
+
+def add_fleet(command: argparse.ArgumentParser) -> None:
+    """A fleet in place of machines."""
+    command.add_argument(
+        "--prometheus",
+        type=argument(_url),
+        default=argparse.SUPPRESS,
+        metavar="URL",
+        help="the fleet that a Prometheus scrapes, such as http://prometheus:9090; signs in by "
+        "GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or ~/.netrc",
+    )
+    command.add_argument(
+        "--match",
+        type=argument(_match),
+        default=argparse.SUPPRESS,
+        metavar="LABELS",
+        help="of the fleet those GPUs, in label matchers of PromQL, "
+        """such as 'cluster="a",rack=~"r1.*"'""",
+    )
+
+
+def check_fleet(arguments: argparse.Namespace) -> None:
+    """Ends where a fleet is asked for with what is of machines."""
+    if arguments.prometheus is None:
+        if arguments.match is not None:
+            fail("--match is of a fleet. Say which with --prometheus URL.", USAGE)
+        return
+    others = {
+        "demo": arguments.demo,
+        "host": arguments.hosts,
+        "replay": arguments.replay,
+        "gpm": arguments.gpm,
+    }
+    for name, value in others.items():
+        if value not in (None, False):
+            fail(f"--{name} is not for a fleet. Leave it out, or --prometheus.", USAGE)
+
+
 def add_demo(command: argparse.ArgumentParser) -> None:
     """Simulated devices in place of the machine's."""
     command.add_argument(

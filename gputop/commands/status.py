@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
     add_demo,
+    add_fleet,
     add_hosts,
     add_replay,
     argument,
@@ -75,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_demo(parser)
     add_hosts(parser)
     add_replay(parser)
+    add_fleet(parser)
 
 
 def bare(arguments: argparse.Namespace) -> int:
@@ -93,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         fail(
             "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
         )
+    if arguments.prometheus is not None:
+        return _fleet(arguments)
     gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
     if hosts := hosts_of(arguments):
         return _hosts(arguments, hosts, gpm=gpm)
@@ -114,6 +118,18 @@ def run(arguments: argparse.Namespace) -> int:
         if sys.stdout.isatty():
             print()  # after the terminal's "^C"
         return FINE  # as of watch: there is no other way to end it
+
+
+def _fleet(arguments: argparse.Namespace) -> int:
+    if arguments.columns or arguments.processes is not None:
+        fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
+    from gputop.commands.fleet_status import status
+    from gputop.output.ansi import wanted
+
+    colour = arguments.color
+    if colour is None:
+        colour = wanted(os.environ, terminal=sys.stdout.isatty())
+    return status(arguments, output_width(), colour=colour)
 
 
 def _hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:

@@ -85,6 +85,17 @@ class Wrong:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """A reading of a GPU over time, oldest first."""
+
+    name: str
+    """As that of the field of `Gpu`, or of `DeviceSample`."""
+    times: tuple[float, ...]
+    """In Unix seconds; where nothing was scraped, there is none."""
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """All of it, as the last refresh found it."""
 

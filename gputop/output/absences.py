@@ -18,6 +18,7 @@ UNSEEN = {
     Absence.LOST: "gone, or in another namespace: try --pid=host",
     Absence.NO_PERMISSION: "not permitted to look: run as its user or root",
     Absence.TIMED_OUT: "the host did not say in time: wait for the next sample",
+    Absence.NOT_SCRAPED: "Prometheus knows no processes: look on the host",
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
 """Why nothing is known of a process but its pid, and what to do about it."""
@@ -28,6 +29,17 @@ UNSEEN_BRIEFLY = {
 """The same where there is no room for it."""
 
 
+_ALWAYS = {
+    Absence.NO_PERMISSION: "no permission: run as root",
+    Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
+    Absence.TIMED_OUT: "timed out: the driver did not answer, it is asked again",
+    Absence.UNREACHABLE: "its host is away: the monitor says why",
+    Absence.NOT_SCRAPED: "not scraped: no exporter there counts it",
+    Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
+}
+"""The same whatever is missing."""
+
+
 def absence_text(name: str, absence: Absence, device: Device, host: Host | None = None) -> str:
     """Why the field of that name is missing, and the remedy, in a short sentence."""
     match absence:
@@ -35,20 +47,11 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
             return _not_supported(name, device, host)
         case Absence.DISABLED:
             return _disabled(name)
-        case Absence.NO_PERMISSION:
-            return "no permission: run as root"
-        case Absence.LOST:
-            return "the device is lost or needs a reset: `dmesg` has the Xid"
-        case Absence.TIMED_OUT:
-            return "timed out: the driver did not answer, it is asked again"
         case Absence.NO_DATA_YET:
             if name in _RATES:
                 return "no data yet: a rate needs two readings"
             return "no data yet: comes with the next reading"
-        case Absence.UNREACHABLE:
-            return "its host is away: the monitor says why"
-        case Absence.ERROR:
-            return "the driver failed: `nvidia-smi -q` may say more"
+    return _ALWAYS[absence]
 
 
 def _not_supported(name: str, device: Device, host: Host | None) -> str:

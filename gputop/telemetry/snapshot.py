@@ -36,6 +36,8 @@ class Absence(StrEnum):
     DISABLED = "disabled"
     UNREACHABLE = "unreachable"
     """The machine that it is on is away."""
+    NOT_SCRAPED = "not_scraped"
+    """Prometheus has it of no exporter there."""
     ERROR = "error"
 
     @classmethod

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.message import Message
 
-from gputop.telemetry.snapshot import DeviceState
+from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import ABSENT, visible
 from gputop.ui.draw import Row, Span, cell, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT
@@ -168,14 +168,16 @@ class ProcessesView(LiveView):
     def _none(self) -> str:
         """Why there is nothing to list: devices that do not answer at all say so themselves."""
         telemetry = self._telemetry
-        silent = [
-            device.label
+        silent = {
+            device.label: r.absent["processes"]
             for device in telemetry.devices
             if self.device_uuid in (None, device.uuid)
             and "processes" in (r := telemetry.readings(device.uuid)).absent
             and r.state is DeviceState.OK
             and r.age_seconds is not None
-        ]
+        }
+        if silent and set(silent.values()) == {Absence.NOT_SCRAPED}:
+            return "Prometheus has no processes: look on the host itself"
         if silent:
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         return "No process uses " + ("a device" if self.device_uuid is None else "this device")

@@ -1,0 +1,114 @@
+"""`gputop status --prometheus`: a fleet on one page."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gputop.commands.arguments import fail, print_text
+from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gputop.fleet.model import Fleet
+    from gputop.fleet.watch import FleetWatch
+
+INTERVAL = 10.0
+"""Seconds between two refreshes, where nobody says otherwise."""
+NO_GPUS = (
+    "no GPUs: Prometheus has no series of dcgm-exporter (DCGM_FI_DEV_GPU_TEMP) or of gputop "
+    "exporter (gputop_device_info){}. See whether they are scraped, at {}/targets."
+)
+
+
+def watch_of(
+    arguments: argparse.Namespace, interval: float, *, at_once: bool = False
+) -> FleetWatch:
+    """The fleet that the arguments name; ends the program where it cannot be asked."""
+    try:
+        from gputop.fleet.watch import FleetWatch
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("urllib3"):
+            raise
+        fail(
+            "the HTTP client is not installed. "
+            'Type `pip install "gputop-tui[fleet]"`, or `pip install urllib3`.',
+            COULD_NOT_RUN,
+        )
+    from gputop.fleet.server import Server
+
+    try:
+        server = Server.of(arguments.prometheus, os.environ)
+    except ValueError as error:
+        fail(str(error), USAGE)
+    return FleetWatch(server, arguments.match or "", interval, at_once=at_once)
+
+
+def status(arguments: argparse.Namespace, width: int | None, *, colour: bool) -> int:
+    """Prints the fleet once, or again and again; what is wrong with the server is status 3."""
+    every: float | None = arguments.watch
+    interval = INTERVAL if every is None else max(1.0, every)
+    watch = watch_of(arguments, interval, at_once=True)
+    try:
+        return asyncio.run(_print(arguments, watch, width, colour=colour))
+    except KeyboardInterrupt:
+        if every is None:
+            raise
+        if sys.stdout.isatty():
+            print()  # after the terminal's "^C"
+        return FINE  # as of watch: there is no other way to end it
+
+
+async def _print(
+    arguments: argparse.Namespace, watch: FleetWatch, width: int | None, *, colour: bool
+) -> int:
+    from contextlib import aclosing
+
+    from gputop.output.repeat import frame
+
+    every = arguments.watch is not None
+    terminal = every and sys.stdout.isatty() and not arguments.json
+    begun = False
+    try:
+        async with aclosing(watch.fleets()) as fleets:
+            async for fleet in fleets:
+                if not every:
+                    return _once(arguments, fleet, width, colour=colour)
+                text = _text(arguments, fleet, width, colour=colour)
+                if terminal:
+                    text = frame(text, os.get_terminal_size(1).lines, first=not begun)
+                elif begun and not arguments.json:
+                    text = f"\n{text}"
+                print_text(text, end="" if terminal else "\n")
+                begun = True
+    finally:
+        await watch.close()
+    return FINE
+
+
+def _once(arguments: argparse.Namespace, fleet: Fleet, width: int | None, *, colour: bool) -> int:
+    if not fleet.fresh and not arguments.json:
+        fail(f"{fleet.problems[0]}.", COULD_NOT_RUN)
+    print_text(_text(arguments, fleet, width, colour=colour))
+    if not fleet.fresh:
+        fail(f"{fleet.problems[0]}.", COULD_NOT_RUN)
+    if not fleet.gpus:
+        of = f" with {visible(arguments.match, 200)}" if arguments.match else ""
+        fail(NO_GPUS.format(of, arguments.prometheus), COULD_NOT_RUN)
+    return FINE
+
+
+def _text(arguments: argparse.Namespace, fleet: Fleet, width: int | None, *, colour: bool) -> str:
+    if arguments.json:
+        from json import dumps
+
+        from gputop.telemetry.codec import to_json
+
+        return dumps(to_json(fleet), indent=2 if arguments.watch is None else None)
+    from gputop.output.fleet import page
+
+    return page(fleet, arguments.prometheus, arguments.match or "", width, colour=colour)

@@ -1,0 +1,188 @@
+"""A refresh of the fleet: what is due is asked, what is answered taken in, and nothing raises."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from gputop.fleet.client import AWAY, LATER, AskError, Client
+from gputop.fleet.model import Fleet
+from gputop.fleet.picture import NotAnAnswerError, Picture
+from gputop.fleet.queries import SELDOM, Query, Scope, gone_of, names_of, values_of
+from gputop.telemetry.snapshot import Problem
+from gputop.text import visible
+
+REFRESH_SECONDS = 20.0
+"""For all answers of one refresh."""
+MOST_PROBLEMS = 5
+EVERYTHING = 1
+"""The refresh in which everything is asked; before it is the first one."""
+
+Answer = tuple[Any, tuple[str, ...]] | AskError
+"""The data and the warnings, or why there are none."""
+
+
+class Asking:
+    """Refreshes one fleet, from one thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        match: str,
+        seconds: float = REFRESH_SECONDS,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """`at_once` is whether the first refresh has everything, for who waits for no second."""
+        self.client = client
+        self.picture = Picture()
+        self._scope = Scope(match)
+        self._seconds = seconds
+        self._turn = EVERYTHING if at_once else 0
+        self._last: Fleet | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was asked once: the first refresh asks what the first screen needs."""
+        return self._turn > EVERYTHING
+
+    def refresh(self, tell: Callable[[Fleet], None] | None = None) -> Fleet:
+        """The fleet now; where there is no answer, the one before with why.
+
+        `tell` is told, the first time, how far it has come.
+        """
+        began, now = time.monotonic(), time.time()
+        problems: list[Problem] = []
+        try:
+            self._ask_all(began + self._seconds, now, problems, tell)
+        except AskError as error:
+            return self._as_before(now, [error.problem, *problems])
+        except Exception as error:  # noqa: BLE001 - the screen says it, and goes on
+            return self._as_before(now, [_own_fault(error), *problems])
+        self._turn += 1
+        took = time.monotonic() - began
+        self._last = self.picture.fleet(now, _several(problems), took)
+        return self._last
+
+    def _as_before(self, now: float, problems: list[Problem]) -> Fleet:
+        before = self._last or Fleet(time=now)
+        return replace(before, problems=_several(problems), fresh=False)
+
+    def _ask_all(
+        self,
+        deadline: float,
+        now: float,
+        problems: list[Problem],
+        tell: Callable[[Fleet], None] | None,
+    ) -> None:
+        self.client.begin()
+        queries = due(values_of(self._scope), self._turn)
+        if not self.picture.is_named:
+            first = queries.pop(0)
+            self._ask_at_once([*names_of(self._scope), first], deadline, now, problems)
+            if self._scope.twins:
+                queries = due(values_of(self._scope), self._turn)
+            if tell is not None and self._turn < EVERYTHING:
+                tell(self.picture.fleet(now, _several(problems)))
+        elif self._turn % SELDOM == 0 or self.picture.unknown:
+            for query in names_of(self._scope):
+                self._ask(query, deadline, now, problems)
+            self._settle()
+        if self._turn == EVERYTHING:
+            self._ask(gone_of(self._scope), deadline, now, problems)
+            self._settle()
+        for query in queries:
+            if query.every > 1 and time.monotonic() > deadline:
+                problems.append(self._slow())
+                break  # it has its turn again
+            self._ask(query, deadline, now, problems)
+
+    def _ask_at_once(
+        self, queries: list[Query], deadline: float, now: float, problems: list[Problem]
+    ) -> None:
+        """For the first screen: names, and a value of each GPU, which is read by its name."""
+        answers: dict[str, Answer] = {}
+
+        def ask(query: Query) -> None:
+            answers[query.name] = self._answer(query, deadline)
+
+        threads = [threading.Thread(target=ask, args=(query,), daemon=True) for query in queries]
+        for thread in threads:
+            thread.start()
+        for query, thread in zip(queries, threads, strict=True):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if query is queries[-1]:
+                self._settle()
+            answer = answers.get(query.name, AskError(self._slow()))
+            self._take(query, answer, now, problems)
+
+    def _settle(self) -> None:
+        if self.picture.settle():
+            self._scope = replace(self._scope, twins=self.picture.places.twins)
+
+    def _slow(self) -> Problem:
+        why = f"not all was answered within {self._seconds:g} s"
+        return Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match")
+
+    def _ask(self, query: Query, deadline: float, now: float, problems: list[Problem]) -> None:
+        """One question; one that cannot be answered is a problem, and the rest goes on."""
+        self._take(query, self._answer(query, deadline), now, problems)
+
+    def _answer(self, query: Query, deadline: float) -> Answer:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return AskError(self._slow())
+        try:
+            return self.client.ask("query", {"query": query.text}, left)
+        except AskError as error:
+            return error
+
+    def _take(self, query: Query, answer: Answer, now: float, problems: list[Problem]) -> None:
+        if isinstance(answer, AskError):
+            if answer.whole:
+                raise answer
+            problems.append(answer.problem)
+            return
+        data, warnings = answer
+        try:
+            self.picture.take(query.name, data, now)
+        except NotAnAnswerError:
+            why = "an answer has another form than that of Prometheus"
+            problems.append(Problem("An answer is left out", why, "See what is at that URL"))
+        for warning in warnings[:MOST_PROBLEMS]:
+            why = visible(warning, 160).rstrip(".")
+            problems.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
+
+
+def due(queries: Iterable[Query], turn: int) -> list[Query]:
+    """Those of that refresh: the first asks what is asked each time, the second all others, too.
+
+    Later ones take turns, so that no refresh is much longer than another.
+    """
+    return [
+        query
+        for place, query in enumerate(queries)
+        if query.every == 1
+        or turn == EVERYTHING
+        or (turn > EVERYTHING and (place + turn) % query.every == 0)
+    ]
+
+
+def _several(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Each once, and not too many."""
+    return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]
+
+
+def _own_fault(error: Exception) -> Problem:
+    why = visible(f"{type(error).__name__}: {error}", 160)
+    return Problem("A fault of gputop's own", why, "Please report it")
+
+
+def stalled(before: Fleet | None, seconds: float) -> Fleet:
+    """What there is where even the time limits have not ended a question, as of name servers."""
+    why = f"nothing has come of a question for {seconds:.0f} s"
+    problem = Problem(AWAY, why, LATER)
+    return replace(before or Fleet(time=time.time()), problems=(problem,), fresh=False)

@@ -1,0 +1,335 @@
+"""Questions to Prometheus's HTTP API, each bounded in time and size: the only module of urllib3.
+
+Not httpx: half as much CPU for each answer, and no packages besides. Redirects are not followed,
+so that credentials go nowhere but where they are meant to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from http.client import RemoteDisconnected
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+from weakref import WeakSet
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
+
+from gputop import __version__
+from gputop.fleet.server import CA, CERT, CredentialError, Server
+from gputop.telemetry.snapshot import Problem
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+SECONDS = 10.0
+"""For one answer, from its question to its last byte."""
+CONNECT_SECONDS = 5.0
+LARGEST = 64 << 20
+"""Bytes of one answer, unpacked: ten times that of 10,000 GPUs."""
+LONGEST_ERROR = 1 << 16
+LONGEST_GET = 4000
+PIECE = 1 << 16
+AWAY = "Prometheus is away"
+LATER = "It is asked again; see whether it is up, and the URL"
+
+
+class AskError(Exception):
+    """There is no answer to be had; `problem` says it to the user.
+
+    `whole` is whether the server is at fault, and not the one question.
+    """
+
+    def __init__(self, problem: Problem, *, whole: bool = True) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.whole = whole
+
+
+class Client:
+    """Asks one server over connections that stay open; any thread may `stop` it."""
+
+    def __init__(self, server: Server, seconds: float = SECONDS, largest: int = LARGEST) -> None:
+        self._server = server
+        self._seconds = seconds
+        self._largest = largest
+        self._pool: urllib3.PoolManager | None = None
+        self._headers: dict[str, str] = {}
+        self._opened: WeakSet[socket.socket] = WeakSet()
+        self._stopped = threading.Event()
+        self.requests = 0
+        """How many there were."""
+        self.bytes = 0
+        """Of all answers, unpacked."""
+
+    def begin(self) -> None:
+        """Reads credentials anew, before questions that belong together; raises `AskError`."""
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        headers["User-Agent"] = f"gputop/{__version__}"
+        try:
+            authorization = self._server.authorization()
+        except CredentialError as error:
+            raise AskError(error.problem) from None
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        self._headers = headers
+        if self._pool is None:
+            self._pool = self._connect()
+
+    def ask(
+        self, path: str, parameters: Mapping[str, str], seconds: float | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
+        """What is in `data` of its answer, and its warnings; raises `AskError`."""
+        seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
+        body = self._fetch(path, parameters, seconds)
+        return unpacked(body, self._server.url)
+
+    def stop(self) -> None:
+        """Ends what is under way, and refuses what follows."""
+        self._stopped.set()
+        self._shut()
+
+    def close(self) -> None:
+        """Lets go of its connections."""
+        self.stop()
+        if self._pool is not None:
+            self._pool.clear()
+
+    def _shut(self) -> None:
+        """Wakes up who waits for an answer."""
+        for each in [*self._opened]:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self) -> urllib3.PoolManager:
+        server = self._server
+        options: dict[str, Any] = {
+            "retries": False,
+            "maxsize": 5,  # questions at a time, for the first screen
+            "timeout": urllib3.Timeout(connect=CONNECT_SECONDS, read=self._seconds),
+        }
+        parts = urlsplit(server.url)
+        if parts.scheme == "https":
+            options["ssl_context"] = _context(server)
+        host = parts.hostname or ""
+        proxy = urllib.request.getproxies().get(parts.scheme)
+        if not proxy or urllib.request.proxy_bypass(host):
+            return self._pooled(urllib3.PoolManager(**options))
+        try:
+            found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            login = f"{found.username}:{found.password or ''}" if found.username else None
+            port = f":{found.port}" if found.port else ""
+            headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+            bare = f"{found.scheme}://{found.hostname}{port}"
+            return self._pooled(urllib3.ProxyManager(bare, proxy_headers=headers, **options))
+        except (ValueError, HTTPError):
+            why = f"{parts.scheme}_proxy in the environment is none that can be used"
+            raise AskError(Problem(AWAY, why, "Correct it, or name the host in no_proxy")) from None
+
+    def _pooled(self, manager: urllib3.PoolManager) -> urllib3.PoolManager:
+        manager.pool_classes_by_scheme = _pools(self._opened)
+        return manager
+
+    def _fetch(self, path: str, parameters: Mapping[str, str], seconds: float) -> bytes:
+        if self._pool is None:
+            self.begin()
+        if self._stopped.is_set():
+            raise AskError(Problem(AWAY, "it is no longer asked", LATER))
+        self.requests += 1
+        deadline = time.monotonic() + seconds
+        # A socket's own time limit begins anew with each byte.
+        alarm = threading.Timer(seconds, self._shut)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            try:
+                return self._read(self._send(path, parameters, seconds), deadline)
+            except ProtocolError as error:
+                over = self._stopped.is_set() or time.monotonic() >= deadline
+                if over or not isinstance(error.args[-1], RemoteDisconnected):
+                    raise
+                # It had closed the connection that was kept open: a new one is well.
+                return self._read(self._send(path, parameters, seconds), deadline)
+        except (HTTPError, OSError, ValueError) as error:
+            if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
+                raise _slow(seconds) from None
+            raise AskError(Problem(AWAY, _why(error), LATER)) from None
+        finally:
+            alarm.cancel()
+
+    def _send(self, path: str, parameters: Mapping[str, str], seconds: float) -> BaseHTTPResponse:
+        assert self._pool is not None
+        url, form = f"{self._server.url}/api/v1/{path}", urlencode(parameters)
+        options: dict[str, Any] = {
+            "headers": self._headers,
+            "preload_content": False,
+            "redirect": False,
+            "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+        }
+        # Not all that is between lets a POST through, nor a long GET.
+        if len(form) <= LONGEST_GET:
+            return self._pool.request("GET", f"{url}?{form}", **options)
+        options["headers"] = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
+        return self._pool.request("POST", url, body=form, **options)
+
+    def _read(self, answer: BaseHTTPResponse, deadline: float) -> bytes:
+        good = answer.status == 200
+        largest = self._largest if good else LONGEST_ERROR
+        parts, size = [], 0
+        for part in answer.stream(PIECE, decode_content=True):
+            size += len(part)
+            if size > largest and good:
+                why = f"it is larger than {largest >> 20} MiB"
+                remedy = "Ask for fewer GPUs with --match"
+                answer.close()
+                raise AskError(
+                    Problem("An answer of Prometheus is left out", why, remedy), whole=False
+                )
+            parts.append(part)
+            if size > largest:
+                break
+            if time.monotonic() >= deadline:
+                break
+        if time.monotonic() >= deadline:
+            raise TimeoutError  # it looks as if it had ended: its connection was shut
+        if size > largest:
+            answer.close()  # with what is left of it
+        self.bytes += size
+        body = b"".join(parts)
+        if not good:
+            raise self._refusal(answer, body)
+        return body
+
+    def _refusal(self, answer: BaseHTTPResponse, body: bytes) -> AskError:
+        """What a status means that is not 200."""
+        status, url = answer.status, visible(self._server.url, 200)
+        said = _said(body)
+        if 300 <= status < 400:
+            to = visible(answer.headers.get("Location", "nowhere"), 120).partition("?")[0]
+            why = f"{url} leads elsewhere, to {_without_login(to)}, where no credentials are taken"
+            return AskError(Problem(AWAY, why, "Give the URL of Prometheus itself"))
+        if status in (401, 403):
+            what = "does not know you" if status == 401 else "does not let you ask"
+            return AskError(
+                Problem(f"Prometheus {what}", f"{status} of {url}", self._server.sign_in)
+            )
+        if said is not None and status in (400, 422, 503):
+            return AskError(_failed(said), whole=status == 503)
+        if status in (404, 405, 400, 422):
+            remedy = f"Give the URL with its path, such as {url}/prometheus"
+            return AskError(Problem("No Prometheus there", f"{url} answers {status}", remedy))
+        if status == 429:
+            return AskError(Problem(AWAY, f"{url} is asked too much (429)", LATER))
+        return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
+
+
+def unpacked(body: bytes, url: str) -> tuple[Any, tuple[str, ...]]:
+    """The `data` of an answer, and its warnings; raises `AskError`."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or "status" not in document:
+        html = body[:200].lstrip().startswith(b"<")
+        why = f"{visible(url, 200)} answers {'with a page' if html else 'what is not JSON'}"
+        if body[:1] == b"{":
+            why = f"an answer of {visible(url, 200)} breaks off"
+        raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
+    if document["status"] != "success":
+        raise AskError(_failed(_words(document)), whole=False)
+    warnings = document.get("warnings")
+    found = tuple(str(each) for each in warnings) if isinstance(warnings, list) else ()
+    return document.get("data"), found
+
+
+def _said(body: bytes) -> str | None:
+    """What Prometheus says of its error; None where it is none of Prometheus."""
+    with contextlib.suppress(ValueError, RecursionError):
+        document = json.loads(body)
+        if isinstance(document, dict) and document.get("status") == "error":
+            return _words(document)
+    return None
+
+
+def _words(document: Mapping[str, Any]) -> str:
+    return visible(f"{document.get('errorType', 'error')}: {document.get('error', '')}", 200)
+
+
+def _failed(words: str) -> Problem:
+    return Problem("Prometheus could not answer", words.rstrip(". "), "What it asks for is unknown")
+
+
+def _slow(seconds: float) -> AskError:
+    why = f"it took longer than {seconds:.0f} s to answer"
+    return AskError(Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match, or later"))
+
+
+def _why(error: Exception) -> str:
+    """The cause in words: that of the system behind those of the client, which are full of code."""
+    seen: BaseException | None = error
+    while seen is not None:
+        words = getattr(seen, "strerror", None)
+        if words and not isinstance(seen, HTTPError):
+            return visible(str(words).rstrip(". "), 160)
+        seen = getattr(seen, "reason", None) or seen.__cause__ or seen.__context__
+        if not isinstance(seen, BaseException):
+            break
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return "it does not answer"
+    return visible(str(error).rstrip(". "), 160) or type(error).__name__
+
+
+def _without_login(url: str) -> str:
+    return url.rpartition("@")[2] if "@" in url else url
+
+
+def _context(server: Server) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=server.authorities)
+    except (OSError, ssl.SSLError):
+        why = f"{visible(str(server.authorities), 100)} holds no certificates that can be read"
+        raise AskError(Problem("No certificates", why, f"See to it, or unset {CA}")) from None
+    if server.certificate is not None:
+        try:
+            # Asked for a password it would wait at the terminal.
+            context.load_cert_chain(server.certificate, server.key, password="")
+        except (OSError, ssl.SSLError, ValueError) as error:
+            shown = visible(str(server.certificate), 100)
+            why = f"{shown} or its key cannot be used, {getattr(error, 'reason', None) or error}"
+            raise AskError(Problem("No certificate", visible(why, 200), f"See to {CERT}")) from None
+    return context
+
+
+def _pools(opened: WeakSet[socket.socket]) -> dict[str, type[HTTPConnectionPool]]:
+    """Pools that put their sockets into `opened`, so that another thread can end them.
+
+    A connection forgets its own where the answer ends with it.
+    """
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            opened.add(self.sock)
+
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            opened.add(self.sock)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}

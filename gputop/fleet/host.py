@@ -1,0 +1,209 @@
+"""One host of a fleet as a stream: what the ordinary monitor shows, from the same server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gputop.fleet.client import AskError
+from gputop.fleet.matchers import one_of
+from gputop.fleet.queries import NUMBERS
+from gputop.fleet.read import readings_of, result_of
+from gputop.telemetry.child import Interruption
+from gputop.telemetry.machine import no_host
+from gputop.telemetry.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Event,
+    Inventory,
+    Problem,
+    Sample,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from gputop.fleet.model import Fleet, Gpu
+    from gputop.fleet.watch import FleetWatch
+    from gputop.telemetry.snapshot import Record
+
+HISTORY_SECONDS = 3600.0
+"""What a chart shows at once when a host is opened."""
+GONE = Problem(
+    "No such host", "none of its GPUs is in the fleet", "Go back, and look whether it was renamed"
+)
+NO_HOST = no_host(Absence.NOT_SCRAPED)
+UNREAD = dict.fromkeys((*READINGS, "processes"), Absence.NOT_SCRAPED)
+LOST_XID = 79
+
+Found = Mapping[str, Mapping[str, float]]
+"""By GPU, readings by name."""
+
+
+class HostStream:
+    """Its GPUs, each time the fleet is refreshed: first an hour of the past."""
+
+    def __init__(self, watch: FleetWatch, host: str) -> None:
+        self._watch = watch
+        self._host = host
+
+    async def records(self) -> AsyncGenerator[Record | Interruption]:
+        """An inventory and samples, for ever, as those of a sampler."""
+        inventory: Inventory | None = None
+        seen_xids: dict[str, int] = {}
+        async for fleet in self._watch.fleets():
+            gpus = [gpu for gpu in fleet.gpus if gpu.host == self._host]
+            if not fleet.fresh and fleet.problems:
+                yield Interruption(fleet.problems[0], left_out=True)
+                if inventory is not None:
+                    continue
+            made = self._inventory(fleet, gpus)
+            if inventory is None or replace(made, time=inventory.time) != inventory:
+                opened = inventory is None or not inventory.devices
+                inventory = made
+                yield inventory
+                if opened and gpus:
+                    for sample in await self._past(gpus):
+                        yield sample
+            if not gpus:
+                continue
+            details, absence = await self._details(gpus)
+            samples = tuple(self._sample(gpu, details.get(gpu.key, {}), absence) for gpu in gpus)
+            events = tuple(_new_xids(gpus, seen_xids, fleet.time))
+            yield Sample(time=fleet.time, host=NO_HOST, devices=samples, events=events)
+
+    def ask(self, **wanted: Any) -> None:
+        """Changes nothing: the fleet is asked as often as its screen says."""
+
+    async def close(self) -> None:
+        """The watch goes on: it is not the host's."""
+
+    def _inventory(self, fleet: Fleet, gpus: Sequence[Gpu]) -> Inventory:
+        labels = gpus[0].labels if gpus else {}
+        waiting = not fleet.gpus and not fleet.fresh
+        return Inventory(
+            time=fleet.time,
+            hostname=self._host,
+            source=Source.SIMULATED if fleet.simulated else Source.NVML,
+            driver_state=DriverState.STARTING if waiting else DriverState.OK,
+            interval_seconds=max(self._watch.interval, self._watch.stale_after / 3),
+            driver_version=labels.get("driver_version"),
+            problem=None if gpus or waiting else GONE,
+            devices=tuple(_device(place, gpu, gpus) for place, gpu in enumerate(gpus)),
+        )
+
+    async def _past(self, gpus: Sequence[Gpu]) -> list[Sample]:
+        """What was scraped before, as samples: none where it cannot be had."""
+        try:
+            series = await self._watch.ranges(_matcher(gpus), HISTORY_SECONDS)
+        except AskError:
+            return []
+        keys = {gpu.key for gpu in gpus}
+        moments: dict[float, dict[str, dict[str, float]]] = {}
+        for (key, name), points in series.items():
+            if key in keys:
+                for when, value in points:
+                    moments.setdefault(when, {}).setdefault(key, {})[name] = value
+        newest = max(moments, default=0.0)
+        return [
+            Sample(
+                time=when,
+                host=NO_HOST,
+                devices=tuple(_read(key, values, {}) for key, values in moments[when].items()),
+            )
+            for when in sorted(moments)
+            if when < newest  # which is that of now
+        ]
+
+    async def _details(self, gpus: Sequence[Gpu]) -> tuple[Found, Absence]:
+        """What the fleet does not ask of each, and why the rest is missing."""
+        try:
+            data = await self._watch.ask("query", {"query": self._watch.all_of(_matcher(gpus))})
+        except AskError:
+            return {}, Absence.TIMED_OUT
+        result = result_of(data, "vector") or []
+        return readings_of(result, self._watch.places.key_of), Absence.NOT_SCRAPED
+
+    def _sample(self, gpu: Gpu, details: Mapping[str, float], absence: Absence) -> DeviceSample:
+        """The fleet's reading where it has one, so that both screens say the same."""
+        values = {name: value for name, value in details.items() if name in NUMBERS}
+        values |= {
+            name: float(value)
+            for name in NUMBERS
+            if (value := getattr(gpu, name, None)) is not None
+        }
+        more: dict[str, Any] = {}
+        if gpu.clock_event_reasons is not None:
+            more["clock_event_reasons"] = gpu.clock_event_reasons
+        stale = gpu.age_seconds is None or gpu.age_seconds > self._watch.stale_after
+        if stale:
+            more["state"] = DeviceState.LOST if gpu.xid == LOST_XID else DeviceState.NOT_RESPONDING
+        return _read(gpu.key, values, more, gpu.age_seconds, absence)
+
+
+def _read(
+    key: str,
+    values: Mapping[str, float],
+    more: Mapping[str, Any],
+    age: float | None = 0.0,
+    absence: Absence = Absence.NOT_SCRAPED,
+) -> DeviceSample:
+    given = {name: _typed(name, value) for name, value in values.items()} | dict(more)
+    absent = {name: absence for name in UNREAD if name not in given}
+    return DeviceSample(uuid=key, age_seconds=age, absent=absent, **given)
+
+
+def _typed(name: str, value: float) -> float | bool:
+    match NUMBERS[name]:
+        case "int":
+            return round(value)
+        case "bool":
+            return value != 0
+    return value
+
+
+def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
+    """Of a MIG instance, with its GPU where that is there, too."""
+    number, _, instance = gpu.index.partition(":")
+    index = int(number) if number.isascii() and number.isdecimal() else place
+    parent = None
+    if instance:
+        parent = next((g.key for g in gpus if g.index == number and g.key != gpu.key), None)
+        parent = parent or gpu.key.partition("/")[0]
+    total = gpu.memory_total_bytes
+    return Device(
+        index=index,
+        uuid=gpu.key,
+        name=" MIG ".join(filter(None, (gpu.name, gpu.labels.get("mig_profile")))),
+        parent_uuid=parent,
+        mig_index=int(instance) if instance.isascii() and instance.isdecimal() else None,
+        memory_total_bytes=None if total is None else round(total),
+        absent=dict.fromkeys(NOT_SAID, Absence.NOT_SCRAPED),
+    )
+
+
+NOT_SAID = (
+    *("pci_bus_id", "pci_device_id", "compute_capability", "architecture", "sm_count"),
+    *("sm_clock_max_mhz", "memory_clock_max_mhz", "video_clock_max_mhz", "minor_number"),
+    *("power_limit_default_watts", "power_limit_min_watts", "power_limit_max_watts"),
+    *("temperature_slowdown_celsius", "temperature_shutdown_celsius", "bar1_total_bytes"),
+    *("memory_temperature_max_celsius", "pcie_generation_max", "pcie_width_max"),
+    *("compute_mode", "persistence_mode", "mig_mode", "ecc_enabled", "virtualization"),
+)
+"""What no exporter says of a device."""
+
+
+def _matcher(gpus: Iterable[Gpu]) -> str:
+    return f"=~{one_of(sorted({gpu.uuid for gpu in gpus}))}"
+
+
+def _new_xids(gpus: Iterable[Gpu], seen: dict[str, int], now: float) -> Iterable[Event]:
+    """Those that were not there before; when they were, nobody says."""
+    for gpu in gpus:
+        if gpu.xid and seen.get(gpu.key) != gpu.xid:
+            yield Event(time=now, device_uuid=gpu.key, kind="xid", code=gpu.xid)
+        seen[gpu.key] = gpu.xid or 0

@@ -1,0 +1,293 @@
+"""A fleet as its answers come in: what was answered last, and who was there before. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from gputop.fleet.findings import Known, find
+from gputop.fleet.model import Fleet, Gpu, Wrong
+from gputop.fleet.places import Labels, Places
+from gputop.fleet.queries import BITS, READ_AS
+from gputop.fleet.read import (
+    labels_of,
+    result_of,
+    rows_of,
+    states_of,
+    targets_of,
+    values_by,
+    xids_of,
+)
+from gputop.telemetry.snapshot import Problem
+from gputop.text import brief
+
+KEPT_SECONDS = 3600.0
+"""How long a GPU that is gone is told as stale: then it was taken away."""
+OLD_SECONDS = 300.0
+"""After which the last answer to a question that is no longer answered counts no more."""
+STALE_SECONDS = (45.0, 360.0)
+"""A GPU is stale after three scrapes, but after no less and no more than this."""
+REMEMBERED_STEPS = 20
+FUTURE_SECONDS = 60.0
+"""What clocks may differ by."""
+TOLD = {
+    "gpu_utilization_percent": "busy",
+    "memory_used_bytes": "memory",
+    "temperature_celsius": "temperature",
+    "power_watts": "power",
+    "sm_clock_mhz": "SM clock",
+}
+"""Readings that somebody misses where nobody scrapes them."""
+
+
+class NotAnAnswerError(ValueError):
+    """An answer of another form than the question has."""
+
+
+class Picture:
+    """What is known of a fleet."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, list[Labels]] = {}
+        self._gone: list[tuple[Labels, float]] = []
+        self._changed = False
+        self._rows: dict[str, list[Labels]] = {}
+        self._carried: set[str] = set()
+        """Those that are there no more."""
+        self.places = Places()
+        self.is_named = False
+        """Whether it was answered who is where."""
+        self._answers: dict[str, tuple[Any, float]] = {}
+        self._beats: dict[str, float] = {}
+        """When the newest reading of each was scraped, by the server's clock."""
+        self._now = 0.0
+        """By the server's clock, when it was asked for these last."""
+        self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
+        """By how much readings were newer than those before; no less than from scrape to scrape."""
+        self._since: dict[tuple[str, str], float] = {}
+        self.unknown = False
+        """Whether there was a GPU in the last answers that has no name yet."""
+
+    def take(self, name: str, data: Any, time: float) -> None:
+        """Takes in the answer to the query of that name; raises `NotAnAnswerError`."""
+        result = result_of(data, "vector")
+        if result is None:
+            raise NotAnAnswerError(name)
+        if name.startswith("names_"):
+            rows = [labels_of(each) for each in result]
+            self.is_named = True
+            if self._named.get(name) != rows:
+                self._named[name], self._changed = rows, True
+            return
+        if name == "gone":
+            rows_gone = [(row.labels, row.value) for row in rows_of(result)]
+            self._gone, self._changed = rows_gone, self._changed or bool(rows_gone)
+            return
+        self._answers[name] = self._parsed(name, result), time
+
+    def settle(self) -> bool:
+        """Takes in who is where, after the names: before the values, that are known by it.
+
+        Returns whether anything has changed.
+        """
+        if not self._changed and all(map(self._is_kept, self._carried)):
+            return False
+        self._changed = False
+        named = [row for rows in self._named.values() for row in rows]
+        present = {_mark(row) for row in named}
+        last: dict[tuple[Any, ...], tuple[float, Labels]] = {}
+        for row, seen in self._gone:
+            mark = _mark(row)
+            if mark not in present and seen > last.get(mark, (0.0, {}))[0]:
+                last[mark] = seen, row
+        for key, rows in self._rows.items():  # who is in neither, and was there within the hour
+            for row in rows:
+                mark = _mark(row)
+                if mark not in present and mark not in last and self._is_kept(key):
+                    last[mark] = self._beats.get(key, 0.0), row
+        self.places = Places([*named, *(row for _, row in last.values())], self.places)
+        self._carried = {self.places.key_of(row) for _, row in last.values()}
+        self._rows = {}
+        for row in (*named, *(row for _, row in last.values())):
+            self._rows.setdefault(self.places.key_of(row), []).append(row)
+        for seen, row in last.values():
+            if seen:
+                self._beats.setdefault(self.places.key_of(row), seen)
+        self._gone = []  # remembered from now on
+        return True
+
+    def _is_kept(self, key: str) -> bool:
+        return self._now - self._beats.get(key, 0.0) < KEPT_SECONDS
+
+    def _parsed(self, name: str, result: list[Any]) -> Any:
+        key_of = self.places.key_of
+        match name:
+            case "beat":
+                self._take_beats(result)
+                return None
+            case "xid":
+                return xids_of(result, key_of)
+            case "state":
+                return states_of(result, key_of)
+            case "down":
+                return targets_of(result)
+            case "simulated":
+                return any(row.value > 0 for row in rows_of(result))
+        return values_by(result, key_of)
+
+    def _take_beats(self, result: list[Any]) -> None:
+        """Also how often it is scraped: by how much newer they are than those before."""
+        times = [row.time for row in rows_of(result[:1])]
+        self._now = max([self._now, *times])
+        beats = values_by(result, self.places.key_of)
+        steps = [
+            beat - before
+            for key, beat in beats.items()
+            if (before := self._beats.get(key)) is not None and 0 < beat - before < KEPT_SECONDS
+        ]
+        if steps:
+            self._steps.append(median(steps))
+        self.unknown = any(key not in self.places.all for key in beats)
+        self._beats.update(beats)
+        self._beats = {key: beat for key, beat in self._beats.items() if self._is_kept(key)}
+
+    @property
+    def stale_after(self) -> float:
+        """Seconds after which a reading is stale."""
+        least, most = STALE_SECONDS
+        return min(most, max(least, 3 * min(self._steps, default=20.0)))
+
+    def fleet(
+        self, time: float, problems: Iterable[Problem] = (), took: float | None = None
+    ) -> Fleet:
+        """All of it as it is at that Unix time, by this machine's clock."""
+        gpus = tuple(self._gpus(time))
+        # Before it is known how old they are, all would be stale.
+        wrong = find(gpus, self._known(time)) if "beat" in self._answers else ()
+        simulated = self.places.simulated or bool(self._newest("simulated", time))
+        return Fleet(
+            time=time,
+            gpus=gpus,
+            wrong=self._dated(wrong, time),
+            problems=(*problems, *self._gaps(gpus, time)),
+            took_seconds=took,
+            label_names=self.places.label_names,
+            simulated=simulated,
+        )
+
+    def _newest(self, name: str, time: float) -> Any:
+        """The last answer of that name, where it is not too old."""
+        answer, asked = self._answers.get(name, ({}, time))
+        return answer if time - asked <= OLD_SECONDS else {}
+
+    def _gpus(self, time: float) -> Iterable[Gpu]:
+        """In their order; of one that is gone only what is remembered."""
+        places = self.places.all
+
+        def column(name: str) -> Iterable[Any]:
+            return map(self._newest(name, time).get, places)
+
+        # Columns, as ten thousand times twenty questions to dictionaries take a while.
+        return map(
+            Gpu,
+            places,
+            [place.uuid for place in places.values()],
+            [place.host for place in places.values()],
+            [place.index for place in places.values()],
+            [place.name for place in places.values()],
+            [place.labels for place in places.values()],
+            [self._age(key) for key in places],
+            column("gpu_utilization_percent"),
+            column("sm_active_percent"),
+            column("tensor_active_percent"),
+            column("dram_active_percent"),
+            column("memory_used_bytes"),
+            column("memory_total_bytes"),
+            column("temperature_celsius"),
+            column("memory_temperature_celsius"),
+            column("power_watts"),
+            column("power_limit_watts"),
+            column("sm_clock_mhz"),
+            map(reasons_of, column("mask")),
+            column("xid"),
+            column("ecc_uncorrected"),
+            map(_FLAGS.get, column("remap_failed")),
+            map(_FLAGS.get, column("remap_pending")),
+        )
+
+    def _age(self, key: str) -> float | None:
+        beat = self._beats.get(key)
+        return None if beat is None else max(0.0, self._now - beat)
+
+    def _known(self, time: float) -> Known:
+        return Known(
+            stale_after=self.stale_after,
+            targets={key: place.target for key, place in self.places.all.items()},
+            down=self._newest("down", time),
+            states=self._newest("state", time),
+            busy_mean=self._newest("busy_mean", time),
+            ecc_rise=self._newest("ecc_rise", time),
+            xid_before=self._newest("xid_before", time),
+            heat=self._newest("heat", time),
+            margin=self._newest("margin", time),
+        )
+
+    def _dated(self, found: Sequence[Wrong], time: float) -> tuple[Wrong, ...]:
+        """With when each was first seen; of what is stale, when it was last read."""
+        self._since = {
+            (each.key, each.kind): self._since.get((each.key, each.kind), time) for each in found
+        }
+        return tuple(_since(each, self._since[each.key, each.kind], time) for each in found)
+
+    def _gaps(self, gpus: Sequence[Gpu], time: float) -> Iterable[Problem]:
+        """What is missing that somebody will look for."""
+        if not gpus:
+            return
+        missing = [name for name in TOLD if name in self._answers and not self._newest(name, time)]
+        if missing:
+            names = ", ".join(READ_AS[name][0].name for name in missing)
+            yield Problem(
+                f"Nobody scrapes {', '.join(TOLD[name] for name in missing)}",
+                "there are no series of it",
+                f"Have dcgm-exporter count {names}, or run `gputop exporter`",
+            )
+        ahead = max(self._beats.values(), default=0.0) - self._now
+        if ahead > FUTURE_SECONDS:
+            why = f"the newest is {brief(ahead)} ahead of Prometheus"
+            yield Problem("Readings are from the future", why, "Set the clocks of the hosts")
+
+
+def _since(wrong: Wrong, began: float, time: float) -> Wrong:
+    if wrong.kind == "stale" and wrong.rank < KEPT_SECONDS:
+        began = time - wrong.rank
+    return replace(wrong, since=began)
+
+
+_FLAGS = {0.0: False, 1.0: True}
+
+
+@lru_cache(1 << 12)
+def reasons_of(mask: float | None) -> tuple[str, ...] | None:
+    """The words of a mask of clock event reasons."""
+    if mask is None or not 0 <= mask < 1 << 53:
+        return None
+    rest = int(mask)
+    found = tuple(reason for reason, bit in BITS.items() if rest & bit)
+    for bit in BITS.values():
+        rest &= ~bit
+    return (*found, f"bit_{rest:#x}") if rest else found
+
+
+def _mark(row: Labels) -> tuple[Any, ...]:
+    """Which GPU it is, before it is known by which key."""
+    get = row.get
+    return (
+        get("UUID") or get("uuid"),
+        get("GPU_I_ID"),
+        get("Hostname") or get("host"),
+        "UUID" in row,
+    )

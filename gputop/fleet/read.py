@@ -1,0 +1,133 @@
+"""What Prometheus answers, as numbers by GPU: what cannot be read is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from gputop.fleet.queries import READING_OF
+
+KeyOf = Callable[[Mapping[str, str]], str]
+Values = dict[str, float]
+
+
+class Row(NamedTuple):
+    """A series of an instant query."""
+
+    labels: Mapping[str, str]
+    value: float
+    time: float
+    """When it was evaluated, by the server's clock."""
+
+
+def result_of(data: Any, kind: str) -> list[Any] | None:
+    """The series of an answer of that kind (`vector`, `matrix`); None where it is another."""
+    if not isinstance(data, dict) or data.get("resultType") != kind:
+        return None
+    found = data.get("result")
+    return found if isinstance(found, list) else None
+
+
+def rows_of(result: list[Any]) -> Iterator[Row]:
+    """Those that have a number: NaN and infinity are none."""
+    for each in result:
+        try:
+            time, text = each["value"]
+            value, moment = float(text), float(time)
+        except (TypeError, KeyError, ValueError):
+            continue
+        if math.isfinite(value) and math.isfinite(moment):
+            yield Row(labels_of(each), value, moment)
+
+
+def values_by(result: list[Any], key_of: KeyOf) -> Values:
+    """The number of each GPU: of two exporters that of `gputop exporter`."""
+    found: Values = {}
+    ours: Values = {}
+    isfinite = math.isfinite
+    for each in result:
+        try:
+            labels = each["metric"]
+            value = float(each["value"][1])
+            key = key_of(labels)
+            if key and isfinite(value):
+                (found if "UUID" in labels else ours).setdefault(key, value)
+        except (TypeError, KeyError, ValueError, IndexError, AttributeError):
+            continue
+    found.update(ours)
+    return found
+
+
+def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, int]:
+    """The last code of each GPU: of ours, the number of a series is when it was."""
+    found: dict[str, tuple[float, int]] = {}
+    for row in rows_of(result):
+        key, code = key_of(row.labels), row.labels.get("code")
+        if code is None:
+            when, number = -1.0, int(row.value)
+        elif code.isascii() and code.isdecimal() and len(code) < 6:
+            when, number = row.value, int(code)
+        else:
+            continue
+        if key and number > 0 and when > found.get(key, (-2.0, 0))[0]:
+            found[key] = when, number
+    return {key: number for key, (_, number) in found.items()}
+
+
+def states_of(result: list[Any], key_of: KeyOf) -> dict[str, str]:
+    """The state of those GPUs whose state is not `ok`."""
+    return {key_of(row.labels): row.labels.get("state", "") for row in rows_of(result)}
+
+
+def targets_of(result: list[Any]) -> set[tuple[str, str]]:
+    """Job and instance of each of the series."""
+    return {(row.labels.get("job", ""), row.labels.get("instance", "")) for row in rows_of(result)}
+
+
+def readings_of(result: list[Any], key_of: KeyOf) -> dict[str, Values]:
+    """Of an answer with many metrics: by GPU the readings that they are. Ours come first."""
+    found: dict[str, Values] = {}
+    rows = sorted(rows_of(result), key=lambda row: _rank(row.labels))
+    for row in rows:
+        known = READING_OF.get(row.labels.get("__name__", ""))
+        if known is not None:
+            found.setdefault(key_of(row.labels), {}).setdefault(known[0], row.value * known[1])
+    return found
+
+
+def _rank(labels: Mapping[str, str]) -> tuple[bool, int]:
+    """Ours first; of DCGM's those that come first among what is called so."""
+    return "UUID" in labels, _ORDER.get(labels.get("__name__", ""), 0)
+
+
+_ORDER = {name: place for place, name in enumerate(READING_OF)}
+
+
+def series_by(result: list[Any], key_of: KeyOf) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Of a range query: by GPU and reading, its numbers with their times."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    ranked = [(labels_of(each), each) for each in result]
+    for labels, each in sorted(ranked, key=lambda pair: _rank(pair[0])):
+        known = READING_OF.get(labels.get("__name__", ""))
+        if known is None or (key_of(labels), known[0]) in found:
+            continue
+        points = []
+        values = each.get("values")
+        for point in values if isinstance(values, list) else ():
+            try:
+                time, value = float(point[0]), float(point[1])
+            except (TypeError, ValueError, IndexError, KeyError):
+                continue
+            if math.isfinite(value) and math.isfinite(time):
+                points.append((time, value * known[1]))
+        found[key_of(labels), known[0]] = points
+    return found
+
+
+def labels_of(each: Any) -> Mapping[str, str]:
+    """Those of a series: text, as all of Prometheus are."""
+    labels = each.get("metric") if isinstance(each, dict) else None
+    if not isinstance(labels, dict):
+        return {}
+    return {str(name): value for name, value in labels.items() if isinstance(value, str)}

@@ -1,0 +1,127 @@
+"""A simulated fleet, scraped by a real Prometheus, and what gputop says of it.
+
+Debian's is enough, and need not be installed: `apt-get download prometheus`, `dpkg-deb -x`, and its
+usr/bin on the PATH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+import pytest
+
+from gputop.fleet.host import HostStream
+from gputop.fleet.server import Server
+from gputop.fleet.simulated_site import Flaw
+from gputop.fleet.simulator import Simulator
+from gputop.fleet.watch import FleetWatch
+from gputop.telemetry.snapshot import Inventory, Sample
+from tests.e2e.shipped import SOON
+from tests.e2e.test_exporter import BOUND, answer, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gputop.fleet.model import Fleet
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH"
+)
+GPUS = 64
+PLANTED = {gpu.flaw: gpu for gpu in Simulator(GPUS, started=0.0).planted}
+AWAY = {f"{PLANTED[Flaw.AWAY].host}:{index}" for index in range(8)}
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path) -> Iterator[str]:
+    """The URL of one that scrapes a simulated fleet each second."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        web = f"127.0.0.1:{free.getsockname()[1]}"
+    with serving("--demo-fleet", str(GPUS)) as exporter:
+        root = exporter.url.removesuffix("metrics")
+        with urlopen(f"{root}prometheus.yml", timeout=SOON) as served:  # noqa: S310
+            config = served.read().decode()
+        (folder / "fleet.yml").write_text(config.replace("15s", "1s"))
+        command = [
+            "prometheus",
+            f"--config.file={folder / 'fleet.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={web}",
+        ]
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as running:
+            try:
+                exporter.until(lambda: answer(web, "count(DCGM_FI_DEV_GPU_UTIL)") == ["63"], BOUND)
+                yield f"http://{web}"
+            finally:
+                running.kill()
+
+
+async def until_all_is_found(watch: FleetWatch) -> Fleet:
+    """The first fleet in which everything that is planted is seen, and can be seen so soon."""
+    async with aclosing(watch.fleets()) as fleets:
+        async for fleet in fleets:
+            assert fleet.problems == ()
+            if wanted(fleet) == {} and watch.is_complete:
+                return fleet
+    raise AssertionError
+
+
+def wanted(fleet: Fleet) -> dict[str, str]:
+    """What is missing: by GPU, what should be found of it."""
+    gpus = {f"{gpu.host}:{gpu.index}": gpu.key for gpu in fleet.gpus}
+    found = {(wrong.key, wrong.kind) for wrong in fleet.wrong}
+    kinds = {
+        Flaw.LOST: "xid",
+        Flaw.ECC: "xid",
+        Flaw.REMAP: "remap",
+        Flaw.THERMAL: "thermal",
+        Flaw.SLOW: "straggler",
+    }
+    expected = {f"{PLANTED[flaw].host}:{PLANTED[flaw].index}": kind for flaw, kind in kinds.items()}
+    expected |= dict.fromkeys(AWAY, "stale")
+    return {at: kind for at, kind in expected.items() if (gpus.get(at), kind) not in found}
+
+
+async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
+    with prometheus(tmp_path) as url:
+        watch = FleetWatch(Server(url), interval=1.0)
+        fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
+        opened = fleet.gpus[0].host
+        history = await watch.history(fleet.gpus[0], 60)
+        records = []
+        async with aclosing(HostStream(watch, opened).records()) as stream:
+            async for record in stream:
+                records.append(record)
+                if isinstance(record, Sample) and record.devices[0].memory_clock_mhz is not None:
+                    break
+        await watch.close()
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-P", "-m", "gputop", "status", "--prometheus", url, "--json"],
+            capture_output=True,
+            check=True,
+            timeout=BOUND,
+        )
+    assert len(fleet.gpus) == GPUS
+    assert fleet.simulated
+    flaws = {gpu.uuid for gpu in PLANTED.values()}
+    first = [wrong.key for wrong in fleet.wrong]
+    assert first[:2] == [PLANTED[Flaw.LOST].uuid, PLANTED[Flaw.ECC].uuid]
+    away = {gpu.key for gpu in fleet.gpus if f"{gpu.host}:{gpu.index}" in AWAY}
+    assert set(first) - away <= flaws
+    assert {each.name for each in history} >= {"power_watts", "gpu_utilization_percent"}
+    assert isinstance(records[0], Inventory)
+    assert len(records[0].devices) == 8
+    assert json.loads(done.stdout)["wrong"][0]["key"] == PLANTED[Flaw.LOST].uuid

@@ -1,0 +1,252 @@
+"""What may be asked of whom: URLs, credentials, matchers, and the queries themselves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.fleet.asking import due
+from gputop.fleet.matchers import one_of, parse_match, quoted
+from gputop.fleet.queries import (
+    READ_AS,
+    READING_OF,
+    SELDOM,
+    Scope,
+    gone_of,
+    names_of,
+    values_of,
+)
+from gputop.fleet.server import CredentialError, Server, parse_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://prometheus:9090", "http://prometheus:9090"),
+        ("http://prometheus:9090/", "http://prometheus:9090"),
+        ("https://a.example/prometheus/", "https://a.example/prometheus"),
+        ("https://a.example/prom/api/v1", "https://a.example/prom"),
+        ("http://[::1]:9090", "http://[::1]:9090"),
+    ],
+)
+def test_a_url(text: str, url: str) -> None:
+    assert parse_url(text) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prometheus:9090", "is not the URL of a server"),
+        ("ftp://prometheus", "is not the URL"),
+        ("http://", "is not the URL"),
+        ("http://a b", "is not the URL"),
+        ("http://a:99999999", "is not the URL"),
+        ("http://[::1", "is not the URL"),
+        ("http://a/graph?q=1", "ends before"),
+        ("http://a/#x", "ends before"),
+        ("", "is not the URL"),
+    ],
+)
+def test_what_is_no_url(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        parse_url(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["http://ada:s3cret@a", "http://s3cret@a/x", "https://:s3cret@[::1", "s3cret@"]
+)
+def test_a_password_in_a_url_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_USER") as refused:
+        parse_url(text)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_password_is_not_in_what_is_shown_of_a_server() -> None:
+    environment = {"GPUTOP_PROMETHEUS_USER": "ada", "GPUTOP_PROMETHEUS_PASSWORD": "s3cret"}
+    assert "s3cret" not in repr(Server.of("http://a", environment))
+
+
+@pytest.mark.parametrize(
+    ("environment", "header"),
+    [
+        ({}, None),
+        ({"GPUTOP_PROMETHEUS_USER": "ada", "GPUTOP_PROMETHEUS_PASSWORD": "x"}, "Basic YWRhOng="),
+        ({"GPUTOP_PROMETHEUS_USER": "ada"}, "Basic YWRhOg=="),
+        ({"GPUTOP_PROMETHEUS_TOKEN_FILE": "token"}, "Bearer abc.def"),
+        ({"NETRC": "netrc"}, "Basic YWRhOng="),
+        ({"NETRC": "none"}, None),
+    ],
+)
+def test_who_one_is(
+    environment: dict[str, str],
+    header: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NETRC", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    Path("token").write_text(" abc.def \n")
+    netrc = Path("netrc")
+    netrc.write_text("machine a login ada password x\n")
+    netrc.chmod(0o600)
+    assert Server.of("http://a:9090", environment).authorization() == header
+
+
+def test_a_token_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    server = Server("http://a", token_file=file)
+    assert server.authorization() == "Bearer one"
+    file.write_text("two\n")
+    assert server.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two\nlines\xff", b"a\nb", b"x" * 70_000, None])
+def test_a_token_that_cannot_be_used(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CredentialError) as failed:
+        Server("http://a", token_file=file).authorization()
+    assert str(file) in str(failed.value)
+    assert "two" not in str(failed.value)
+
+
+def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "netrc"
+    file.write_text("machine a login ada passwort s3cret\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(file))
+    with pytest.raises(CredentialError, match="line 1") as failed:
+        Server("http://a").authorization()
+    assert "s3cret" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"GPUTOP_PROMETHEUS_USER": "a", "GPUTOP_PROMETHEUS_TOKEN_FILE": "b"},
+        {"GPUTOP_PROMETHEUS_KEY": "k"},
+    ],
+)
+def test_an_environment_that_contradicts_itself(environment: Mapping[str, str]) -> None:
+    with pytest.raises(ValueError, match="GPUTOP_PROMETHEUS_"):
+        Server.of("http://a", environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "matchers"),
+    [
+        ("", ""),
+        ('cluster="a"', 'cluster="a"'),
+        (' cluster = "a" , rack =~ "r1.*", ', 'cluster="a",rack=~"r1.*"'),
+        ('{cluster!="a"}', 'cluster!="a"'),
+        ("pod!~'x\"y'", "pod!~'x\"y'"),
+        (r'a="\"}{"', r'a="\"}{"'),
+        ('a="{x},{y}"', 'a="{x},{y}"'),
+    ],
+)
+def test_matchers(text: str, matchers: str) -> None:
+    assert parse_match(text) == matchers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cluster=a",
+        'cluster="a',
+        'cluster="a"}',
+        'cluster="a"} or up{x="y"',
+        'cluster=="a"',
+        'cluster="a" rack="b"',
+        'cluster="a",,rack="b"',
+        '9a="b"',
+        '"a"="b"',
+        'a="b"\nc="d"',
+        'a="b\n"',
+        '__name__="up"',
+        '__name__=~".+"',
+        "x",
+        "{",
+        'a="' + "b" * 3000 + '"',
+    ],
+)
+def test_what_are_no_matchers(text: str) -> None:
+    with pytest.raises(ValueError, match=r"give|leave it out"):
+        parse_match(text)
+
+
+@given(st.text())
+def test_whatever_is_given_stays_within_its_braces(text: str) -> None:
+    """What is let through is names, operators and closed strings, and nothing besides."""
+    try:
+        found = parse_match(text)
+    except ValueError:
+        return
+    string = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
+    matcher = rf"[a-zA-Z_]\w*(?:=~|!~|!=|=)(?:{string})"
+    assert re.fullmatch(rf"(?:{matcher}(?:,{matcher})*)?", found, re.ASCII | re.DOTALL)
+
+
+@given(st.lists(st.text(min_size=1), min_size=1))
+def test_a_string_of_promql_has_one_end(values: list[str]) -> None:
+    for text in (quoted(values[0]), one_of(values)):
+        assert re.fullmatch(r'"(?:[^"\\\n]|\\.)*"', text, re.DOTALL)
+
+
+def test_each_query_has_a_name_of_its_own_and_each_selector_the_matchers() -> None:
+    scope = Scope('cluster="a"')
+    queries = [*names_of(scope), gone_of(scope), *values_of(scope)]
+    assert len({query.name for query in queries}) == len({query.text for query in queries})
+    for query in queries:
+        assert query.text.count("(") == query.text.count(")")
+        selectors = re.findall(r"\b(?:\w+)?\{[^}]*\}", query.text)
+        assert selectors, query
+        assert all('cluster="a"' in selector for selector in selectors)
+
+
+@pytest.mark.parametrize(
+    ("metric", "reading", "factor"),
+    [
+        ("DCGM_FI_DEV_FB_USED", "memory_used_bytes", 1 << 20),
+        ("DCGM_FI_PROF_SM_ACTIVE", "sm_active_percent", 100),
+        ("DCGM_FI_DEV_POWER_USAGE", "power_watts", 1),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "energy_joules", 0.001),
+        ("gputop_sm_clock_hertz", "sm_clock_mhz", 1e-6),
+        ("gputop_gpu_utilization_ratio", "gpu_utilization_percent", 100),
+    ],
+)
+def test_units(metric: str, reading: str, factor: float) -> None:
+    name, found = READING_OF[metric]
+    assert name == reading
+    assert found == pytest.approx(factor)
+
+
+def test_busy_is_that_of_the_engine_where_it_is_not_scraped_itself() -> None:
+    assert [metric.name for metric in READ_AS["gpu_utilization_percent"]] == [
+        "DCGM_FI_DEV_GPU_UTIL",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "gputop_gpu_utilization_ratio",
+    ]
+
+
+def test_everything_is_asked_in_turn_and_no_refresh_is_long() -> None:
+    queries = values_of(Scope())
+    often = {query.name for query in queries if query.every == 1}
+    assert {query.name for query in due(queries, 0)} == often
+    assert due(queries, 1) == queries
+    turns = [{query.name for query in due(queries, turn)} for turn in range(2, 2 + SELDOM)]
+    assert set().union(*turns) == {query.name for query in queries}
+    assert all(often <= turn for turn in turns)
+    assert max(map(len, turns)) <= len(often) + 5

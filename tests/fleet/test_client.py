@@ -1,0 +1,293 @@
+"""What a server may answer, and what becomes of it: a reading or a problem in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.fleet.client import AskError, Client
+from gputop.fleet.server import Server
+from tests.prometheus import EMPTY, FakePrometheus, Request, Response, answer, error, vector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.fixture(autouse=True)
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No credentials and no proxy of who runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def refused(response: Response, **options: float) -> AskError:
+    """The error that an answer makes."""
+    with FakePrometheus(lambda _: response) as fake:
+        client = Client(Server(fake.url), **options)  # type: ignore[arg-type]
+        with pytest.raises(AskError) as found:
+            client.ask("query", {"query": "up"})
+        client.close()
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("response", "said", "whole"),
+    [
+        (Response(b"", 401), "does not know you: 401", True),
+        (Response(b"", 403), "does not let you ask: 403", True),
+        (Response(b"404 page not found", 404), "/prometheus", True),
+        (Response(b"", 405), "No Prometheus there", True),
+        (Response(b"<html>", 500, HTML), "answers 500", True),
+        (Response(b"upstream", 503), "answers 503", True),
+        (Response(b"", 429), "asked too much", True),
+        (error("timeout", "query timed out", 503), "timeout: query timed out", True),
+        (error("bad_data", "parse error at char 3", 400), "bad_data: parse error", False),
+        (error("execution", "found duplicate series", 422), "duplicate series", False),
+        (answer({"error": "x"}, 400), "No Prometheus there", True),
+        (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
+        (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "with a page", True),
+        (Response(b"hello"), "not JSON", True),
+        (Response(b"[1,2]"), "not JSON", True),
+        (Response(b'{"status":"success","data":{"resu'), "breaks off", True),
+        (Response(b"[" * 100_000), "not JSON", True),
+        (Response(b"", 200), "not JSON", True),
+        (Response(b"", 302, {"Location": "https://u:pw@login.example/x?t=1"}), "leads else", True),
+    ],
+)
+def test_what_is_no_answer(response: Response, said: str, whole: bool) -> None:
+    found = refused(response)
+    assert said in str(found)
+    assert found.whole is whole
+    assert "pw" not in str(found)
+    assert str(found).isprintable()
+    assert len(str(found)) < 400
+
+
+def test_a_redirect_is_not_followed_and_takes_no_credentials_along(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret")
+    with FakePrometheus(lambda _: EMPTY) as other:
+        headers = {"Location": f"{other.url}/api/v1/query"}
+        with FakePrometheus(lambda _: Response(b"", 307, headers)) as fake:
+            client = Client(Server(fake.url, token_file=token))
+            with pytest.raises(AskError, match="Give the URL of Prometheus") as failed:
+                client.ask("query", {"query": "up"})
+            client.close()
+    assert [request.headers["Authorization"] for request in fake.requests] == ["Bearer s3cret"]
+    assert other.requests == []
+    assert "s3cret" not in str(failed.value)
+
+
+def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
+    assert "GPUTOP_PROMETHEUS_TOKEN_FILE" in str(refused(Response(b"", 401)))
+    token = tmp_path / "token"
+    token.write_text("s3cret")
+    with FakePrometheus(lambda _: Response(b"s3cret", 401)) as fake:
+        client = Client(Server(fake.url, token_file=token))
+        with pytest.raises(AskError, match="Check the token in") as failed:
+            client.ask("query", {"query": "up"})
+        client.close()
+    assert "s3cret" not in str(failed.value)
+
+
+def test_an_answer_is_bounded_unpacked_too() -> None:
+    body = gzip.compress(b" " * (3 << 20))
+    headers = {"Content-Encoding": "gzip", "Content-Length": str(len(body))}
+    found = refused(Response(body, 200, headers), largest=2 << 20)
+    assert "larger than 2 MiB" in str(found)
+    assert not found.whole
+
+
+def test_warnings_come_along_and_gzip_is_asked_for() -> None:
+    with FakePrometheus(lambda _: vector([({}, 1)], warnings=["partial"])) as fake:
+        client = Client(Server(fake.url))
+        data, warnings = client.ask("query", {"query": "up"})
+        client.ask("query", {"query": "x" * 9000})
+        client.close()
+    assert data["resultType"] == "vector"
+    assert warnings == ("partial",)
+    assert [request.method for request in fake.requests] == ["GET", "POST"]
+    assert fake.requests[1].parameters["query"] == "x" * 9000
+    assert fake.requests[0].headers["Accept-Encoding"] == "gzip"
+
+
+def test_a_server_that_hangs_is_given_up() -> None:
+    with FakePrometheus(lambda _: None) as fake:
+        client = Client(Server(fake.url), seconds=0.2)
+        with pytest.raises(AskError, match="Prometheus is slow"):
+            client.ask("query", {"query": "up"})
+        client.close()
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n{"])
+def test_a_server_that_drips_is_given_up(start: bytes) -> None:
+    """Its every byte comes within the time limit of a socket, in the headers or after them."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        over = threading.Event()
+
+        def drip() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                try:
+                    connection.sendall(start)
+                    while not over.wait(0.05):
+                        connection.sendall(b"x")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        client = Client(Server(f"http://127.0.0.1:{listening.getsockname()[1]}"), seconds=0.5)
+        with pytest.raises(AskError, match="Prometheus is slow"):
+            client.ask("query", {"query": "up"})
+        over.set()
+        thread.join()
+        client.close()
+
+
+def test_another_thread_ends_a_question() -> None:
+    asked = threading.Event()
+
+    def hang(_: Request) -> None:
+        asked.set()
+
+    with FakePrometheus(hang) as fake:
+        client = Client(Server(fake.url), seconds=60)
+        failed: list[AskError] = []
+
+        def ask() -> None:
+            try:
+                client.ask("query", {"query": "up"})
+            except AskError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        assert asked.wait(30)
+        client.stop()
+        thread.join(30)
+        assert failed
+        with pytest.raises(AskError, match="no longer asked"):
+            client.ask("query", {"query": "up"})
+        client.close()
+
+
+def test_a_connection_is_used_again_and_one_that_was_closed_is_opened_again() -> None:
+    ports: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        body = json.dumps({"status": "success", "data": 1}).encode()
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+        def serve() -> None:
+            for answers in (2, 1):
+                connection, (_, port) = listening.accept()
+                with connection:
+                    for _ in range(answers):
+                        connection.recv(65536)
+                        ports.append(port)
+                        connection.sendall(head + body)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        client = Client(Server(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        found = [client.ask("query", {"query": "up"})[0] for _ in range(3)]
+        thread.join(30)
+        client.close()
+    assert found == [1, 1, 1]
+    assert ports[0] == ports[1] != ports[2]
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(AskError, match=r"Prometheus is away: Connection refused"):
+        Client(Server(f"http://127.0.0.1:{port}")).ask("query", {"query": "up"})
+
+
+def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakePrometheus(lambda _: EMPTY) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//ada:pw@"))
+        client = Client(Server("http://prometheus.invalid:9090"))
+        client.ask("query", {"query": "up"})
+        client.close()
+        headers = {name.lower(): value for name, value in proxy.requests[0].headers.items()}
+        assert headers["proxy-authorization"].startswith("Basic ")
+        assert headers["host"] == "prometheus.invalid:9090"
+        monkeypatch.setenv("http_proxy", "ftp://ada:pw@x:y")
+        with pytest.raises(AskError, match="http_proxy") as failed:
+            Client(Server("http://prometheus.invalid:9090")).ask("query", {"query": "up"})
+    assert "pw" not in str(failed.value)
+
+
+CERTIFICATES: Mapping[str, Server] = {
+    "No certificates": Server("https://127.0.0.1:1", authorities=Path("nowhere.pem")),
+    "No certificate:": Server("https://127.0.0.1:1", certificate=Path("nowhere.pem")),
+}
+
+
+@pytest.mark.parametrize("said", CERTIFICATES)
+def test_certificates_that_are_not_there(said: str) -> None:
+    with pytest.raises(AskError, match=said) as failed:
+        Client(CERTIFICATES[said]).ask("query", {"query": "up"})
+    assert "nowhere.pem" in str(failed.value)
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Path:
+    """A certificate that is its own authority, for both ends, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl")
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return tmp_path
+
+
+def test_certificates_of_both_ends(certified: Path) -> None:
+    cert, key = certified / "cert.pem", certified / "key.pem"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=cert)
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with FakePrometheus(lambda _: EMPTY, context) as fake:
+        known = Client(Server(fake.url, authorities=cert, certificate=cert, key=key))
+        known.ask("query", {"query": "up"})
+        known.close()
+        stranger = Client(Server(fake.url, authorities=cert))
+        with pytest.raises(AskError, match="Prometheus is away"):
+            stranger.ask("query", {"query": "up"})
+        stranger.close()
+        unknown = Client(Server(fake.url, certificate=cert, key=key))
+        with pytest.raises(AskError, match=r"(?i)certificate verify failed"):
+            unknown.ask("query", {"query": "up"})
+        unknown.close()
+    assert len(fake.requests) == 1
+
+
+def test_a_plain_server_behind_https_is_named() -> None:
+    with FakePrometheus(lambda _: EMPTY) as fake:
+        client = Client(Server(fake.url.replace("http:", "https:")))
+        with pytest.raises(AskError, match="Prometheus is away"):
+            client.ask("query", {"query": "up"})
+        client.close()

@@ -1,0 +1,206 @@
+"""What is wrong, by tables: what is said of what, and what is worst."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.fleet.findings import LONGEST, Known, find
+from gputop.fleet.model import Gpu, Health
+from gputop.text import cells
+
+GIB = 1 << 30
+
+
+def gpu(number: int = 0, **changes: Any) -> Gpu:
+    """One that is well."""
+    made = Gpu(
+        key=f"g{number}",
+        uuid=f"g{number}",
+        host=f"node{number // 8}",
+        index=str(number % 8),
+        name="H100",
+        labels={"pod": f"train-{number}", "namespace": "ml"},
+        age_seconds=5.0,
+        gpu_utilization_percent=95.0,
+        memory_used_bytes=60.0 * GIB,
+        temperature_celsius=60.0,
+        sm_clock_mhz=1900.0,
+        clock_event_reasons=("sw_power_cap",),
+        ecc_uncorrected=0.0,
+        remap_failed=False,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
+    """Kind, severity and words of what is wrong with it."""
+    return [(w.kind, w.severity, w.text) for w in find([one], Known(**known))]
+
+
+def test_what_is_well() -> None:
+    assert said(gpu()) == []
+    assert said(Gpu("k", "k", "h", "0", age_seconds=0.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "kind", "severity", "text"),
+    [
+        ({"xid": 79}, {}, "xid", "fault", "Xid 79: the GPU has fallen off the bus"),
+        ({"xid": 48}, {}, "xid", "fault", "Xid 48: an uncorrectable memory error (double bit)"),
+        ({"xid": 31}, {}, "xid", "warning", "Xid 31: a program touched memory that is not its own"),
+        ({"xid": 4711}, {}, "xid", "fault", "Xid 4711"),
+        ({"xid": 79}, {"xid_before": {"g0": 79.0}}, "xid", "fault", "Xid 79: the GPU has"),
+        ({}, {"ecc_rise": {"g0": 2.02}}, "ecc", "fault", "2 uncorrected memory errors in the last"),
+        ({}, {"ecc_rise": {"g0": 0.3}}, "ecc", "fault", "1 uncorrected memory error in the last"),
+        ({"ecc_uncorrected": 3.0}, {}, "ecc", "warning", "3 uncorrected memory errors since"),
+        ({"remap_failed": True}, {}, "remap", "fault", "Row remap failed"),
+        ({"remap_pending": True}, {}, "remap", "warning", "Row remap pending"),
+        ({"clock_event_reasons": ("hw_slowdown", "hw_thermal")}, {}, "thermal", "warning",
+         "Throttled by heat (hardware), 60°C"),
+        ({"clock_event_reasons": ("sw_thermal",)}, {}, "thermal", "warning", "Throttled by heat,"),
+        ({"clock_event_reasons": ("hw_power_brake", "hw_slowdown")}, {}, "slowdown", "warning",
+         "Braked by its power supply"),
+        ({"clock_event_reasons": ("hw_slowdown",)}, {}, "slowdown", "warning", "Slowed down by ha"),
+        ({}, {"heat": {"g0": 1.0}}, "thermal", "warning", "Throttled by heat in the last minutes"),
+        ({"temperature_celsius": 86.0}, {}, "hot", "warning", "86°C: close to where it slows down"),
+        ({}, {"margin": {"g0": 2.0}}, "hot", "warning", "60°C: 2 below where it slows down"),
+        ({"memory_temperature_celsius": 97.0}, {}, "hot", "warning", "Its memory has 97°C"),
+        ({"gpu_utilization_percent": 0.0}, {"busy_mean": {"g0": 0.1}}, "idle_held", "warning",
+         "Idle for 5 minutes with 60 GiB held"),
+        ({"age_seconds": 61.0}, {}, "stale", "stale", "No readings for 1:01: its series are gone"),
+        ({"age_seconds": 200.0}, {"targets": {"g0": ("j", "i")}, "down": {("j", "i")}}, "stale",
+         "stale", "No readings for 3:20: its scrape fails"),
+        ({"age_seconds": None}, {}, "stale", "stale", "No readings: its series are gone"),
+        ({}, {"states": {"g0": "lost"}}, "state", "fault", "LOST: it no longer answers"),
+        ({}, {"states": {"g0": "\x1b[1m"}}, "state", "fault", "␛[1m"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(
+    changes: dict[str, Any], known: dict[str, Any], kind: str, severity: str, text: str
+) -> None:
+    ((found, how, words),) = said(gpu(**changes), **known)
+    assert (found, how) == (kind, severity)
+    assert words.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ({"xid": 0}, {}),
+        ({"xid": 31}, {"xid_before": {"g0": 31.0}}),  # of a program, an hour ago
+        ({"ecc_uncorrected": None}, {}),
+        ({"clock_event_reasons": ("idle", "sw_power_cap")}, {}),
+        ({"temperature_celsius": 84.0}, {}),
+        ({"age_seconds": 59.0}, {}),
+        ({"gpu_utilization_percent": 0.0}, {}),  # nobody knows for how long
+        ({"gpu_utilization_percent": 90.0}, {"busy_mean": {"g0": 0.1}}),  # it has just begun
+        ({"memory_used_bytes": 0.5 * GIB}, {"busy_mean": {"g0": 0.0}}),
+        ({"memory_used_bytes": None}, {"busy_mean": {"g0": 0.0}}),
+    ],
+)
+def test_what_is_not_wrong(changes: dict[str, Any], known: dict[str, Any]) -> None:
+    assert said(gpu(**changes), **known) == []
+
+
+def test_an_xid_says_why_it_is_stale() -> None:
+    assert [kind for kind, _, _ in said(gpu(xid=79, age_seconds=600.0))] == ["xid"]
+
+
+def test_the_worst_is_first_and_the_order_stays() -> None:
+    gpus = [
+        gpu(0, temperature_celsius=90.0),
+        gpu(1, remap_failed=True),
+        gpu(2, age_seconds=100.0),
+        gpu(3, age_seconds=300.0),
+        gpu(4, xid=31),
+        gpu(5, xid=79),
+        gpu(6, xid=13),
+        gpu(7, xid=48),
+    ]
+    known = Known(ecc_rise={"g7": 1.0})
+    order = ["g5", "g7", "g7", "g1", "g3", "g2", "g0", "g4", "g6"]
+    assert [wrong.key for wrong in find(gpus, known)] == order
+    assert find(gpus, known) == find(gpus, known)
+
+
+def slow(clock: float, **changes: Any) -> list[Gpu]:
+    """Eight that work on the same, and the last of them at another clock."""
+    return [gpu(n, **changes) for n in range(7)] + [gpu(7, sm_clock_mhz=clock, **changes)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "text"),
+    [
+        (slow(1100.0), "Straggler: SM clock 1100 MHz, of its job 1900"),
+        (slow(1100.0, labels={}), "Straggler: SM clock 1100 MHz, of its host 1900"),
+        (slow(1100.0, labels={"hpc_job": "7"}), "Straggler: SM clock 1100 MHz, of its job 1900"),
+        (slow(1800.0), None),
+        (slow(1100.0, gpu_utilization_percent=20.0), None),
+        (slow(1100.0)[5:], None),  # of three nobody knows
+        ([*slow(1900.0)[:7], gpu(7, sm_clock_mhz=1100.0, name="A100")], None),
+        ([*slow(1900.0)[:7], gpu(7, sm_clock_mhz=1100.0, labels={"pod": "other-7"})], None),
+        ([gpu(n, sm_clock_mhz=1900.0 - 100 * n) for n in range(8)], None),  # all differ
+        ([*slow(1900.0)[:7], gpu(7, sm_clock_mhz=1100.0, age_seconds=500.0)], None),
+    ],
+)
+def test_stragglers_by_their_clock(gpus: list[Gpu], text: str | None) -> None:
+    found = [wrong.text for wrong in find(gpus, Known()) if wrong.kind == "straggler"]
+    assert found == ([] if text is None else [text])
+
+
+def test_one_that_is_throttled_is_no_straggler_besides() -> None:
+    gpus = slow(1100.0)
+    gpus[7] = dataclasses.replace(gpus[7], clock_event_reasons=("hw_thermal",))
+    assert [wrong.kind for wrong in find(gpus, Known())] == ["thermal"]
+
+
+def test_stragglers_by_their_load() -> None:
+    gpus = [gpu(n) for n in range(8)]
+    means = {each.key: 95.0 for each in gpus}
+    assert find(gpus, Known(busy_mean=means)) == ()
+    (wrong,) = find(gpus, Known(busy_mean=means | {"g3": 40.0}))
+    assert (wrong.key, wrong.kind) == ("g3", "less_busy")
+    assert wrong.text == "Straggler: busy 40 %, of its job 95 %"
+    alone = [dataclasses.replace(each, labels={}) for each in gpus]
+    assert find(alone, Known(busy_mean=means | {"g3": 40.0})) == ()
+
+
+NUMBERS = st.none() | st.floats(0, 1e12)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Gpu,
+            key=st.text(max_size=3),
+            uuid=st.just("u"),
+            host=st.sampled_from(["a", "b"]),
+            index=st.just("0"),
+            labels=st.dictionaries(st.sampled_from(["pod", "hpc_job"]), st.text()),
+            age_seconds=NUMBERS,
+            gpu_utilization_percent=NUMBERS,
+            memory_used_bytes=NUMBERS,
+            temperature_celsius=NUMBERS,
+            sm_clock_mhz=NUMBERS,
+            clock_event_reasons=st.none() | st.tuples(st.text()),
+            xid=st.none() | st.integers(0, 200),
+            ecc_uncorrected=NUMBERS,
+            remap_failed=st.none() | st.booleans(),
+        ),
+        unique_by=lambda each: each.key,
+    )
+)
+def test_whatever_is_read_is_said_in_a_line(gpus: list[Gpu]) -> None:
+    found = find(gpus, Known())
+    assert {wrong.key for wrong in found} <= {each.key for each in gpus}
+    for wrong in found:
+        assert cells(wrong.text) <= LONGEST
+        assert wrong.text.isprintable()
+    order = [Health.FAULT, Health.STALE, Health.WARNING]
+    places = [(order.index(wrong.severity), -wrong.rank) for wrong in found]
+    assert places == sorted(places)

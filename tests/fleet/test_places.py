@@ -1,0 +1,121 @@
+"""Who and where a GPU is, by the labels of either exporter."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.fleet.places import Places, natural
+from tests.prometheus import labels, uuid
+
+
+def only(*rows: dict[str, str]) -> Places:
+    """Of rows that are all of one GPU."""
+    found = Places(rows)
+    assert len(found.all) == 1, found.all
+    return found
+
+
+def test_labels_of_dcgm_exporter() -> None:
+    row = labels(11, cluster="a", DCGM_FI_DRIVER_VERSION="580.95")
+    (place,) = only(row).all.values()
+    assert (place.key, place.uuid) == (uuid(11), uuid(11))
+    assert (place.host, place.index, place.name) == ("node1", "3", "NVIDIA H100 80GB HBM3")
+    assert place.labels == {
+        "cluster": "a",
+        "driver_version": "580.95",
+        "instance": "node1:9400",
+        "job": "dcgm",
+    }
+    assert place.target == ("dcgm", "node1:9400")
+
+
+def test_both_exporters_of_one_gpu_are_one() -> None:
+    ours = {"uuid": uuid(3), "index": "3", "name": "H100", "host": "n0", "job": "gputop"}
+    found = only(labels(3, rack="r1"), ours | {"instance": "n0:9835"})
+    (place,) = found.all.values()
+    assert (place.host, place.name) == ("n0", "H100")
+    assert place.labels["rack"] == "r1"
+    assert place.target == ("gputop", "n0:9835")
+    assert found.key_of({"UUID": uuid(3)}) == found.key_of({"uuid": uuid(3)}) == uuid(3)
+
+
+def test_a_mig_instance_is_one_under_either_name() -> None:
+    dcgm = labels(3, GPU_I_ID="7", GPU_I_PROFILE="1g.10gb")
+    ours = {"uuid": "MIG-x", "parent": uuid(3), "gpu_instance": "7", "mig_index": "0", "index": "3"}
+    (place,) = only(dcgm, {**ours, "name": "H100", "host": "node0"}).all.values()
+    assert place.key == f"{uuid(3)}/7"
+    assert place.index == "3:0"
+    assert place.labels["mig_profile"] == "1g.10gb"
+    other = {**ours, "uuid": "MIG-y", "compute_instance": "1", "host": "node0"}
+    assert set(Places([labels(3), dcgm, other]).all) == {uuid(3), f"{uuid(3)}/7", "MIG-y"}
+
+
+def test_one_uuid_on_two_hosts_is_two_gpus() -> None:
+    found = Places([labels(3), labels(3, Hostname="clone")])
+    assert found.twins
+    assert [place.host for place in found.all.values()] == ["clone", "node0"]
+    assert found.key_of({"UUID": uuid(3), "Hostname": "clone"}) == f"{uuid(3)}@clone"
+    same = {"uuid": uuid(3), "host": "another-name", "index": "3"}
+    assert not Places([labels(3), same]).twins  # names of one host differ between exporters
+
+
+def test_where_nobody_says_the_host_it_is_the_target() -> None:
+    row = labels(3)
+    del row["Hostname"]
+    assert [place.host for place in Places([row]).all.values()] == ["node0"]
+    row["instance"] = "[fd00::1]:9400"
+    assert [place.host for place in Places([row]).all.values()] == ["[fd00::1]"]
+
+
+def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
+    exporter = {"pod": "nvidia-dcgm-exporter-x7k2p", "namespace": "gpu-operator", "container": "e"}
+    theirs = {"exported_pod": "train-0", "exported_namespace": "ml", "exported_container": "main"}
+    used = labels(0, **exporter, **theirs)
+    free = labels(1, **exporter)
+    renamed = labels(2, pod="metrics-abcde", namespace="gpu-operator")
+    honoured = labels(3, pod="train-1", namespace="ml", job="other")
+    found = Places([used, free, renamed, honoured]).all
+    assert found[uuid(0)].labels["pod"] == "train-0"
+    assert found[uuid(0)].labels["namespace"] == "ml"
+    assert "pod" not in found[uuid(1)].labels
+    assert "namespace" not in found[uuid(2)].labels
+    assert found[uuid(3)].labels["pod"] == "train-1"
+
+
+def test_a_gpu_of_several_pods_names_them() -> None:
+    rows = [labels(0, pod=f"p{n}", job="other") for n in range(5)]
+    (place,) = only(*rows).all.values()
+    assert place.labels["pod"] == "p0, p1, p2, …"
+
+
+def test_order_and_what_can_be_grouped_by() -> None:
+    rows = [labels(n, rack=f"r{n // 16}", zone="z") for n in (80, 7, 16, 8)]
+    rows.append({**labels(1, pod="a"), "job": "other"})
+    found = Places(rows)
+    places = [(place.host, place.index) for place in found.all.values()]
+    assert places == [
+        ("node0", "1"),
+        ("node0", "7"),
+        ("node1", "0"),
+        ("node2", "0"),
+        ("node10", "0"),
+    ]
+    assert found.label_names == ("instance", "job", "rack", "zone", "pod")
+
+
+def test_what_has_not_changed_is_kept() -> None:
+    first = Places([labels(0), labels(1)])
+    second = Places([labels(0), labels(1, pod="a")], first)
+    assert second.all[uuid(0)] is first.all[uuid(0)]
+    assert second.all[uuid(1)].labels["pod"] == "a"
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*labels(0, GPU_I_ID="", host="")]), st.text())))
+def test_any_labels_make_places(rows: list[dict[str, str]]) -> None:
+    found = Places(rows)
+    keys = {found.key_of(row) for row in rows if row.get("UUID") or row.get("uuid")}
+    assert set(found.all) == keys
+    assert list(found.all.values()) == sorted(
+        found.all.values(), key=lambda p: (natural(p.host), natural(p.index), p.key)
+    )

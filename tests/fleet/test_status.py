@@ -1,0 +1,211 @@
+"""`gputop status --prometheus`: a page, JSON, and what goes wrong in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.fleet.model import Fleet
+from gputop.fleet.spread import spread
+from gputop.output.fleet import page
+from gputop.text import cells
+from tests.prometheus import NOW, FakePrometheus, Response, Site, labels, uuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOUND = 60.0
+STRANGE = 'a\x1b[31m"\\\n[bold]翻訳'
+SITE = Site(
+    20,
+    xid=[({"UUID": uuid(3)}, 79)],
+    mask=[({"UUID": uuid(5)}, 64)],
+    names_0=[(labels(n, rack="r1", pod=STRANGE, job="other"), 1) for n in range(20)],
+    beat=[({"UUID": uuid(n)}, NOW - (200 if n >= 16 else 5)) for n in range(20)],
+)
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as nobody in particular."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUTOP_")}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "gputop", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+        env=kept | {"NETRC": os.devnull, "TZ": "UTC"} | environment,
+    )
+
+
+def test_the_page() -> None:
+    with FakePrometheus(SITE) as fake:
+        done = run("status", "--prometheus", fake.url)
+        asked = len(fake.requests)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{fake.url} · ")
+    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 6 with something wrong · 4 stale · ")
+    assert lines[2].split() == ["median", "p5", "p95", "GPUs"]
+    assert lines[3].split() == ["busy", "90", "%", "90", "%", "90", "%", "20"]
+    assert lines[6].split()[:2] == ["power", "600"]
+    assert lines[6].endswith("12.0 kW in all")
+    assert lines[7].startswith("FAULT   node0:3         Xid 79: the GPU has fallen off the bus")
+    assert lines[8].startswith("STALE   node2 (4 GPUs)  No readings for 3:20: its series are gone")
+    assert lines[9].startswith("WARNING node0:5         Throttled by heat (hardware), 60°C")
+    assert len(lines) == 10
+    assert "\x1b" not in done.stdout
+    assert asked < 40
+
+
+def test_as_json() -> None:
+    with FakePrometheus(SITE) as fake:
+        done = run("status", "--prometheus", fake.url, "--json")
+    document = json.loads(done.stdout)
+    assert len(document["gpus"]) == 20
+    assert document["gpus"][0]["labels"]["pod"] == STRANGE
+    assert document["gpus"][0]["power_limit_watts"] is None
+    assert document["wrong"][0]["text"] == "Xid 79: the GPU has fallen off the bus"
+    assert document["fresh"] is True
+
+
+def test_without_a_terminal_the_dashboard_is_the_page() -> None:
+    with FakePrometheus(SITE) as fake:
+        done = run("--prometheus", fake.url, "--match", 'cluster="a"')
+        assert all('cluster="a"' in each.parameters["query"] for each in fake.requests)
+    assert "20 GPUs" in done.stdout
+
+
+def test_it_goes_on_until_it_is_stopped() -> None:
+    with FakePrometheus(SITE) as fake:
+        command = [sys.executable, "-P", "-m", "gputop", "status", "--prometheus", fake.url]
+        with subprocess.Popen(
+            [*command, "--watch", "1", "--json"], stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            found = [json.loads(child.stdout.readline()) for _ in range(2)]
+            child.send_signal(2)
+            child.communicate(timeout=BOUND)
+    assert child.returncode == 0
+    assert found[1]["time"] > found[0]["time"]
+
+
+NOTHING = Site(0)
+
+
+@pytest.mark.parametrize(
+    ("respond", "said"),
+    [
+        (lambda _: Response(b"", 401), "does not know you"),
+        (lambda _: Response(b"<html>"), "answers with a page"),
+        (lambda _: Response(b"", 404), "such as"),
+        (NOTHING, "no GPUs: Prometheus has no series of dcgm-exporter"),
+    ],
+)
+def test_what_cannot_be_had_is_one_line(respond, said: str) -> None:  # type: ignore[no-untyped-def]
+    with FakePrometheus(respond) as fake:
+        done = run("status", "--prometheus", fake.url)
+    assert done.returncode == 3
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(".\n")
+
+
+def test_nobody_there_is_one_line() -> None:
+    done = run("status", "--prometheus", "http://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "gputop: error: Prometheus is away: Connection refused. "
+        "It is asked again; see whether it is up, and the URL.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["status", "--prometheus", "http://ada:s3cret@a"], "GPUTOP_PROMETHEUS_USER"),
+        (["status", "--prometheus", "prometheus"], "is not the URL of a server"),
+        (["status", "--prometheus", "http://a", "--match", "cluster=a"], 'NAME="VALUE"'),
+        (["status", "--match", 'a="b"'], "Say which with --prometheus"),
+        (["status", "--prometheus", "http://a", "--demo"], "--demo is not for a fleet"),
+        (["--prometheus", "http://a", "--host", "b"], "--host is not for a fleet"),
+        (["--prometheus", "http://a", "--replay", "b"], "not for a fleet"),
+        (["--prometheus", "http://a", "stream"], "not of a fleet"),
+        (["--prometheus", "http://a", "--record", "x"], "--record is of machines"),
+        (["status", "--prometheus", "http://a", "--columns", "busy"], "no columns"),
+    ],
+)
+def test_misuse(arguments: list[str], said: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "s3cret" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_credentials_are_on_no_line(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret")
+    with FakePrometheus(lambda _: Response(b"s3cret", 403)) as fake:
+        done = run(
+            "status", "--prometheus", fake.url, "--json", GPUTOP_PROMETHEUS_TOKEN_FILE=str(token)
+        )
+        assert fake.requests[0].headers["Authorization"] == "Bearer s3cret"
+    assert done.returncode == 3
+    assert "403" in done.stderr
+    assert "s3cret" not in done.stderr + done.stdout
+
+
+def test_without_the_client_it_says_how_to_get_it() -> None:
+    program = (
+        "import sys; sys.modules['urllib3'] = None; sys.argv[0] = 'gputop'\n"
+        "from gputop.cli import main; sys.exit(main(['status', '--prometheus', 'http://a']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+    )
+    assert done.returncode == 3
+    assert done.stderr == (
+        "gputop: error: the HTTP client is not installed. "
+        'Type `pip install "gputop-tui[fleet]"`, or `pip install urllib3`.\n'
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    from gputop.fleet.asking import Asking
+    from gputop.fleet.client import Client
+    from gputop.fleet.server import Server
+
+    with FakePrometheus(SITE) as fake:
+        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        fleet = asking.refresh()
+        asking.client.close()
+    text = page(fleet, "http://prometheus:9090", 'a="b"', width, colour=False)
+    assert max(map(cells, text.splitlines())) <= width
+    assert "\x1b[1;31m" in page(fleet, "http://p", "", width, colour=True)
+
+
+def test_a_page_of_nothing() -> None:
+    assert page(Fleet(time=NOW), "http://p", "", 80, colour=False).count("\n") == 1
+
+
+def test_the_spread_of_a_reading() -> None:
+    assert spread([None, None]) is None
+    found = spread([float(n) for n in range(101)] + [None])
+    assert found is not None
+    assert (found.count, found.low, found.median, found.high) == (101, 5, 50, 95)
+    alone = spread([7.0])
+    assert alone is not None
+    assert (alone.low, alone.median, alone.high, alone.total) == (7, 7, 7, 7)
