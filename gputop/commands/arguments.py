@@ -97,7 +97,7 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
         dest="hosts",
         default=argparse.SUPPRESS,
         metavar="NAME",
-        help="another machine, over ssh, such as gpu-1 or ada@gpu-1; several with --host "
+        help="another machine, over ssh; NAME is such as gpu-1 or ada@gpu-1, several with --host "
         "again; `localhost` is this one, without ssh",
     )
     command.add_argument(
@@ -138,8 +138,9 @@ def add_fleet(command: argparse.ArgumentParser) -> None:
         type=argument(_url),
         default=argparse.SUPPRESS,
         metavar="URL",
-        help="the fleet that a Prometheus scrapes, such as http://prometheus:9090; signs in by "
-        "GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or ~/.netrc",
+        help="the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090, signed "
+        "in to by GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY "
+        "and _CA, or ~/.netrc",
     )
     command.add_argument(
         "--match",

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 COLUMN = 24
 """Where the texts begin."""
+DEPENDENT = ("remote_command", "match")
+"""Options that say more of the one before them."""
 
 
 class Overview(Parser):
     """A parser whose help has a line for each command and option: of its text the first clause.
 
-    Switches that come in a row share a line. `--help` of a command has everything.
+    Switches that come in a row share a line, and so does what is nothing without the one before it.
+    `--help` of a command has everything.
     """
 
     def format_help(self) -> str:
@@ -45,9 +48,12 @@ class Overview(Parser):
 
 def _options(actions: list[argparse.Action]) -> Iterator[str]:
     switches = [action for action in actions if _is_switch(action)]
-    for action in actions:
+    for action, after in zip(actions, [*actions[1:], None], strict=True):
+        if action.dest in DEPENDENT:
+            continue
         if action not in switches:
-            yield _line(f"  {_name(action)}", action.help or "")
+            more = f"  {_name(after)}" if after is not None and after.dest in DEPENDENT else ""
+            yield _line(f"  {_name(action)}{more}", action.help or "")
         elif action is switches[-1]:
             names = "  ".join(_name(each) for each in switches)
             yield f"  {names}"

@@ -86,7 +86,8 @@ class Asking:
             if self._scope.twins:
                 queries = due(values_of(self._scope), self._turn)
             if tell is not None and self._turn < EVERYTHING:
-                tell(self.picture.fleet(now, _several(problems)))
+                self._last = self.picture.fleet(now, _several(problems))
+                tell(self._last)
         elif self._turn % SELDOM == 0 or self.picture.unknown:
             for query in names_of(self._scope):
                 self._ask(query, deadline, now, problems)

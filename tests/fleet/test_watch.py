@@ -342,6 +342,14 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
     assert [wrong.kind for wrong in whole.wrong] == ["xid"]
 
 
+def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
+    with FakePrometheus(Turns(Site(2), "power_watts", Response(b"", 503))) as fake:
+        asking = Asking(Client(Server(fake.url)), "")
+        fleet = asking.refresh(lambda _: None)
+        asking.client.close()
+    assert (len(fleet.gpus), fleet.fresh) == (2, False)
+
+
 async def test_nothing_waits_for_a_server_that_hangs() -> None:
     with FakePrometheus(lambda _: None) as fake:
         watch = FleetWatch(Server(fake.url), seconds=0.2, refresh_seconds=0.3)
