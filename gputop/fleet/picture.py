@@ -23,10 +23,12 @@ from gputop.fleet.read import (
     xids_of,
 )
 from gputop.telemetry.snapshot import Problem
-from gputop.text import brief
+from gputop.text import brief, visible
 
 KEPT_SECONDS = 3600.0
 """How long a GPU that is gone is told as stale: then it was taken away."""
+NAMED = 3
+"""Targets, of those that are away."""
 OLD_SECONDS = 300.0
 """After which the last answer to a question that is no longer answered counts no more."""
 STALE_SECONDS = (45.0, 360.0)
@@ -255,10 +257,25 @@ class Picture:
                 "there are no series of it",
                 f"Have dcgm-exporter count {names}, or run `gputop exporter`",
             )
+        if unseen := self._unseen(time):
+            named = ", ".join(visible(instance, 40) for _, instance in unseen[:NAMED])
+            more = f" and {len(unseen) - NAMED} more" if len(unseen) > NAMED else ""
+            yield Problem(
+                "Exporters that cannot be scraped, and GPUs that nobody knows of",
+                f"`up` is 0 for {named}{more}",
+                "Look whether the exporter runs there, and at the targets in Prometheus",
+            )
         ahead = max(self._beats.values(), default=0.0) - self._now
         if ahead > FUTURE_SECONDS:
             why = f"the newest is {brief(ahead)} ahead of Prometheus"
             yield Problem("Readings are from the future", why, "Set the clocks of the hosts")
+
+    def _unseen(self, time: float) -> list[tuple[str, str]]:
+        """Targets that are away and have not been seen, of jobs whose others have GPUs."""
+        known = {place.target for place in self.places.all.values()}
+        jobs = {job for job, _ in known}
+        down = self._newest("down", time)
+        return sorted(target for target in down if target[0] in jobs and target not in known)
 
 
 def _since(wrong: Wrong, began: float, time: float) -> Wrong:

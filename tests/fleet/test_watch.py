@@ -256,6 +256,17 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     assert [wrong.text for wrong in fleet.wrong] == ["No readings for 11:40: its scrape fails"]
 
 
+def test_an_exporter_that_was_away_from_the_start_is_named() -> None:
+    down = [
+        ({"job": "dcgm", "instance": "node9:9400"}, 0),
+        ({"job": "node", "instance": "node9:9100"}, 0),  # of another job, without any GPU
+    ]
+    (problem,) = asked(Site(16, down=down)).problems
+    assert problem.why == "`up` is 0 for node9:9400"
+    assert problem.what == "Exporters that cannot be scraped, and GPUs that nobody knows of"
+    assert asked(Site(16)).problems == ()
+
+
 def test_stale_is_what_has_missed_three_scrapes() -> None:
     picture = Picture()
     assert picture.stale_after == 60
