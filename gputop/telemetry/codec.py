@@ -207,7 +207,10 @@ def _word(enum: type[StrEnum]) -> Convert:
 
 
 def _number(value: Any) -> float:
-    return float(_expect(value, (int, float)))
+    number = float(_expect(value, (int, float)))
+    if not -LIMIT < number < LIMIT:  # the largest integers become the limit itself
+        raise DecodeError("out of range")
+    return number
 
 
 def _expect(value: Any, kind: type | tuple[type, ...]) -> Any:

@@ -231,6 +231,12 @@ def test_what_is_no_finite_number(number: str) -> None:
         decode(f'{{"type":"sample","time":1,"host":{{"memory_used_bytes":{number}}}}}')
 
 
+def test_an_integer_that_is_too_large_as_a_number() -> None:
+    with pytest.raises(DecodeError):
+        decode('{"type":"sample","time":9223372036854775807,"host":{}}')
+    assert decode('{"type":"sample","time":9223372036854774784,"host":{}}')
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
