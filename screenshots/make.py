@@ -1,7 +1,8 @@
-"""Makes the pictures of this folder from the running app: `python screenshots/make.py`.
+"""Makes the pictures of this folder from the running app: `python -m screenshots.make`.
 
-Nothing in them is drawn by hand: `demo` is the simulation, which says so; `monitor` and `benchmark`
-are this machine, with its own sampler, worker and torch. Needs the extras `bench` and `dev`.
+Nothing in them is drawn by hand: `demo` and `fleet` are simulated and say so; `monitor` and
+`benchmark` are this machine, with its own sampler, worker and torch. Needs the extras `bench` and
+`dev`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import os
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,10 @@ import resvg_py
 from gputop.telemetry.child import StreamChild
 from gputop.telemetry.launch import command
 from gputop.ui.app import GputopApp
+from gputop.ui.fleet.app import FleetApp
+from gputop.ui.fleet.state import FleetState
 from gputop.ui.widgets.readout import TitleView
+from tests.fleets import fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +52,21 @@ async def picture(
         await pilot.press(*keys)
         while not ready(app):
             await pilot.pause(0.1)
-        svg = app.export_screenshot(title="gputop")
+        keep(name, app.export_screenshot(title="gputop"))
+
+
+async def fleet_picture() -> None:
+    """A fleet that is made up, and says so."""
+    state = FleetState()
+    state.take(replace(fleet(2048), simulated=True))
+    app = FleetApp(state, "http://prometheus:9090")
+    async with app.run_test(size=(140, 40)) as pilot:
+        await pilot.pause(1.0)
+        keep("fleet", app.export_screenshot(title="gputop"))
+
+
+def keep(name: str, svg: str) -> None:
+    """As SVG and as PNG."""
     (HERE / f"{name}.svg").write_text(svg)
     png = resvg_py.svg_to_bytes(svg_string=with_local_font(svg), font_family=FONT)
     (HERE / f"{name}.png").write_bytes(bytes(png))
@@ -98,6 +117,7 @@ async def main() -> None:
         keys=("b",),
         ready=lambda app: seconds_of_run(app) >= 38,
     )
+    await fleet_picture()
 
 
 if __name__ == "__main__":
