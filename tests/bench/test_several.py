@@ -6,6 +6,7 @@ import argparse
 import csv
 import dataclasses
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -249,6 +250,7 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
     assert second == {
         "device": GPUS[1].name,
         "device_uuid": GPUS[1].uuid,
+        "host": socket.gethostname(),
         "problem": {"what": "It broke", "why": "it did", "remedy": "Mend it"},
         "status": 3,
     }

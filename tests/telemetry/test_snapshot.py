@@ -380,6 +380,7 @@ def test_words_of_the_stream() -> None:
         "no_data_yet",
         "disabled",
         "unreachable",
+        "not_scraped",
         "error",
     }
     assert {*DeviceState} == {"ok", "not_responding", "lost", "needs_reset"}
