@@ -182,7 +182,8 @@ def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
             lambda t: re.search(r"\d{3} \(\d{3} to \d{3}\) TFLOP/s", t.text) is not None,
             timeout=BOUND,
         )
-        terminal.wait_for("GPU 2 8 % behind", timeout=BOUND)
+        behind = re.compile(r"GPU 2 [678] % behind")  # it differs from window to window
+        terminal.wait_for(lambda t: behind.search(t.text) is not None, timeout=BOUND)
         terminal.wait_for("gravest first", timeout=BOUND)
         assert terminal.wait() == 3
         text = terminal.text
