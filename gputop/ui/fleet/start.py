@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -67,6 +68,8 @@ def run(
         """Runs an app to its end; whether that is no reason to end everything."""
         await app.run_async(mouse=settings.mouse)
         app.watchdog.release()
+        gc.unfreeze()  # each app freezes what is there: those that have ended would stay for ever
+        gc.collect()
         return app.fault is None and not app.return_code
 
     async def screens() -> ResidentApp:
