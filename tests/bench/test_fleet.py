@@ -17,7 +17,7 @@ from gputop.bench.fleet import Fleet, spreads
 from gputop.bench.plan import Request, Target
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
-from tests.streams import PreparedStream, inventory, readings, sample
+from tests.streams import Lasting, PreparedStream, inventory, readings, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -219,7 +219,7 @@ async def test_a_limit_ends_the_run_of_its_device_alone(
     hot = dataclasses.replace(
         sample(3), devices=(readings(0), readings(1, temperature_celsius=90), readings(2))
     )
-    made = PreparedStream(inventory(3), hot)
+    made = Lasting(inventory(3), hot)
     monkeypatch.setattr(watch, "open_stream", lambda: made)
     runs = Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS])
     stops: list[asyncio.Task[None]] = []

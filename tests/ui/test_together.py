@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import time
 from typing import TYPE_CHECKING
@@ -25,19 +24,15 @@ from gputop.ui.widgets.choice import ALL, MORE
 from gputop.ui.widgets.keys import KeysView
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
-from tests.streams import PreparedStream, device, inventory, process, readings, sample
+from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import settle, shown, until
 from tests.ui.test_kinds import in_style
 from tests.ui.together import GPUS, begun, result, table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
-    from gputop.telemetry.child import Interruption
-    from gputop.telemetry.snapshot import Record
     from tests.ui.together import Scripted
 
 SIZE = (120, 40)
@@ -122,17 +117,6 @@ async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None
         assert shown(pilot, TitleView).startswith(" Stopped bfloat16")
         assert "x Stop" not in shown(pilot, KeysView)
     assert [each.stopped for each in kept] == ["user"] * 3
-
-
-class Lasting(PreparedStream):
-    """Goes on with its last record, as a sampler does: those who watch come one after the other."""
-
-    async def records(self) -> AsyncGenerator[Record | Interruption]:
-        async for record in super().records():
-            yield record
-            if self._queue.empty():
-                await asyncio.sleep(0.01)
-                self.send(record)
 
 
 async def test_a_limit_ends_one_and_says_which(
@@ -349,7 +333,7 @@ async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None
 async def test_each_run_takes_in_what_its_own_device_says(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    watched = PreparedStream(inventory(2))
+    watched = Lasting(inventory(2))
     monkeypatch.setattr(watch, "open_stream", lambda: watched)
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
     app = quiet(count)
