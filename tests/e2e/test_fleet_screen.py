@@ -30,7 +30,7 @@ def test_a_host_is_opened_and_left_with_everything_as_it_was() -> None:
             terminal.send(ENTER)
             see(terminal, "1 Monitor", "node0017 ", "Esc Fleet")
             terminal.send("3")
-            terminal.wait_for("COMMAND")
+            see(terminal, "COMMAND", without=("H100 80GB HBM3",))
             terminal.send(ESCAPE)
             terminal.wait_for("H100 80GB HBM3")
             terminal.send(ESCAPE)
