@@ -34,11 +34,15 @@ class Asking:
         match: str,
         seconds: float = REFRESH_SECONDS,
         *,
+        interval: float = 10.0,
         at_once: bool = False,
     ) -> None:
-        """`at_once` is whether the first refresh has everything, for who waits for no second."""
+        """`interval` is that of the refreshes, in seconds.
+
+        `at_once` is whether the first one has everything, for who waits for no second.
+        """
         self.client = client
-        self.picture = Picture()
+        self.picture = Picture(interval)
         self._scope = Scope(match)
         self._seconds = seconds
         self._turn = EVERYTHING if at_once else 0

@@ -221,15 +221,16 @@ def _stragglers(gpus: Iterable[Gpu], known: Known) -> Iterator[Wrong]:
 
 def _peers(gpu: Gpu) -> tuple[str, str, str]:
     """Its model, and who works on the same: a job, or else a host."""
-    for label in _JOBS:
-        if label in gpu.labels:
-            return gpu.name, "job", f"{label}={gpu.labels[label]}"
-    pod = gpu.labels.get("pod")
+    labels = gpu.labels
+    if not labels.keys().isdisjoint(_JOBS):
+        label = next(each for each in _JOBS if each in labels)
+        return gpu.name, "job", f"{label}={labels[label]}"
+    pod = labels.get("pod")
     if pod:
         job = _job_of(pod)
         if job is not None:
-            where = gpu.labels.get("cluster", "")
-            return gpu.name, "job", f"{where}/{gpu.labels.get('namespace', '')}/{job}"
+            where = labels.get("cluster", "")
+            return gpu.name, "job", f"{where}/{labels.get('namespace', '')}/{job}"
     return gpu.name, "host", gpu.host
 
 

@@ -6,9 +6,11 @@ Readings have the names and units of `DeviceSample`; None is what nobody has scr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem

@@ -12,7 +12,7 @@ from typing import Any
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu, Wrong
 from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import BITS, READ_AS
+from gputop.fleet.queries import BITS, EVERY, READ_AS, SELDOM
 from gputop.fleet.read import (
     labels_of,
     result_of,
@@ -29,8 +29,9 @@ KEPT_SECONDS = 3600.0
 """How long a GPU that is gone is told as stale: then it was taken away."""
 NAMED = 3
 """Targets, of those that are away."""
-OLD_SECONDS = 300.0
-"""After which the last answer to a question that is no longer answered counts no more."""
+OLD_SECONDS, OLD_TURNS = 300.0, 2.5
+"""After which the last answer to a question that is no longer answered counts no more: so long, or
+so many times as long as it takes until it is asked again."""
 STALE_SECONDS = (45.0, 360.0)
 """A GPU is stale after three scrapes, but after no less and no more than this."""
 REMEMBERED_STEPS = 20
@@ -53,7 +54,9 @@ class NotAnAnswerError(ValueError):
 class Picture:
     """What is known of a fleet."""
 
-    def __init__(self) -> None:
+    def __init__(self, interval: float = 10.0) -> None:
+        """`interval` is how many seconds there are from one refresh to the next."""
+        self._interval = interval
         self._named: dict[str, list[Labels]] = {}
         self._gone: list[tuple[Labels, float]] = []
         self._changed = False
@@ -184,16 +187,18 @@ class Picture:
     def _newest(self, name: str, time: float) -> Any:
         """The last answer of that name, where it is not too old."""
         answer, asked = self._answers.get(name, ({}, time))
-        return answer if time - asked <= OLD_SECONDS else {}
+        every = EVERY.get(name, SELDOM) * self._interval
+        return answer if time - asked <= max(OLD_SECONDS, OLD_TURNS * every) else {}
 
     def _gpus(self, time: float) -> Iterable[Gpu]:
         """In their order; of one that is gone only what is remembered."""
         places = self.places.all
 
-        def column(name: str) -> Iterable[Any]:
-            return map(self._newest(name, time).get, places)
+        def column(name: str) -> list[Any]:
+            return [*map(self._newest(name, time).get, places)]
 
-        # Columns, as ten thousand times twenty questions to dictionaries take a while.
+        # One column after the other: by turns each dictionary would put the others out of the
+        # processor's cache, ten thousand times.
         return map(
             Gpu,
             places,

@@ -132,8 +132,10 @@ OFTEN = (
     "temperature_celsius",
     "power_watts",
 )
-NOW_AND_THEN = ("sm_clock_mhz", "sm_active_percent", "tensor_active_percent", "dram_active_percent")
 RARELY = (
+    "sm_active_percent",
+    "tensor_active_percent",
+    "dram_active_percent",
     "memory_temperature_celsius",
     "memory_total_bytes",
     "power_limit_watts",
@@ -141,8 +143,12 @@ RARELY = (
     "remap_failed",
     "remap_pending",
 )
-ASKED = (*OFTEN, *NOW_AND_THEN, *RARELY)
-"""The readings of every GPU of the fleet."""
+EVERY: Mapping[str, int] = {
+    **dict.fromkeys(OFTEN, 1),
+    "sm_clock_mhz": SOMETIMES,
+    **dict.fromkeys(RARELY, SELDOM),
+}
+"""The readings of every GPU of the fleet, and in how many refreshes they are asked once."""
 BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
 """One of them is of every GPU; the time of its sample is that of the GPU."""
 XID = "DCGM_FI_DEV_XID_ERRORS"
@@ -189,13 +195,8 @@ def _shard(label: str, number: int) -> str:
 
 def values_of(scope: Scope) -> list[Query]:
     """What is read of all GPUs; those of each refresh first."""
-    every = (
-        dict.fromkeys(OFTEN, 1)
-        | dict.fromkeys(NOW_AND_THEN, SOMETIMES)
-        | dict.fromkeys(RARELY, SELDOM)
-    )
     beat = [scope.by(name, f"timestamp({scope.of(name)})") for name in (*BEATS, INFO)]
-    first, *rest = every.items()
+    first, *rest = EVERY.items()
     return [
         Query(first[0], _reading(scope, first[0]), first[1]),
         Query("beat", " or ".join(beat)),

@@ -57,7 +57,7 @@ class FleetWatch:
         """The newest."""
         self._patience = refresh_seconds + GRACE_SECONDS
         client = Client(server, seconds)
-        self._asking = Asking(client, match, refresh_seconds, at_once=at_once)
+        self._asking = Asking(client, match, refresh_seconds, interval=interval, at_once=at_once)
         self._other = Client(server, seconds)
         """For what is asked beside the refreshes, and must not wait for them."""
         self._one_at_a_time = threading.Lock()

@@ -275,6 +275,16 @@ def test_stale_is_what_has_missed_three_scrapes() -> None:
     assert picture.stale_after == 90
 
 
+@pytest.mark.parametrize(("interval", "until"), [(10.0, 300.0), (60.0, 900.0), (600.0, 9000.0)])
+def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, until: float) -> None:
+    picture = Picture(interval)
+    picture.take("names_0", _data(vector([(labels(0), 1)], NOW)), 0.0)
+    picture.settle()
+    picture.take("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)), 0.0)
+    assert [gpu.ecc_uncorrected for gpu in picture.fleet(until).gpus] == [3]
+    assert [gpu.ecc_uncorrected for gpu in picture.fleet(until + 1).gpus] == [None]
+
+
 def test_a_new_gpu_is_named_at_the_next_refresh() -> None:
     site = Site(1)
     with FakePrometheus(site) as fake:

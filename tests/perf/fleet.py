@@ -7,14 +7,18 @@ a pty; all on this machine, so that each slows down the others.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import Self
 
 from tests.perf.measure import Recorder, processor_seconds
 
@@ -40,7 +44,8 @@ def main() -> int:
             server += [f"--storage.tsdb.path={name}/data", f"--web.listen-address={PROMETHEUS}"]
             started.append(subprocess.Popen(server, stderr=subprocess.DEVNULL))
             time.sleep(options.scraped)
-            watch(options.gpus, options.seconds)
+            start(options.gpus)
+            watch(options.seconds)
         finally:
             for process in started:
                 process.send_signal(signal.SIGKILL)
@@ -61,21 +66,78 @@ def fetched(url: str) -> bytes:
             time.sleep(0.2)
 
 
-def watch(gpus: int, seconds: float) -> None:
-    """Prints when there was what, and what it cost from then on."""
-    command = [*GPUTOP, "--prometheus", f"http://{PROMETHEUS}"]
-    with Recorder(command, env=dict(os.environ), columns=200, rows=60) as terminal:
+def start(gpus: int) -> None:
+    """Prints when there was what, after the start and after Prometheus had answered something."""
+    with Relay() as relay, opened(relay.address) as terminal:
+        began = time.monotonic() - terminal.elapsed
         frame = terminal.when(lambda t: "fleet" in t.text)
         shown = terminal.when(lambda t: " hosts" in t.text, timeout=60)
         wrong = terminal.when(lambda t: "Xid 79" in t.text, timeout=60)
+        assert frame is not None
+        assert shown is not None
+        assert wrong is not None
+        first, last = (relay.answered[n] - began for n in (0, FIRST_ANSWERS - 1))
+        print(f"{gpus} GPUs, 200x60, a refresh every 10 s")
+        print(f"frame after {frame:.2f} s, GPUs after {shown:.2f} s, faults after {wrong:.2f} s")
+        print(f"GPUs {shown - first:.2f} s after the first byte of an answer", end=", ")
+        print(f"{shown - last:.2f} s after that of the last answer that they need")
+
+
+FIRST_ANSWERS = 5
+"""Who is where, in four, and how busy each is."""
+
+
+def watch(seconds: float) -> None:
+    """Prints what it costs once all is there."""
+    with opened(PROMETHEUS) as terminal:
+        terminal.when(lambda t: "Xid 79" in t.text, timeout=60)
         terminal.collect(15)
         sent, used, began = terminal.bytes_received, spent(terminal), time.monotonic()
         terminal.collect(seconds)
         took = time.monotonic() - began
-        print(f"{gpus} GPUs, 200x60, a refresh every 10 s")
-        print(f"frame after {frame:.2f} s, GPUs after {shown:.2f} s, faults after {wrong:.2f} s")
         print(f"{100 * (spent(terminal) - used) / took:.1f} % of a core", end=", ")
         print(f"{(terminal.bytes_received - sent) / took / 1000:.2f} kB/s")
+
+
+def opened(server: str) -> Recorder:
+    command = [*GPUTOP, "--prometheus", f"http://{server}"]
+    return Recorder(command, env=dict(os.environ), columns=200, rows=60)
+
+
+class Relay:
+    """Between gputop and Prometheus, to know when answers begin to come."""
+
+    def __init__(self) -> None:
+        self.answered: list[float] = []
+        """By the monotonic clock, of the answers that came first on each connection."""
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                host, _, port = PROMETHEUS.partition(":")
+                server = socket.create_connection((host, int(port)))
+                for each in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._pass, args=each, daemon=True).start()
+
+    def _pass(self, source: socket.socket, to: socket.socket, answers: bool) -> None:
+        noted = not answers
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not noted:
+                    noted = True
+                    self.answered.append(time.monotonic())
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
 
 
 def spent(terminal: Recorder) -> float:
