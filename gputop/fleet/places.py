@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from sys import intern
 
 Labels = Mapping[str, str]
@@ -113,18 +114,26 @@ def _place(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> Plac
     host = host or first.get("instance", "").rpartition(":")[0] or first.get("instance", "")
     number = first.get("gpu") or first.get("index") or ""
     instance = first.get("GPU_I_ID") or first.get("mig_index")
-    every: dict[str, dict[str, None]] = defaultdict(dict)
-    for row in rows:
-        for name, value in _where(row, workloads).items():
-            every[name][value] = None
     return Place(
         key=key,
         uuid=first.get("UUID") or first["uuid"],
         host=intern(host[:MOST_CHARACTERS]),
         index=f"{number}:{instance}" if instance else number,
         name=intern((first.get("modelName") or first.get("name") or "")[:MOST_CHARACTERS]),
-        labels={name: _joined(name, values, first) for name, values in every.items()},
+        labels=_together(rows, first, workloads),
     )
+
+
+def _together(rows: Sequence[Labels], first: Labels, workloads: set[str | None]) -> dict[str, str]:
+    """The labels of all of its series; of several values the few that can be told."""
+    if len(rows) == 1:
+        found = _where(first, workloads)
+        return {name: intern(value[:MOST_CHARACTERS]) for name, value in found.items()}
+    every: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        for name, value in _where(row, workloads).items():
+            every[name][value] = None
+    return {name: _joined(name, values, first) for name, values in every.items()}
 
 
 def _joined(name: str, values: Iterable[str], first: Labels) -> str:
@@ -143,36 +152,39 @@ def _where(row: Labels, workloads: set[str | None]) -> dict[str, str]:
     Without `honor_labels` Prometheus puts the exporter's own pod in their place, and theirs is
     `exported_pod`.
     """
-    found = {
-        _CALLED.get(name, name): value
-        for name, value in row.items()
-        if value and name not in _IDENTITY and not name.startswith(_EXPORTED)
-    }
+    own, exported = _names(tuple(row))
+    found = {called: value for name, called in own if (value := row[name])}
     of_exporter = row.get("job") in workloads or _EXPORTER.match(row.get("pod", "")) is not None
     if of_exporter:
         for name in _OF_POD:
             found.pop(name, None)
-    for name, value in row.items():
-        if (
-            value
-            and name.startswith(_EXPORTED)
-            and name not in ("exported_job", "exported_instance")
-        ):
-            found[name.removeprefix(_EXPORTED)] = value
+    found.update((called, value) for name, called in exported if (value := row[name]))
     return found
+
+
+@lru_cache(1 << 8)
+def _names(labels: tuple[str, ...]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Which labels are told, and as what: of the series itself, and of what Prometheus renamed."""
+    own = [
+        (name, _CALLED.get(name, name))
+        for name in labels
+        if name not in _IDENTITY and not name.startswith(_EXPORTED)
+    ]
+    exported = [
+        (name, name.removeprefix(_EXPORTED))
+        for name in labels
+        if name.startswith(_EXPORTED) and name not in ("exported_job", "exported_instance")
+    ]
+    return own, exported
 
 
 def _differing(places: Sequence[Place]) -> tuple[str, ...]:
     """Names of labels that can be grouped by: those that most GPUs have first."""
-    counts: Counter[str] = Counter()
-    values: dict[str, set[str]] = defaultdict(set)
-    for place in places:
-        counts.update(place.labels.keys())
-        for name, value in place.labels.items():
-            if len(values[name]) < 2:
-                values[name].add(value)
+    counts = Counter(chain.from_iterable(place.labels for place in places))
     differ = [
-        name for name, count in counts.items() if len(values[name]) > 1 or count < len(places)
+        name
+        for name, count in counts.items()
+        if count < len(places) or len({place.labels[name] for place in places}) > 1
     ]
     return tuple(sorted(differ, key=lambda name: (-counts[name], name)))
 
