@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from gputop.fleet.client import AWAY, LATER, AskError, Client
@@ -18,6 +19,9 @@ from gputop.text import visible
 REFRESH_SECONDS = 20.0
 """For all answers of one refresh."""
 MOST_PROBLEMS = 5
+SLOW, GONE = "slow", "gone"
+ASKED_ONCE = (SLOW, GONE)
+"""Of which nothing is said in the refresh after."""
 EVERYTHING = 1
 """The refresh in which everything is asked; before it is the first one."""
 
@@ -47,6 +51,8 @@ class Asking:
         self._seconds = seconds
         self._turn = EVERYTHING if at_once else 0
         self._last: Fleet | None = None
+        self._said: dict[str, tuple[Problem, ...]] = {}
+        """By question, what was wrong with its last answer: it stays until it is asked again."""
 
     @property
     def is_complete(self) -> bool:
@@ -59,55 +65,53 @@ class Asking:
         `tell` is told, the first time, how far it has come.
         """
         began, now = time.monotonic(), time.time()
-        problems: list[Problem] = []
+        for once in ASKED_ONCE:
+            self._said.pop(once, None)
         try:
-            self._ask_all(began + self._seconds, now, problems, tell)
+            self._ask_all(began + self._seconds, now, tell)
         except AskError as error:
-            return self._as_before(now, [error.problem, *problems])
+            return self._as_before(now, error.problem)
         except Exception as error:  # noqa: BLE001 - the screen says it, and goes on
-            return self._as_before(now, [_own_fault(error), *problems])
+            return self._as_before(now, _own_fault(error))
         self._turn += 1
         took = time.monotonic() - began
-        self._last = self.picture.fleet(now, _several(problems), took)
+        self._last = self.picture.fleet(now, self._problems(), took)
         return self._last
 
-    def _as_before(self, now: float, problems: list[Problem]) -> Fleet:
-        before = self._last or Fleet(time=now)
-        return replace(before, problems=_several(problems), fresh=False)
+    def _problems(self, *others: Problem) -> tuple[Problem, ...]:
+        """Each once, and not too many."""
+        found = dict.fromkeys(chain(others, *self._said.values()))
+        return tuple(found)[:MOST_PROBLEMS]
 
-    def _ask_all(
-        self,
-        deadline: float,
-        now: float,
-        problems: list[Problem],
-        tell: Callable[[Fleet], None] | None,
-    ) -> None:
+    def _as_before(self, now: float, why: Problem) -> Fleet:
+        before = self._last or Fleet(time=now)
+        return replace(before, problems=self._problems(why), fresh=False)
+
+    def _ask_all(self, deadline: float, now: float, tell: Callable[[Fleet], None] | None) -> None:
         self.client.begin()
         queries = due(values_of(self._scope), self._turn)
         if not self.picture.is_named:
             first = queries.pop(0)
-            self._ask_at_once([*names_of(self._scope), first], deadline, now, problems)
+            self._ask_at_once([*names_of(self._scope), first], deadline, now)
             if self._scope.twins:
                 queries = due(values_of(self._scope), self._turn)
             if tell is not None and self._turn < EVERYTHING:
-                self._last = self.picture.fleet(now, _several(problems))
+                self._last = self.picture.fleet(now, self._problems())
                 tell(self._last)
         elif self._turn % SELDOM == 0 or self.picture.unknown:
             for query in names_of(self._scope):
-                self._ask(query, deadline, now, problems)
+                self._ask(query, deadline, now)
             self._settle()
         if self._turn == EVERYTHING:
-            self._ask(gone_of(self._scope), deadline, now, problems)
+            self._ask(gone_of(self._scope), deadline, now)
             self._settle()
         for query in queries:
             if query.every > 1 and time.monotonic() > deadline:
-                problems.append(self._slow())
+                self._said[SLOW] = (self._slow(),)
                 break  # it has its turn again
-            self._ask(query, deadline, now, problems)
+            self._ask(query, deadline, now)
 
-    def _ask_at_once(
-        self, queries: list[Query], deadline: float, now: float, problems: list[Problem]
-    ) -> None:
+    def _ask_at_once(self, queries: list[Query], deadline: float, now: float) -> None:
         """For the first screen: names, and a value of each GPU, which is read by its name."""
         answers: dict[str, Answer] = {}
 
@@ -122,7 +126,7 @@ class Asking:
             if query is queries[-1]:
                 self._settle()
             answer = answers.get(query.name, AskError(self._slow()))
-            self._take(query, answer, now, problems)
+            self._take(query, answer, now)
 
     def _settle(self) -> None:
         if self.picture.settle():
@@ -132,9 +136,9 @@ class Asking:
         why = f"not all was answered within {self._seconds:g} s"
         return Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match")
 
-    def _ask(self, query: Query, deadline: float, now: float, problems: list[Problem]) -> None:
+    def _ask(self, query: Query, deadline: float, now: float) -> None:
         """One question; one that cannot be answered is a problem, and the rest goes on."""
-        self._take(query, self._answer(query, deadline), now, problems)
+        self._take(query, self._answer(query, deadline), now)
 
     def _answer(self, query: Query, deadline: float) -> Answer:
         left = deadline - time.monotonic()
@@ -145,21 +149,23 @@ class Asking:
         except AskError as error:
             return error
 
-    def _take(self, query: Query, answer: Answer, now: float, problems: list[Problem]) -> None:
+    def _take(self, query: Query, answer: Answer, now: float) -> None:
         if isinstance(answer, AskError):
             if answer.whole:
                 raise answer
-            problems.append(answer.problem)
+            self._said[query.name] = (answer.problem,)
             return
         data, warnings = answer
+        said = []
         try:
             self.picture.take(query.name, data, now)
         except NotAnAnswerError:
             why = "an answer has another form than that of Prometheus"
-            problems.append(Problem("An answer is left out", why, "See what is at that URL"))
+            said.append(Problem("An answer is left out", why, "See what is at that URL"))
         for warning in warnings[:MOST_PROBLEMS]:
             why = visible(warning, 160).rstrip(".")
-            problems.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
+            said.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
+        self._said[query.name] = tuple(said)
 
 
 def due(queries: Iterable[Query], turn: int) -> list[Query]:
@@ -174,11 +180,6 @@ def due(queries: Iterable[Query], turn: int) -> list[Query]:
         or turn == EVERYTHING
         or (turn > EVERYTHING and (place + turn) % query.every == 0)
     ]
-
-
-def _several(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Each once, and not too many."""
-    return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]
 
 
 def _own_fault(error: Exception) -> Problem:

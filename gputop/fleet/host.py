@@ -88,7 +88,7 @@ class HostStream:
         return Inventory(
             time=fleet.time,
             hostname=self._host,
-            source=Source.SIMULATED if fleet.simulated else Source.NVML,
+            source=Source.SIMULATED if fleet.simulated else Source.SCRAPED,
             driver_state=DriverState.STARTING if waiting else DriverState.OK,
             interval_seconds=max(self._watch.interval, self._watch.stale_after / 3),
             driver_version=labels.get("driver_version"),

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from gputop.output.family import Parts
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
-SOMETIMES, SELDOM = 3, 6
-"""Refreshes between two of what is looked at less, and of what changes seldom."""
+OFTEN, SOMETIMES, SELDOM = 2, 3, 6
+"""Refreshes from one to the next of what is mostly scraped no more often, of what is looked at
+less, and of what changes seldom."""
 SHARDS = 4
 """Answers that the labels of all GPUs come in: a large one holds up every other thread."""
 HELD_SECONDS = 300
@@ -126,27 +127,19 @@ READING_OF: Mapping[str, tuple[str, float]] = {
     for metric in all_of
 }
 
-OFTEN = (
-    "gpu_utilization_percent",
-    "memory_used_bytes",
-    "temperature_celsius",
-    "power_watts",
-)
-RARELY = (
-    "sm_active_percent",
-    "tensor_active_percent",
-    "dram_active_percent",
-    "memory_temperature_celsius",
-    "memory_total_bytes",
-    "power_limit_watts",
-    "ecc_uncorrected",
-    "remap_failed",
-    "remap_pending",
-)
 EVERY: Mapping[str, int] = {
-    **dict.fromkeys(OFTEN, 1),
+    "gpu_utilization_percent": 1,
+    **dict.fromkeys(("memory_used_bytes", "temperature_celsius", "power_watts"), OFTEN),
     "sm_clock_mhz": SOMETIMES,
-    **dict.fromkeys(RARELY, SELDOM),
+    "sm_active_percent": SELDOM,
+    "tensor_active_percent": SELDOM,
+    "dram_active_percent": SELDOM,
+    "memory_temperature_celsius": SELDOM,
+    "memory_total_bytes": SELDOM,
+    "power_limit_watts": SELDOM,
+    "ecc_uncorrected": SELDOM,
+    "remap_failed": SELDOM,
+    "remap_pending": SELDOM,
 }
 """The readings of every GPU of the fleet, and in how many refreshes they are asked once."""
 BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")

@@ -90,6 +90,8 @@ class Source(StrEnum):
 
     NVML = "nvml"
     SIMULATED = "simulated"
+    SCRAPED = "scraped"
+    """From a server that asked the machine's exporter: it is not the one that gputop runs on."""
 
 
 @dataclass(frozen=True, slots=True)

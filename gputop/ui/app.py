@@ -354,9 +354,10 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             benchmark.start()
             return
         device = tab.selected
-        if device is not None and not device.is_here:
+        if device is not None and (elsewhere := self.telemetry.elsewhere(device)):
+            there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
-                f"It is on another machine: `ssh -t {device.machine} gputop` tests it there",
+                f"It is on another machine: {there}",
                 title=f"GPU {device.label} is not put under stress",
                 severity="warning",
             )

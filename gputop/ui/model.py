@@ -193,6 +193,17 @@ class Telemetry:
         return self.inventory is not None and self.inventory.source is Source.SIMULATED
 
     @property
+    def scraped(self) -> bool:
+        """Whether a server has told the readings, of a machine that is elsewhere."""
+        return self.inventory is not None and self.inventory.source is Source.SCRAPED
+
+    def elsewhere(self, device: Device) -> str:
+        """The machine that the device is in: foreign text; "" where it is this one."""
+        if self.inventory is not None and self.scraped:
+            return self.inventory.hostname
+        return "" if device.is_here else device.machine or ""
+
+    @property
     def starting(self) -> bool:
         """Whether the driver has not answered yet."""
         return self.inventory is None or self.inventory.driver_state is DriverState.STARTING

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.picture import NotAnAnswerError, Picture
-from gputop.fleet.queries import Scope, names_of, values_of
+from gputop.fleet.queries import OFTEN, Scope, names_of, values_of
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from tests.prometheus import (
@@ -191,9 +191,15 @@ GOOD = Response(b"good")
 
 def test_a_question_that_fails_keeps_its_last_answer() -> None:
     site = Turns(Site(2), "power_watts", GOOD, error("execution", "x", 422))
-    fleet = asked(site, 2)
-    assert fleet.gpus[0].power_watts == 600.5
-    assert [problem.why for problem in fleet.problems] == ["execution: x"]
+    with FakePrometheus(site) as fake:
+        asking = Asking(Client(Server(fake.url)), "", at_once=True)
+        fleets = [asking.refresh() for _ in range(6)]
+        asking.client.close()
+    assert [fleet.gpus[0].power_watts for fleet in fleets] == [600.5] * 6
+    said = [[problem.why for problem in fleet.problems] for fleet in fleets]
+    failed = said.index(["execution: x"])
+    # It stays until the question is asked again, and does not come and go with each refresh.
+    assert said == [[]] * failed + [["execution: x"]] * OFTEN + [[]] * (6 - failed - OFTEN)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +370,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
 
 
 def test_what_is_seen_first_stays_where_the_rest_does_not_come() -> None:
-    with FakePrometheus(Turns(Site(2), "power_watts", Response(b"", 503))) as fake:
+    with FakePrometheus(Turns(Site(2), "beat", Response(b"", 503))) as fake:
         asking = Asking(Client(Server(fake.url)), "")
         fleet = asking.refresh(lambda _: None)
         asking.client.close()

@@ -284,6 +284,21 @@ async def test_simulated_devices_are_never_tested(session: type[PreparedSession]
         assert session.requests[0].target.kind == "cpu"
 
 
+async def test_devices_that_a_server_told_of_are_elsewhere(session: type[PreparedSession]) -> None:
+    told = inventory(2, source=Source.SCRAPED, hostname="node17\x1b[2J")
+    app = app_with(told, sample(2, processes=[]))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("b")
+        await settle(pilot)
+        assert session.requests == []
+        (note,) = app._notifications
+        assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
+        await pilot.press("2", "b")
+        await settle(pilot)
+        assert [each.target.kind for each in session.requests] == ["cpu"]
+
+
 async def test_a_run_that_cannot_start_says_what_to_do(session: type[PreparedSession]) -> None:
     problem = Problem(
         "No Python with torch", "looked at /usr/bin/python3", "Type pip install torch"

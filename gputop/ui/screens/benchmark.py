@@ -107,7 +107,8 @@ class BenchmarkTab(Vertical):
     def show_targets(self) -> None:
         """Offers this machine's devices of the stream; simulated and recorded ones do no work."""
         inventory, telemetry = own(self._telemetry.inventory), self._telemetry
-        if inventory is None or telemetry.simulated or telemetry.replayed:
+        elsewhere = telemetry.simulated or telemetry.replayed or telemetry.scraped
+        if inventory is None or elsewhere:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = devices.targets(inventory, self._telemetry.latest)
