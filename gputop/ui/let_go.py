@@ -1,9 +1,9 @@
-"""Lets go of widgets that are gone.
+"""Lets go of widgets and apps that are gone.
 
 Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines,
 and so every line of a screen or a notification long after it was closed: tens of megabytes in an
 hour. The method does not look at the cache; it is replaced only where it has the shape that was
-tested.
+tested. The last 1,024 keys are kept by the parser that read them, and with it its app.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import inspect
 from functools import lru_cache, partial
 from typing import Any
 
-from textual import _styles_cache
+from textual import _styles_cache, _xterm_parser
 
 SHAPE = ["cls", "base_background", "background"]
 """The first is the cache itself, whatever it is called."""
@@ -33,3 +33,10 @@ def install() -> bool:
 
     _styles_cache.StylesCache.get_inner_outer = get_inner_outer  # type: ignore[method-assign,assignment]
     return True
+
+
+def ended() -> None:
+    """Has Textual forget apps that have ended, where it remembers them in the known way."""
+    read: Any = getattr(_xterm_parser.XTermParser, "_parse_extended_key", None)
+    if hasattr(read, "cache_clear"):
+        read.cache_clear()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from gputop.settings import DEFAULT
 from gputop.ui.fleet.start import run
+from gputop.ui.resident import ResidentApp
 from tests.fleets import fleet
 from tests.streams import PreparedStream
 from tests.ui import scenes
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
 
 WHERE = "http://prom:9090"
+APPS = WeakSet[ResidentApp]()
+"""Those that were made and not yet let go of."""
 
 
 class MadeUp:
@@ -47,8 +51,8 @@ class MadeUp:
         self._wanted.set()
 
     async def close(self) -> None:
-        """Says that it was closed."""
-        print("closed")
+        """Says that it was closed, and how many of its apps are still held."""
+        print(f"closed, {len(APPS)} apps")
 
 
 def open_host(host: str) -> PreparedStream:
@@ -56,7 +60,16 @@ def open_host(host: str) -> PreparedStream:
     return PreparedStream(*named(scenes.job(8), host))
 
 
+def counted(app: ResidentApp, *arguments: Any, **options: Any) -> None:
+    """Begins an app, and notes it."""
+    APPS.add(app)
+    MADE(app, *arguments, **options)
+
+
+MADE = ResidentApp.__init__
+
 if __name__ == "__main__":
+    ResidentApp.__init__ = counted  # type: ignore[method-assign,assignment]
     gpus, interval = int(sys.argv[1]), float(sys.argv[2]) if sys.argv[2:] else 10.0
     sys.exit(
         run(

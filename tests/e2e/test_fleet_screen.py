@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -54,6 +55,10 @@ def test_hosts_that_were_left_hold_nothing() -> None:
             see(terminal, "8 GPUs on 1 host", "q Quit")
             held.append(len([*Path(f"/proc/{pid}/fd").iterdir()]))
         assert held[0] == held[1] == held[2]
+        terminal.send("q")
+        assert terminal.wait() == 0
+        (apps,) = re.findall(r"closed, ([0-9]+) apps", terminal.text)
+        assert int(apps) <= 2, "of seven: this one, and the host that was left for it"
 
 
 def test_q_in_a_host_leaves_it_all() -> None:

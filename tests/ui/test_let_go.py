@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import _styles_cache
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.color import Color
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.widgets._toast import Toast
@@ -116,3 +118,33 @@ def test_another_textual_is_left_alone(monkeypatch: pytest.MonkeyPatch, other: o
 def test_without_the_cache_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(_styles_cache, "StylesCache")
     assert not let_go.install()
+
+
+def parser_after_its_key() -> object:
+    """A parser that has read a key and is then no longer used; None where it was forgotten."""
+    parser = XTermParser()
+    assert [event.key for event in parser.feed("\x1b[A") if isinstance(event, Key)] == ["up"]
+    last = weakref.ref(parser)
+    del parser
+    let_go.ended()
+    gc.collect()
+    return last()
+
+
+def test_who_has_read_keys_is_forgotten() -> None:
+    assert parser_after_its_key() is None
+
+
+def test_where_textual_remembers_keys_otherwise_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cached = XTermParser._parse_extended_key
+
+    def otherwise(self: XTermParser, sequence: str) -> list[Key] | None:
+        return cached(self, sequence)
+
+    monkeypatch.setattr(XTermParser, "_parse_extended_key", otherwise)
+    assert parser_after_its_key() is not None, "else Textual has mended it"
+    monkeypatch.delattr(XTermParser, "_parse_extended_key")
+    let_go.ended()
+    cached.cache_clear()

@@ -56,6 +56,7 @@ def run(
     makes the stream of a host by its name.
     """
     load()
+    from gputop.ui import let_go
     from gputop.ui.app import GputopApp
     from gputop.ui.fleet.app import FleetApp
     from gputop.ui.fleet.state import FleetState
@@ -68,6 +69,7 @@ def run(
         """Runs an app to its end; whether that is no reason to end everything."""
         await app.run_async(mouse=settings.mouse)
         app.watchdog.release()
+        let_go.ended()
         gc.unfreeze()  # each app freezes what is there: those that have ended would stay for ever
         gc.collect()
         return app.fault is None and not app.return_code
