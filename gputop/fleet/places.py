@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from sys import intern
@@ -14,6 +14,8 @@ Labels = Mapping[str, str]
 
 _HOSTS = ("Hostname", "host", "kubernetes_node", "node", "nodename")
 """Who says on which host it is, the best first; else it is the target's address."""
+_CLUSTERS = ("cluster", "cluster_name", "k8s_cluster", "datacenter", "site", "region")
+"""What tells hosts of one name apart, the first that is there."""
 _IDENTITY = {
     *("UUID", "uuid", "gpu", "index", "Hostname", "host", "modelName", "name", "parent"),
     *("GPU_I_ID", "mig_index", "gpu_instance", "compute_instance", "__name__"),
@@ -59,10 +61,13 @@ class Places:
         workloads = {row.get("job") for row in rows if "exported_pod" in row}
         self._rows: Mapping[str, list[Labels]] = found
         self._workloads = workloads
-        places = [
+        made = [
             (before and before.unchanged(key, every, workloads)) or _place(key, every, workloads)
             for key, every in found.items()
         ]
+        self._made = {place.key: place for place in made}
+        """As their own labels have them, whatever others are called."""
+        places = _told_apart(made)
         places.sort(key=lambda place: (natural(place.host), natural(place.index), place.key))
         self.all: Mapping[str, Place] = {place.key: place for place in places}
         self.label_names = _differing(places)
@@ -71,7 +76,7 @@ class Places:
     def unchanged(self, key: str, rows: list[Labels], workloads: set[str | None]) -> Place | None:
         """Its place, where it is made of the same."""
         same = self._rows.get(key) == rows and self._workloads == workloads
-        return self.all[key] if same else None
+        return self._made[key] if same else None
 
     def key_of(self, labels: Labels) -> str:
         """The key of the GPU that a series is of; "" where it does not say."""
@@ -85,6 +90,24 @@ class Places:
             key = self._aliases.get(key, key)
             host = labels.get("host") if self.twins else None
         return f"{key}@{host}" if host else key
+
+
+def _told_apart(places: Sequence[Place]) -> list[Place]:
+    """With its cluster before the name of a host, where several clusters have one of that name."""
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for place in places:
+        clusters[place.host].add(_cluster(place))
+    several = {host for host, found in clusters.items() if len(found - {""}) > 1}
+    return [
+        replace(place, host=intern(f"{_cluster(place)}/{place.host}"))
+        if place.host in several and _cluster(place)
+        else place
+        for place in places
+    ]
+
+
+def _cluster(place: Place) -> str:
+    return next((place.labels[name] for name in _CLUSTERS if name in place.labels), "")
 
 
 def _as_dcgm(row: Labels) -> str | None:

@@ -200,7 +200,7 @@ class Telemetry:
     def elsewhere(self, device: Device) -> str:
         """The machine that the device is in: foreign text; "" where it is this one."""
         if self.inventory is not None and self.scraped:
-            return self.inventory.hostname
+            return self.inventory.hostname.rpartition("/")[2]  # without its cluster
         return "" if device.is_here else device.machine or ""
 
     @property

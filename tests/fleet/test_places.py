@@ -60,6 +60,16 @@ def test_one_uuid_on_two_hosts_is_two_gpus() -> None:
     assert not Places([labels(3), same]).twins  # names of one host differ between exporters
 
 
+def test_hosts_of_one_name_are_told_apart_by_their_clusters() -> None:
+    rows = [labels(0, cluster="east"), labels(8, Hostname="node0", cluster="west"), labels(1)]
+    found = Places(rows)
+    assert [place.host for place in found.all.values()] == ["east/node0", "node0", "west/node0"]
+    more = Places([*rows, labels(2, cluster="east")], found)
+    assert [place.host for place in more.all.values()].count("east/node0") == 2
+    fewer = Places(rows[:1], more)
+    assert [place.host for place in fewer.all.values()] == ["node0"]
+
+
 def test_where_nobody_says_the_host_it_is_the_target() -> None:
     row = labels(3)
     del row["Hostname"]
