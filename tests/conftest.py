@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.driver import FakeDriver, build, loaded
 
@@ -27,6 +28,12 @@ for _name in [*os.environ]:
         "TTY_COMPATIBLE",
     ):
         del os.environ[_name]
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)

@@ -497,9 +497,7 @@ FUZZED = st.builds(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     states=st.lists(
         st.tuples(FUZZED, st.dictionaries(OF_THE_GPU, CODES, max_size=2), st.integers(0, 1)),
