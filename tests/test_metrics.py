@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
@@ -549,8 +549,8 @@ def machines(draw: st.DrawFn) -> tuple[Inventory, Sample]:
     )
 
 
-# A machine has hundreds of fields: how long one takes to draw is no test.
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A machine has hundreds of fields, and takes long to draw.
+@settings(max_examples=60)
 @given(machines(), st.booleans())
 def test_what_is_absent_has_no_series_and_nothing_stands_twice(
     machine: tuple[Inventory, Sample], dcgm_names: bool

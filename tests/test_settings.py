@@ -238,7 +238,8 @@ def test_a_variable_that_cannot_be_is_said(tmp_path: Path, key: str, text: str) 
 # --- What is kept -----------------------------------------------------------------------------
 
 in_a_folder = hypothesis_settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
 )
 
 

@@ -327,7 +327,7 @@ happening = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.floats(-1, 30), happening), max_size=40), st.floats(0.01, 100))
 def test_whatever_comes_the_axis_is_in_order_and_figures_are_finite(
     steps: list[tuple[float, tuple[str, Any]]], seconds: float

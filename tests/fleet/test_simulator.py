@@ -31,7 +31,7 @@ def of(flaw: Flaw | None, after: float = 60.0) -> list[tuple[SimulatedGpu, Readi
     return [(gpu, reading) for gpu, reading in read(FLEET, after) if gpu.flaw is flaw]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(LATER)
 def test_readings_are_within_what_the_gpu_can(after: float) -> None:
     for gpu, reading in read(FLEET, after):
@@ -50,7 +50,7 @@ def test_readings_are_within_what_the_gpu_can(after: float) -> None:
         assert min(x or 0 for x in parts) >= 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(LATER, st.one_of(st.floats(0, 1e-3), st.floats(0, 100), st.floats(0, 1e6)))
 def test_what_is_counted_never_falls(after: float, more: float) -> None:
     for (_, first), (_, then) in zip(read(FLEET, after), read(FLEET, after + more), strict=True):
@@ -71,7 +71,7 @@ def test_energy_is_what_the_power_adds_up_to() -> None:
             assert (last - first) / 1000 == pytest.approx(joules, rel=0.002)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(KINDS), st.integers(0, 99), LATER, st.floats(0.01, 1e4))
 def test_a_load_is_a_share_and_its_integral_is_its_own(
     kind: Kind, seed: int, at: float, seconds: float
@@ -93,7 +93,7 @@ def facts(simulator: Simulator) -> list[tuple[object, ...]]:
     ]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(1, 600), st.integers(0, 3), LATER)
 def test_the_same_seed_is_the_same_fleet_and_a_smaller_one_is_its_beginning(
     gpus: int, seed: int, after: float
@@ -159,7 +159,7 @@ def test_the_one_without_spare_rows() -> None:
     assert reading.remap_failed == 1
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(LATER)
 def test_the_hot_one_is_throttled_and_the_slow_one_lags_at_the_same_load(after: float) -> None:
     for flaw, reasons in ((Flaw.THERMAL, {0x48}), (Flaw.SLOW, {0})):
@@ -174,7 +174,7 @@ def test_the_hot_one_is_throttled_and_the_slow_one_lags_at_the_same_load(after: 
         assert ((reading.gpu_celsius or 0) >= 87) == (flaw is Flaw.THERMAL)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(LATER)
 def test_nobody_else_looks_as_if_something_were_wrong(after: float) -> None:
     """Of idle ones that hold memory there are others: but each does something within minutes."""

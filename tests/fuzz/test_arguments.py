@@ -8,7 +8,7 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.cli import COMMANDS, parser
@@ -59,7 +59,7 @@ def understood(words: list[str]) -> bool:
     return True
 
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=300)
 
 
 @many

@@ -146,7 +146,6 @@ def heard(run: Run, said: list[bytes]) -> Recorder:
 
 many = settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -100,7 +100,6 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 many = settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # A machine has hundreds of fields: how long one takes to make and to draw is no test.
 many = settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

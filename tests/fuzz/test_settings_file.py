@@ -39,7 +39,7 @@ def loaded_and_kept(file: Path) -> None:
 
 
 @hypothesis_settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(FILE.map(str.encode) | st.binary())
 def test_any_file(tmp_path: Path, content: bytes) -> None:

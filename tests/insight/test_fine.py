@@ -106,7 +106,6 @@ def test_what_is_too_fast_for_the_samples_has_no_period(period: float) -> None:
     assert found.evidence[0].value == pytest.approx(52, abs=2)
 
 
-@settings(deadline=None)
 @given(
     st.floats(0.1, 9.0),
     st.floats(0.2, 0.8),
@@ -170,7 +169,7 @@ def test_samples_that_do_not_make_up_the_time_are_left_out(
     assert brought(samples, seconds).verdict("input_bound") == said(SLOW)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.lists(st.integers(0, 100) | st.sampled_from([0, 100]), max_size=9),

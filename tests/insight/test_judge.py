@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.insight.findings import Finding, Insufficient
@@ -103,7 +103,6 @@ samples = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     devices,
     st.lists(samples, min_size=1, max_size=6),
@@ -135,7 +134,7 @@ def test_rules_never_raise(
 
 
 @given(st.sets(st.sampled_from(sorted(WORKING))), st.sampled_from([WORKING, IDLE]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_missing_is_no_finding(missing: set[str], of: dict[str, Any]) -> None:
     """A machine that is well is well without some of its readings, too."""
     machine = one(dict.fromkeys(missing), of=of, seconds=40)
@@ -303,7 +302,6 @@ def test_one_snapshot_tells_what_a_minute_of_the_same_would(
     assert not any("of the time" in found.sentence for found in at_once.findings)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(devices, samples)
 def test_rules_never_raise_on_one_snapshot(known: tuple[Device, ...], sample: Sample) -> None:
     inventory = dataclasses.replace(streams.inventory(devices=0), devices=known)

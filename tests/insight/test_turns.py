@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.insight.judge import RULES, Judge
@@ -46,7 +46,6 @@ def worse(made: Machine, index: int, **changes: Any) -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.integers(1, 130), st.floats(0.1, 40.0))
 def test_each_has_its_turn_within_a_round(count: int, interval: float) -> None:
     turns, names = Turns(), [str(n) for n in range(count)]
@@ -196,7 +195,7 @@ def of(judgement: Judgement, uuid: str) -> list[Any]:
     return [verdict for verdict in judgement.verdicts if verdict.device_uuid == uuid]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     devices,
     st.lists(samples, min_size=1, max_size=6),

@@ -497,7 +497,10 @@ FUZZED = st.builds(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     states=st.lists(
         st.tuples(FUZZED, st.dictionaries(OF_THE_GPU, CODES, max_size=2), st.integers(0, 1)),

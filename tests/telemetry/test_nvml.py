@@ -856,7 +856,10 @@ CALLS = st.sampled_from(
 NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     codes=st.lists(st.dictionaries(CALLS, CODES, max_size=6), min_size=1, max_size=4),
     numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
