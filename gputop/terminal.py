@@ -1,4 +1,4 @@
-"""What the environment says of the terminal: for the dashboard, and for doctor."""
+"""What the environment says of the terminal: for the dashboard, and for all that prints."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ def locale_of(environment: Mapping[str, str]) -> str:
     """The locale of characters; empty where there is none."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     return next((name for name in names if name), "")
+
+
+def without_colours(environment: Mapping[str, str]) -> bool:
+    """Whether the user wants none; an empty NO_COLOR is no wish: see https://no-color.org."""
+    return bool(environment.get("NO_COLOR"))
 
 
 def ascii_is_safer(environment: Mapping[str, str]) -> bool:

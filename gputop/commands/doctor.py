@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.insight.doctor.checks import examine
     from gputop.insight.doctor.facts import gather
     from gputop.insight.doctor.finding import Status
+    from gputop.output.ansi import wanted
     from gputop.output.doctor import document, page
 
     if arguments.demo:
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_text(json.dumps(document(findings, facts), indent=2))
     else:
-        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        colour = wanted(os.environ, terminal=sys.stdout.isatty())
         print_text(page(findings, len(facts.gpus), output_width(), colour=colour))
     return FAULT if any(each.judgement.status is Status.PROBLEM for each in findings) else FINE
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gputop.terminal import without_colours
 from gputop.text import cells, cut
 
 BOLD, DIM = "1", "2"
@@ -50,5 +51,5 @@ def clipped(line: Iterable[Span], width: int) -> Line:
 
 
 def wanted(environment: Mapping[str, str], *, terminal: bool) -> bool:
-    """Whether colours are, unless the command line says: see https://no-color.org."""
-    return terminal and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    """Whether colours are, unless the command line says."""
+    return terminal and not without_colours(environment) and environment.get("TERM") != "dumb"

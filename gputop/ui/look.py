@@ -21,7 +21,7 @@ from textual.filter import LineFilter
 
 from gputop.frozen import dataclass
 from gputop.settings import AUTO
-from gputop.terminal import ascii_is_safer
+from gputop.terminal import ascii_is_safer, without_colours
 from gputop.ui.glyphs import ascii_text
 from gputop.ui.palette import ROLES
 
@@ -129,7 +129,7 @@ class Terminal:
 
 
 def _colours(environment: Mapping[str, str]) -> int:
-    if "NO_COLOR" in environment:
+    if without_colours(environment):
         return 0
     console = Console(
         # As Textual types it, any string; it hands it on in the same way.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.launch import command, launch
-from gputop.terminal import terminfo_colours
+from gputop.terminal import terminfo_colours, without_colours
 from gputop.ui import sparing
 
 if TYPE_CHECKING:
@@ -106,8 +106,10 @@ def _say_colours() -> None:
     """Tells Textual of 256 colours where terminfo knows it: Textual goes by the name of TERM.
 
     That of `alacritty`, `foot` or `xterm-ghostty` does not end in `256color`, and over SSH there is
-    seldom a COLORTERM.
+    seldom a COLORTERM. To Textual an empty NO_COLOR is a wish, too.
     """
+    if not without_colours(os.environ):
+        os.environ.pop("NO_COLOR", None)
     if os.environ.get("COLORTERM") or "TEXTUAL_COLOR_SYSTEM" in os.environ:
         return
     if (terminfo_colours() or 0) >= 256:

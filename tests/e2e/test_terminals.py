@@ -83,8 +83,9 @@ def test_nothing_but_ascii(
         ({"TERM": "linux"}, False),
         ({"NO_COLOR": "1"}, False),
         ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm-256color", "NO_COLOR": ""}, True),
     ],
-    ids=["xterm", "linux", "NO_COLOR", "256"],
+    ids=["xterm", "linux", "NO_COLOR", "256", "empty NO_COLOR"],
 )
 def test_no_more_colours_than_there_are(
     driver: FakeDriver, env: dict[str, str], more: bool

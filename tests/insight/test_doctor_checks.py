@@ -390,7 +390,7 @@ TABLE = [
     Row("version", OK, "Python 3.12.4", "", Machine()),
     Row("terminal", OK, "xterm-256color, 256 colours", "", Machine()),
     Row("terminal", OK, "true colour", "", under(COLORTERM="truecolor")),
-    Row("terminal", OK, "without colours", "", under(NO_COLOR="")),
+    Row("terminal", OK, "without colours", "", under(NO_COLOR="1")),
     Row("terminal", WARNING, "TERM is dumb", "Set TERM", under(TERM="dumb")),
     Row("terminal", WARNING, "TERM is not set", "Set TERM", under(TERM="")),
     Row(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.insight.doctor.finding import Check, Group, Judgement, note, ok, warning
-from gputop.terminal import ascii_is_safer, locale_of
+from gputop.terminal import ascii_is_safer, locale_of, without_colours
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def terminal(facts: Facts) -> Iterator[Judgement]:
     if name in ("", "dumb"):
         said = warning if facts.on_terminal else note
         yield said(f"TERM is {name or 'not set'}: the dashboard cannot be drawn", _TERM)
-    elif "NO_COLOR" in facts.environment:
+    elif without_colours(facts.environment):
         yield ok(f"{name}, without colours (NO_COLOR)")
     elif facts.environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         yield ok(f"{name}, true colour")
