@@ -22,6 +22,8 @@ for _name in [*os.environ]:
         "CLICOLOR_FORCE",
         "COLORTERM",
         "COLUMNS",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_VISIBLE_DEVICES",
         "FORCE_COLOR",
         "LINES",
         "NO_COLOR",

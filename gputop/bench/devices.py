@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import Target, cpu_target
 from gputop.telemetry.snapshot import DeviceState, Problem, ProcessKind
+from gputop.telemetry.visible_devices import ORDER, VARIABLE, seen
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gputop.telemetry.snapshot import Device, Inventory, Process, Sample
 
 ALL = "all"
+HIDDEN = f"{VARIABLE} hides every GPU"
 _NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
 _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGNORECASE)
 """Drivers before 470 name an instance `MIG-GPU-…/1/0`."""
@@ -91,18 +94,35 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
-def choose_all(inventory: Inventory, sample: Sample | None, named: Sequence[str]) -> list[Target]:
-    """The targets of several names (of `parse_devices`), each once; `all` is every usable GPU.
+def left_by_cuda(inventory: Inventory, environment: Mapping[str, str]) -> Inventory:
+    """With the devices alone that CUDA_VISIBLE_DEVICES leaves to programs of this environment.
+
+    Raises `ValueError` where its numbers are ambiguous.
+    """
+    try:
+        left = seen(inventory.devices, environment.get(VARIABLE), environment.get(ORDER))
+    except ValueError as error:
+        raise ValueError(f"{error}, or choose one with --device.") from None
+    devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)
+    return replace(inventory, devices=devices)
+
+
+def choose_all(
+    inventory: Inventory, left: Inventory, sample: Sample | None, named: Sequence[str]
+) -> list[Target]:
+    """The targets of several names (of `parse_devices`), each once; `all` are those `left`.
 
     Raises `ValueError` as `choose` does, and where `all` is none.
     """
     found: list[Target] = []
     for name in named:
         if name == ALL:
-            gpus = [each for each in targets(inventory, sample) if each.kind == "cuda"]
+            gpus = [each for each in targets(left, sample) if each.kind == "cuda"]
             usable = [each for each in gpus if unusable(sample, each) is None]
             if not usable:
-                why = "none of them answers" if gpus else "there is none"
+                hidden = inventory.devices and not left.devices
+                none = HIDDEN if hidden else "there is none"
+                why = "none of them answers" if gpus else none
                 raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
             found += usable
         else:

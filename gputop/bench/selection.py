@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,8 @@ class RefusedError(Exception):
 def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
     """The devices that are named, after a question where another process holds one.
 
-    Where none is named it is the first GPU, or else the CPU; of `pairs` every GPU, and the CPU
-    where there are fewer than two. Raises `RefusedError`.
+    Where none is named it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU; of
+    `pairs` every such GPU, and the CPU where there are fewer than two. Raises `RefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
@@ -44,7 +45,10 @@ def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list
     except StreamError as error:
         raise RefusedError(f"{error}. Or choose --device cpu.") from None
     try:
-        found = _found(inventory, sample, named, kind)
+        # Who names a device by its number or UUID means that one, whatever CUDA would see.
+        by_name = named is not None and devices.ALL not in named
+        left = inventory if by_name else devices.left_by_cuda(inventory, os.environ)
+        found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
             raise RefusedError(f"{inventory.problem}, or choose --device cpu.") from None
@@ -53,25 +57,28 @@ def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list
         if target.kind == "cuda":
             look_at(target, sample, ignore_busy=ignore_busy)
         elif named is None and kind != "pairs":
-            _say_why_cpu(inventory)
+            _say_why_cpu(inventory, left)
     return found
 
 
 def _found(
-    inventory: Inventory, sample: Sample, named: Sequence[str] | None, kind: str
+    inventory: Inventory, left: Inventory, sample: Sample, named: Sequence[str] | None, kind: str
 ) -> list[Target]:
     if named is not None:
-        return devices.choose_all(inventory, sample, named)
+        return devices.choose_all(inventory, left, sample, named)
     if kind != "pairs":
-        return [devices.choose(inventory, sample, None)]
-    *gpus, cpu = devices.targets(inventory, sample)
+        return [devices.choose(left, sample, None)]
+    *gpus, cpu = devices.targets(left, sample)
     usable = [target for target in gpus if devices.unusable(sample, target) is None]
     return usable if len(usable) > 1 else [*usable, cpu]
 
 
-def _say_why_cpu(inventory: Inventory) -> None:
-    problems = (inventory.problem, *devices.divided(inventory).values())
-    reasons = "; ".join(dict.fromkeys(problem.why for problem in problems if problem))
+def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
+    problems = (inventory.problem, *devices.divided(left).values())
+    whys = [problem.why for problem in problems if problem]
+    if inventory.devices and not left.devices:
+        whys.append(devices.HIDDEN)
+    reasons = "; ".join(dict.fromkeys(whys))
     why = f" ({reasons})" if reasons else ""
     say(f"there is no GPU to use{why}: the CPU is put under stress")
 

@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=argument(devices.parse_devices),
         metavar="DEVICE",
         help="cpu, an index, that of a MIG instance such as 0:1, or the start of a UUID; several "
-        "at once with commas, or `all` GPUs (default: the first GPU, or else the CPU)",
+        "at once with commas, or `all` GPUs that CUDA_VISIBLE_DEVICES leaves (default: the first "
+        "of those, or else the CPU)",
     )
     parser.add_argument(
         "--dtype",

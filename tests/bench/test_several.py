@@ -101,6 +101,71 @@ def test_who_is_chosen(
     assert {request.target.memory_share for request in asked["requests"]} == {0.5}
 
 
+HIDES = "CUDA_VISIBLE_DEVICES hides every GPU"
+UNLIKE = dataclasses.replace(
+    inventory(2),
+    devices=(inventory(2).devices[0], dataclasses.replace(inventory(2).devices[1], name="T4")),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments", "chosen"),
+    [
+        ("1", [], ["1"]),
+        ("1,2", [], ["1"]),
+        ("GPU-00000002", [], ["2"]),
+        ("1,2", ["--device", "all"], ["1", "2"]),
+        ("1,2", ["--device", "0,all"], ["0", "1", "2"]),
+        ("1,2", ["--device", "0"], ["0"]),
+        ("", ["--device", "GPU-00000000"], ["0"]),
+        ("1,2", ["pairs"], ["1", "2"]),
+        ("", [], [None]),
+        ("-1", [], [None]),
+    ],
+)
+def test_what_cuda_sees_is_what_is_chosen_where_none_is_named(
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    value: str,
+    arguments: list[str],
+    chosen: list[str | None],
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert run(*arguments) == 0
+    assert [request.target.number for request in asked["requests"]] == chosen
+    said = f"gputop: there is no GPU to use ({HIDES}): the CPU is put under stress\n"
+    assert capsys.readouterr().err == (said if chosen == [None] else "")
+
+
+@pytest.mark.parametrize(
+    ("stream", "value", "says"),
+    [
+        (QUIET, "", f"No GPU can be used: {HIDES}. Choose --device cpu."),
+        (
+            (UNLIKE, sample(2, [])),
+            "1",
+            "or name devices by their UUIDs, or choose one with --device.",
+        ),
+    ],
+)
+def test_what_cuda_sees_is_nothing_or_is_not_known(
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stream: object,
+    value: str,
+    says: str,
+) -> None:
+    asked["stream"] = stream
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert run("--device", "all") == 3
+    assert asked["requests"] == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(("gputop: error: No GPU", "gputop: error: CUDA_VISIBLE_DEVICES=1 is "))
+    assert line.endswith(says)
+
+
 def test_copies_of_several_go_to_each_other_too(asked: dict[str, Any]) -> None:
     assert run("copy", "--device", "0,2,cpu") == 0
     peers = [request.peer for request in asked["requests"]]
