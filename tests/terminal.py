@@ -33,12 +33,17 @@ MARKER = "GPUTOP_TEST_RUN"
 
 ANSWER_SLICE = 0.15
 """Seconds of output after a key that are read before they are drawn."""
+FRAME_SECONDS = 0.5
+"""After which the rest of a frame does not come any more: who painted it may be gone."""
 ALTERNATE_SCREEN = 1049
 SHOW_CURSOR = 25
+WHOLE_FRAMES = 2026
+"""Synchronized output, on while a program paints."""
 
 # What pyte takes for text, or fails on: sequences with private markers or intermediates that it
 # does not know, and the strings of DCS, SOS, PM and APC.
 _CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
+_FRAMES = b"\x1b[?2026$p"
 _STRING = re.compile(rb"\x1b[PX^_].*?\x1b\\", re.DOTALL)
 _UNFINISHED = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_](?:[^\x1b]|\x1b(?!\\))*)?\Z",
@@ -90,8 +95,13 @@ class _Screen(pyte.Screen):
 class Terminal:
     """A program as leader of its own session, with this terminal as its controlling one.
 
-    Output is read while a method waits: `wait_for`, `collect`, `wait` and `wait_until_gone`.
+    Output is read while a method waits: `wait_for`, `collect`, `wait` and `wait_until_gone`. What
+    is waited for is looked for in whole frames, of a program that says where they begin and end:
+    a pty gives 4 KiB at a time, in which a frame's first rows may come without its last.
     """
+
+    synchronizes = True
+    """Whether it says so to a program that asks."""
 
     def __init__(
         self,
@@ -108,6 +118,7 @@ class Terminal:
         self._first_paint: float | None = None
         self._status: int | None = None
         self._held = b""
+        self._taken_at = 0.0
         self._pieces: list[tuple[float, bytes]] | None = None
         """What came and when, while it is not to be drawn yet."""
         self._master, slave = os.openpty()
@@ -221,11 +232,17 @@ class Terminal:
         the program is gone.
         """
         deadline = time.monotonic() + timeout
-        while not (wanted in self.text if isinstance(wanted, str) else wanted(self)):
+
+        def there() -> bool:
+            return wanted in self.text if isinstance(wanted, str) else bool(wanted(self))
+
+        more = True
+        while (self._painting and more) or not there():
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or not self._read(remaining):
+            if remaining <= 0 or not more:
                 reason = f"after {timeout:g} s" if remaining <= 0 else "when the output ended"
                 raise ScreenError(f"no {what or repr(wanted)} {reason}; on screen:\n{self.text}")
+            more = self._read(min(remaining, FRAME_SECONDS) if self._painting else remaining)
         return self.elapsed
 
     def collect(self, seconds: float) -> int:
@@ -257,7 +274,7 @@ class Terminal:
             pieces, self._pieces = self._pieces, None
             for at, data in pieces:
                 self._take(data)
-                if seconds is None and true(self):
+                if seconds is None and not self._painting and true(self):
                     seconds = at - began
             if seconds is None and (gone or self.elapsed - began > timeout):
                 raise ScreenError(f"no {what or keys!r} after {timeout:g} s:\n{self.text}")
@@ -339,12 +356,20 @@ class Terminal:
             self._pieces.append((self.elapsed, data))
         return True
 
+    @property
+    def _painting(self) -> bool:
+        """Whether there is more to come of the frame on the screen."""
+        return WHOLE_FRAMES in self.modes and self.elapsed - self._taken_at < FRAME_SECONDS
+
     def _take(self, data: bytes) -> None:
         """Brings the screen up to date."""
         data = self._held + data
         unfinished = _UNFINISHED.search(data)
         end = unfinished.start() if unfinished else len(data)
         self._held = data[end:]
+        self._taken_at = self.elapsed
+        if self.synchronizes and _FRAMES in data[:end]:
+            self._write(b"\x1b[?2026;2$y")
         self._stream.feed(_CSI.sub(_known, _STRING.sub(b"", data[:end])))
         if self._first_paint is None and self.text.strip():
             self._first_paint = self.elapsed

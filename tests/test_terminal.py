@@ -128,7 +128,8 @@ def test_sequences_that_pyte_does_not_know_leave_no_trace() -> None:
     )
     # One byte at a time, so that each sequence comes in pieces.
     program = f"""if True:
-        import os
+        import os, tty
+        tty.setraw(0)  # or the answer is echoed
         for byte in {("a" + unknown + "b")!r}.encode():
             os.write(1, bytes([byte]))
     """
@@ -177,6 +178,32 @@ def test_traffic_is_counted() -> None:
         terminal.send("\r")  # which the terminal echoes as two bytes
         assert terminal.wait() == 0
         assert terminal.bytes_received == len("ready") + 2 + 40
+
+
+FRAME = """if True:
+    import sys, time, tty
+    tty.setraw(0)
+    sys.stdout.write("\\x1b[?2026$p")
+    answer = "".join(iter(lambda: sys.stdin.read(1), "y"))
+    sys.stdout.write("\\x1b[?2026hfirst row" + answer[-2:])
+    time.sleep(0.1)
+    sys.stdout.write("last row\\x1b[?2026l" if sys.argv[1:] else "")
+    sys.stdin.read()
+"""
+
+
+def test_what_is_waited_for_comes_with_its_whole_frame() -> None:
+    with Terminal([sys.executable, "-u", "-c", FRAME, "whole"]) as terminal:
+        terminal.wait_for("first row2$")
+        assert "last row" in terminal.text
+    with Terminal([sys.executable, "-u", "-c", FRAME, "whole"]) as terminal:
+        terminal.wait_for("first")
+        assert terminal.answer("", lambda t: "last row" in t.text) == 0.0
+
+
+def test_a_frame_without_an_end_is_waited_for_only_so_long() -> None:
+    with Terminal([sys.executable, "-u", "-c", FRAME]) as terminal:
+        terminal.wait_for("first row")
 
 
 def test_a_program_that_is_not_there() -> None:

@@ -72,6 +72,8 @@ class Recorder(Terminal):
     To keep one takes time: whoever reads and draws at once, measures itself, too.
     """
 
+    synchronizes = False  # since it answers late, and there are many terminals that do not
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.pieces: list[tuple[float, bytes]] = []
         self._seen = 0
