@@ -58,6 +58,20 @@ def row(terminal: Terminal, number: int) -> str:
     return next((each for each in terminal.text.splitlines() if wanted.match(each)), "")
 
 
+def see_words(terminal: Terminal, *words: str) -> None:
+    """Waits until the devices' rows end in these: a title may be drawn before its table."""
+    terminal.wait_for(
+        lambda t: [row(t, n).split()[-1:] for n in range(len(words))] == [[each] for each in words],
+        what=str(words),
+    )
+
+
+def cost(terminal: Terminal, number: int) -> float:
+    """Percent that running together costs a device; 0 while it is not there."""
+    found = re.search(r"(\d\.\d) %", row(terminal, number))
+    return float(found[1]) if found else 0.0
+
+
 def kept(driver: FakeDriver, folder: Path) -> list[dict[str, Any]]:
     done = subprocess.run(
         [*GPUTOP, "bench", "--history", "--json"],
@@ -83,8 +97,8 @@ def test_all_gpus_run_together_and_who_is_behind_is_named(
         see(terminal, "GPU 3: The products do not fit: too little is free. Choose a smaller size")
         see(terminal, "TFLOP/s, by seconds  1 GPU 0  2 GPU 1  3 GPU 2  4 GPU 3")
         terminal.wait_for("3 of 4 done: GPU 3 failed", timeout=RUN_SECONDS)
-        assert [row(terminal, n).split()[-1] for n in range(4)] == ["ok", "ok", "behind", "failed"]
-        assert re.search(r"GPU 2 \d\.\d % behind GPU 0", terminal.text)
+        see_words(terminal, "ok", "ok", "behind", "failed")
+        terminal.wait_for(lambda t: re.search(r"GPU 2 \d\.\d % behind GPU 0", t.text) is not None)
         assert workers(terminal) == []
         terminal.send("q")
         assert terminal.wait() == 0
@@ -107,8 +121,7 @@ def test_heat_ends_one_and_x_the_others(driver: FakeDriver, tmp_path: Path) -> N
         terminal.send("x")
         terminal.wait_for("Stopped bfloat16")
         assert workers(terminal) == []
-        words = [row(terminal, n).split()[-1] for n in range(3)]
-        assert words == ["stopped", "hot", "stopped"]
+        see_words(terminal, "stopped", "hot", "stopped")
     ends = {each["device_uuid"][-1]: each["stopped"] for each in kept(driver, tmp_path)}
     assert ends == {"0": "user", "1": "limit", "2": "user"}
 
@@ -124,8 +137,7 @@ def test_pairs_say_what_running_together_costs(driver: FakeDriver, tmp_path: Pat
         terminal.send("b")
         terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("alone"), timeout=RUN_SECONDS)
         terminal.wait_for("Done pairs, bfloat16", timeout=RUN_SECONDS)
-        costs = [re.search(r"(\d\.\d) %", row(terminal, n)) for n in range(2)]
-        assert all(found is not None and 4 < float(found[1]) < 10 for found in costs)
+        terminal.wait_for(lambda t: all(4 < cost(t, n) < 10 for n in range(2)), what="both costs")
         assert workers(terminal) == []
     results = kept(driver, tmp_path)
     assert [each["kind"] for each in results] == ["pairs", "pairs"]
