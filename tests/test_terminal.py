@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, ScreenError, Terminal, processes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WAIT = "import sys; sys.stdin.readline()"
 
@@ -192,13 +196,19 @@ FRAME = """if True:
 """
 
 
-def test_what_is_waited_for_comes_with_its_whole_frame() -> None:
+@pytest.mark.parametrize("wait", [Terminal.wait_for, lambda t, true: t.answer("", true)])
+def test_what_is_waited_for_is_looked_for_in_whole_frames(
+    wait: Callable[[Terminal, Callable[[Terminal], bool]], float],
+) -> None:
+    looks = []
+
+    def look(terminal: Terminal) -> bool:
+        looks.append("last row" in terminal.text)
+        return "first row2$" in terminal.text
+
     with Terminal([sys.executable, "-u", "-c", FRAME, "whole"]) as terminal:
-        terminal.wait_for("first row2$")
-        assert "last row" in terminal.text
-    with Terminal([sys.executable, "-u", "-c", FRAME, "whole"]) as terminal:
-        terminal.wait_for("first")
-        assert terminal.answer("", lambda t: "last row" in t.text) == 0.0
+        wait(terminal, look)
+    assert looks[-1]
 
 
 def test_a_frame_without_an_end_is_waited_for_only_so_long() -> None:

@@ -94,17 +94,19 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
-def left_by_cuda(inventory: Inventory, environment: Mapping[str, str]) -> Inventory:
+def left_by_cuda(
+    inventory: Inventory, environment: Mapping[str, str]
+) -> tuple[Inventory, str | None]:
     """With the devices alone that CUDA_VISIBLE_DEVICES leaves to programs of this environment.
 
-    Raises `ValueError` where its numbers are ambiguous.
+    Beside it what is wrong with that list; raises `ValueError` where its numbers are ambiguous.
     """
     try:
         left = seen(inventory.devices, environment.get(VARIABLE), environment.get(ORDER))
     except ValueError as error:
         raise ValueError(f"{error}, or choose one with --device.") from None
     devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)
-    return replace(inventory, devices=devices)
+    return replace(inventory, devices=devices), left.note
 
 
 def choose_all(
@@ -120,9 +122,9 @@ def choose_all(
             gpus = [each for each in targets(left, sample) if each.kind == "cuda"]
             usable = [each for each in gpus if unusable(sample, each) is None]
             if not usable:
-                hidden = inventory.devices and not left.devices
-                none = HIDDEN if hidden else "there is none"
-                why = "none of them answers" if gpus else none
+                why = "none of them answers" if gpus else "there is none"
+                if inventory.devices and not left.devices:
+                    why = HIDDEN
                 raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
             found += usable
         else:

@@ -47,7 +47,9 @@ def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list
     try:
         # Who names a device by its number or UUID means that one, whatever CUDA would see.
         by_name = named is not None and devices.ALL not in named
-        left = inventory if by_name else devices.left_by_cuda(inventory, os.environ)
+        left, note = (inventory, None) if by_name else devices.left_by_cuda(inventory, os.environ)
+        if note is not None:
+            say(note)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:

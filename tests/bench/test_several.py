@@ -102,6 +102,7 @@ def test_who_is_chosen(
 
 
 HIDES = "CUDA_VISIBLE_DEVICES hides every GPU"
+ON_THE_CPU = f"gputop: there is no GPU to use ({HIDES}): the CPU is put under stress"
 UNLIKE = dataclasses.replace(
     inventory(2),
     devices=(inventory(2).devices[0], dataclasses.replace(inventory(2).devices[1], name="T4")),
@@ -109,18 +110,20 @@ UNLIKE = dataclasses.replace(
 
 
 @pytest.mark.parametrize(
-    ("value", "arguments", "chosen"),
+    ("value", "arguments", "chosen", "says"),
     [
-        ("1", [], ["1"]),
-        ("1,2", [], ["1"]),
-        ("GPU-00000002", [], ["2"]),
-        ("1,2", ["--device", "all"], ["1", "2"]),
-        ("1,2", ["--device", "0,all"], ["0", "1", "2"]),
-        ("1,2", ["--device", "0"], ["0"]),
-        ("", ["--device", "GPU-00000000"], ["0"]),
-        ("1,2", ["pairs"], ["1", "2"]),
-        ("", [], [None]),
-        ("-1", [], [None]),
+        ("1", [], ["1"], []),
+        ("1,2", [], ["1"], []),
+        ("GPU-00000002", [], ["2"], []),
+        ("1,2", ["--device", "all"], ["1", "2"], []),
+        ("1,2", ["--device", "0,all"], ["0", "1", "2"], []),
+        ("1,2", ["--device", "0"], ["0"], []),
+        ("", ["--device", "GPU-00000000"], ["0"], []),
+        ("7", ["--device", "0"], ["0"], []),
+        ("1,2", ["pairs"], ["1", "2"], []),
+        ("2,7,1", ["--device", "all"], ["2"], ["ends at '7': there is no such device"]),
+        ("", [], [None], [ON_THE_CPU]),
+        ("-1", [], [None], ["ends at '-1': there is no such device", ON_THE_CPU]),
     ],
 )
 def test_what_cuda_sees_is_what_is_chosen_where_none_is_named(
@@ -130,12 +133,14 @@ def test_what_cuda_sees_is_what_is_chosen_where_none_is_named(
     value: str,
     arguments: list[str],
     chosen: list[str | None],
+    says: list[str],
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert run(*arguments) == 0
     assert [request.target.number for request in asked["requests"]] == chosen
-    said = f"gputop: there is no GPU to use ({HIDES}): the CPU is put under stress\n"
-    assert capsys.readouterr().err == (said if chosen == [None] else "")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(says)
+    assert all(line.endswith(words) for line, words in zip(lines, says, strict=True))
 
 
 @pytest.mark.parametrize(
