@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# Read by Textual and Rich when they are imported, which is before any fixture runs.
+# Textual and Rich read these at import, before any fixture runs. pytest-textual-snapshot hands its
+# own variable to the workers of pytest-xdist.
 for _name in [*os.environ]:
+    if _name.startswith("TEXTUAL_SNAPSHOT"):
+        continue
     if _name.startswith(("TEXTUAL", "FAKE_NVML")) or _name in (
         "CLICOLOR",
         "CLICOLOR_FORCE",

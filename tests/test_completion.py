@@ -52,7 +52,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--no-m",), {"--no-mouse"}),
         (("status", "--j"), {"--json"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words)),
 )
 def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[str]) -> None:
     assert completed(bash, *words) == offered

@@ -202,7 +202,7 @@ def test_one_that_never_worked_is_left_alone_for_a_minute(
     assert values(machine.read()) == set(GPM.values())
 
 
-@pytest.mark.parametrize("code", set(CODES) - {NOT_SUPPORTED, FUNCTION_NOT_FOUND})
+@pytest.mark.parametrize("code", sorted({*CODES} - {NOT_SUPPORTED, FUNCTION_NOT_FOUND}))
 @pytest.mark.parametrize("function", SAMPLING[:2])
 def test_one_that_worked_begins_anew(machine: Machine, function: str, code: int) -> None:
     machine.read()
