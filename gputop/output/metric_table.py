@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputop.output.family import Kind, Part, Parts, plain, ratio, word
+from gputop.telemetry.clock_events import BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,11 @@ def _by(label: str) -> Parts:
     return found
 
 
-def _among(label: str, known: tuple[str, ...]) -> Parts:
-    """1 for each word that holds, 0 for each other one that is known."""
+def _among(label: str, known: Iterable[str]) -> Parts:
+    """1 for each word that holds, 0 for each other one that is known.
+
+    Words of later drivers are there only while they hold.
+    """
 
     def found(value: str | tuple[str, ...]) -> Iterator[Part]:
         holding = (value,) if isinstance(value, str) else value
@@ -58,20 +62,6 @@ def _among(label: str, known: tuple[str, ...]) -> Parts:
     return found
 
 
-REASONS = (
-    "idle",
-    "application_clocks",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal",
-    "hw_thermal",
-    "hw_power_brake",
-    "display_clocks",
-    "board_limit",
-    "reliability",
-)
-"""Of the clock events: those without a word yet are there only while they hold, as are actions."""
 ACTIONS = (
     "none",
     "gpu_reset",
@@ -177,7 +167,7 @@ METRICS: Mapping[str, Metric] = {
     "clock_event_reasons": Metric(
         "clock_event_active",
         "Whether that reason holds the clocks back now: 1 or 0.",
-        _among("reason", REASONS),
+        _among("reason", BITS),
     ),
     "clock_event_seconds": Metric(
         "clock_event_seconds_total",

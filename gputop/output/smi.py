@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from gputop.telemetry.clock_events import CLOCK_EVENTS, mask_of
 from gputop.telemetry.snapshot import (
     Absence,
     Device,
@@ -117,48 +118,20 @@ def _gpus(row: Row) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
-REASON_BITS = {
-    "idle": 0x1,
-    "application_clocks": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal": 0x20,
-    "hw_thermal": 0x40,
-    "hw_power_brake": 0x80,
-    "display_clocks": 0x100,
-}
-"""Of NVML's clock event reasons: nvmlClocksEventReason...."""
-_REASONS = {
-    "gpu_idle": "idle",
-    "applications_clocks_setting": "application_clocks",
-    "sw_power_cap": "sw_power_cap",
-    "hw_slowdown": "hw_slowdown",
-    "hw_thermal_slowdown": "hw_thermal",
-    "hw_power_brake_slowdown": "hw_power_brake",
-    "sw_thermal_slowdown": "sw_thermal",
-    "sync_boost": "sync_boost",
-}
-"""Theirs, and ours."""
-
-
-def _active(reasons: tuple[str, ...]) -> str:
-    """All of them as a mask: `0x0000000000000004`."""
-    mask = 0
-    for name in reasons:
-        digits = name.removeprefix("bit_0x")
-        mask |= REASON_BITS.get(name) or (int(digits, 16) if digits != name else 0)
-    return f"0x{mask:016X}"
+def _mask(reasons: tuple[str, ...]) -> str:
+    """Return the driver's mask: `0x0000000000000004`."""
+    return f"0x{mask_of(reasons):016X}"
 
 
 def _clock_reasons(family: str) -> Iterator[Column]:
-    yield _read(f"{family}.active", "clock_event_reasons", "", _active)
-    for theirs, ours in _REASONS.items():
+    yield _read(f"{family}.active", "clock_event_reasons", "", _mask)
+    for event in CLOCK_EVENTS:
 
-        def held(reasons: tuple[str, ...], ours: str = ours) -> str:
-            return "Active" if ours in reasons else "Not Active"
+        def held(reasons: tuple[str, ...], word: str = event.word) -> str:
+            return "Active" if word in reasons else "Not Active"
 
-        yield _read(f"{family}.{theirs}", "clock_event_reasons", "", held)
+        if event.smi:
+            yield _read(f"{family}.{event.smi}", "clock_event_reasons", "", held)
 
 
 _ALL = (
