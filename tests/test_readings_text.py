@@ -197,6 +197,12 @@ PLAIN = "not supported by this device or its driver"
         ("sm_clock_mhz", "not_supported", GPU, PLAIN),
         ("memory_used_bytes", "not_supported", GPU, PLAIN),
         (
+            "memory_reserved_bytes",
+            "not_supported",
+            GPU,
+            "not told apart by this driver: used includes it",
+        ),
+        (
             "memory_used_bytes",
             "not_supported",
             SHARED,

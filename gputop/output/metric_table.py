@@ -122,7 +122,9 @@ METRICS: Mapping[str, Metric] = {
         "fp16_active_ratio", f"Share of time with FP16 outside tensor cores, 0 to 1. {_GPM}", ratio
     ),
     "memory_used_bytes": Metric(
-        "memory_used_bytes", "Device memory in use, without the reserved part.", plain
+        "memory_used_bytes",
+        "Device memory in use, with the reserved part where that has no metric.",
+        plain,
     ),
     "memory_total_bytes": Metric("memory_total_bytes", "Device memory there is.", plain),
     "memory_free_bytes": Metric("memory_free_bytes", "Device memory that is free.", plain),
@@ -157,6 +159,9 @@ METRICS: Mapping[str, Metric] = {
     "power_average_watts": Metric("power_average_watts", "Power draw, over a second.", plain),
     "power_instant_watts": Metric("power_instant_watts", "Power draw at the moment.", plain),
     "power_limit_watts": Metric("power_limit_watts", "Power limit that is enforced.", plain),
+    "power_limit_requested_watts": Metric(
+        "power_limit_requested_watts", "Power limit that was set; others can be lower.", plain
+    ),
     "energy_joules": Metric("energy_joules_total", f"Energy used {_LOADED}.", plain, "counter"),
     "sm_clock_mhz": Metric("sm_clock_hertz", "Clock of the SMs.", _hertz),
     "memory_clock_mhz": Metric("memory_clock_hertz", "Clock of the device memory.", _hertz),

@@ -320,9 +320,9 @@ def readings(
             )
         ),
         BAR1,
+        Question("power_limit_watts", one(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
         Question(
-            "power_limit_watts",
-            one(nvml.nvmlDeviceGetEnforcedPowerLimit),
+            "power_limit_requested_watts",
             one(nvml.nvmlDeviceGetPowerManagementLimit),
             seconds=SLOW,
         ),
