@@ -134,7 +134,8 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
             "{}, default {}",
             ("limit", "default"),
         ),
-        ("limit set to", "power_limit_requested_watts"),
+        # A recording of gputop 0.1 does not have it.
+        Row("limit set to", ("power_limit_requested_watts",), optional=True),
         Row(
             "limit can be",
             ("power_limit_min_watts", "power_limit_max_watts"),
