@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ RENAMED = ("clocks_throttle_reasons.", "clocks_event_reasons.")
 def gputop(driver: FakeDriver, *arguments: str) -> str:
     done = subprocess.run(
         [*GPUTOP, *arguments],
-        env=driver.environment(),
+        env={**os.environ, **driver.environment()},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
