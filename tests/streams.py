@@ -68,6 +68,7 @@ def readings(index: int, **changes: Any) -> DeviceSample:
         temperature_celsius=40 + index,
         power_watts=100.0 + 37 * index,
         power_limit_watts=700.0,
+        power_limit_requested_watts=700.0,
         sm_clock_mhz=1980 - 15 * index,
         memory_clock_mhz=2619,
         performance_state=0,

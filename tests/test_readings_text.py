@@ -14,11 +14,11 @@ from gputop.output.absences import absence_text
 from gputop.output.faults import XIDS, event_text, fault_of
 from gputop.output.readings import GROUPS, LEGEND, ROWS, since_start, value_of
 from gputop.output.values import CAUSES, value_text
+from gputop.telemetry.clock_events import BITS
 from gputop.telemetry.history import Statistics
 from gputop.telemetry.nvml_readings import (
     _CLOCK_EVENT_TIMES,
     _CLOCK_EVENT_TIMES_SINCE_580_82,
-    _CLOCK_EVENTS,
     _RECOVERY_ACTIONS,
 )
 from gputop.telemetry.snapshot import (
@@ -143,8 +143,8 @@ def test_the_link() -> None:
 
 
 def test_every_word_of_the_driver_has_words_for_people() -> None:
-    causes = {*_CLOCK_EVENTS.values(), *_CLOCK_EVENT_TIMES, *_CLOCK_EVENT_TIMES_SINCE_580_82}
-    assert causes == set(CAUSES)
+    counted = {*_CLOCK_EVENT_TIMES, *_CLOCK_EVENT_TIMES_SINCE_580_82}
+    assert {*BITS, *counted} <= set(CAUSES)
     for action in _RECOVERY_ACTIONS.values():
         assert "_" not in value_text("recovery_action", action)
 
@@ -152,11 +152,13 @@ def test_every_word_of_the_driver_has_words_for_people() -> None:
 def test_what_says_nothing_about_a_device_is_left_out() -> None:
     gpu, sample = Device(0, "GPU-0", "Fake"), DeviceSample("GPU-0")
     hidden = [row.label for row in ROWS if not row.applies(gpu, sample)]
-    assert hidden == ["host", "MIG instance", "part of"]
+    assert hidden == ["limit set to", "host", "MIG instance", "part of"]
     instance = dataclasses.replace(
         gpu, parent_uuid="GPU-9", mig_index=1, mig_gpu_instance=7, mig_compute_instance=0
     )
-    assert [row.label for row in ROWS if not row.applies(instance, sample)] == ["host"]
+    assert [row.label for row in ROWS if not row.applies(instance, sample)] == [
+        *("limit set to", "host")
+    ]
     assert BY_LABEL["MIG instance"].text(instance, sample) == ("1, GPU instance 7, compute 0")
     unknown = dataclasses.replace(gpu, absent={"parent_uuid": Absence.ERROR})
     assert BY_LABEL["part of"].applies(unknown, sample)
@@ -196,6 +198,12 @@ PLAIN = "not supported by this device or its driver"
     [
         ("sm_clock_mhz", "not_supported", GPU, PLAIN),
         ("memory_used_bytes", "not_supported", GPU, PLAIN),
+        (
+            "memory_reserved_bytes",
+            "not_supported",
+            GPU,
+            "not told apart by this driver: used includes it",
+        ),
         (
             "memory_used_bytes",
             "not_supported",

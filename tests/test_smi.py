@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.output.smi import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
-from gputop.telemetry.snapshot import Absence, DeviceSample, DeviceState, Sample
+from gputop.output.values import value_text
+from gputop.telemetry.snapshot import (
+    Absence,
+    DeviceSample,
+    DeviceState,
+    Sample,
+    decode,
+    encode,
+)
 from tests import streams
 
 if TYPE_CHECKING:
@@ -146,6 +154,18 @@ def test_the_reasons_are_a_mask_and_words() -> None:
     sample = _with(streams.readings(0, clock_event_reasons=("sw_power_cap", "bit_0x400")))
     list(csv.of(streams.inventory(1)))
     assert list(csv.of(sample)) == ["0x0000000000000404, Active, Not Active"]
+
+
+def test_a_recording_with_the_words_of_gputop_0_1() -> None:
+    """It had names for two bits that nvml.h does not name."""
+    old = streams.readings(0, clock_event_reasons=("sw_power_cap", "board_limit", "reliability"))
+    sample = decode(encode(_with(old)))
+    assert isinstance(sample, Sample)
+    csv = CsvLines(parse_query("clocks_event_reasons.active"), header=False)
+    list(csv.of(streams.inventory(1)))
+    assert list(csv.of(sample)) == ["0x0000000000000604"]
+    text = value_text("clock_event_reasons", sample.devices[0].clock_event_reasons)
+    assert text == "power cap (normal at full load), board limit, reliability voltage"
 
 
 def test_instances_have_no_rows() -> None:

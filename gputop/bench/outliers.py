@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.compare import NOTICED_PERCENT, score
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.telemetry.clock_events import CLOCK_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ MAD_TO_SIGMA = 1.4826
 FAR_SIGMAS = 3.0
 FEWEST = 5
 """Of fewer devices it is not known what is normal, and only the percentage counts."""
-THROTTLES = ("hw_slowdown", "hw_thermal", "sw_thermal", "thermal", "hw_power_brake")
+THROTTLES = frozenset(event.word for event in CLOCK_EVENTS if event.fault)
 """Clock event reasons that are no normal end of a device's power."""
 THROTTLED_SHARE = 0.01
 """Of the run: a single short event among many devices is no finding."""

@@ -14,6 +14,7 @@ from gputop.fleet.model import Gpu, Health, Wrong
 from gputop.insight import thresholds as t
 from gputop.output.faults import XIDS
 from gputop.telemetry.alerts import PROGRAM_XIDS
+from gputop.telemetry.clock_events import CLOCK_EVENTS, gravest
 from gputop.text import cut, duration, visible
 
 if TYPE_CHECKING:
@@ -156,23 +157,12 @@ def _stale(gpu: Gpu, known: Known) -> Wrong:
     return _wrong(gpu, "stale", Health.STALE, text, round(gpu.age_seconds))
 
 
-_SLOWDOWNS = {
-    "hw_thermal": ("thermal", "Throttled by heat (hardware)", 50),
-    "sw_thermal": ("thermal", "Throttled by heat", 45),
-    "hw_power_brake": ("slowdown", "Braked by its power supply", 48),
-    "hw_slowdown": ("slowdown", "Slowed down by hardware", 47),
-}
-"""The one that explains the others first."""
-_CAUSES = frozenset(_SLOWDOWNS)
-
-
 def _slowed(gpu: Gpu, known: Known) -> Wrong | None:
-    reasons = gpu.clock_event_reasons
-    if reasons and not _CAUSES.isdisjoint(reasons):
-        cause = next(each for each in _SLOWDOWNS if each in reasons)
-        kind, text, rank = _SLOWDOWNS[cause]
-        shown = f"{text}{_degrees(gpu) if kind == 'thermal' else ''}"
-        return _wrong(gpu, kind, Health.WARNING, shown, rank)
+    slowdown = gravest(gpu.clock_event_reasons or ())
+    if slowdown is not None:
+        kind, degrees = ("thermal", _degrees(gpu)) if slowdown.is_heat else ("slowdown", "")
+        rank = 50 - CLOCK_EVENTS.index(slowdown)
+        return _wrong(gpu, kind, Health.WARNING, f"{slowdown.fault.capitalize()}{degrees}", rank)
     if gpu.key in known.heat:
         text = f"Throttled by heat in the last minutes{_degrees(gpu)}"
         return _wrong(gpu, "thermal", Health.WARNING, text, 40)

@@ -12,7 +12,7 @@ from typing import Any
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu, Wrong
 from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import BITS, EVERY, READ_AS, SELDOM
+from gputop.fleet.queries import EVERY, READ_AS, SELDOM
 from gputop.fleet.read import (
     labels_of,
     result_of,
@@ -22,6 +22,7 @@ from gputop.fleet.read import (
     values_by,
     xids_of,
 )
+from gputop.telemetry.clock_events import words_of
 from gputop.telemetry.snapshot import Problem
 from gputop.text import brief, visible
 
@@ -297,11 +298,7 @@ def reasons_of(mask: float | None) -> tuple[str, ...] | None:
     """The words of a mask of clock event reasons."""
     if mask is None or not 0 <= mask < 1 << 53:
         return None
-    rest = int(mask)
-    found = tuple(reason for reason, bit in BITS.items() if rest & bit)
-    for bit in BITS.values():
-        rest &= ~bit
-    return (*found, f"bit_{rest:#x}") if rest else found
+    return words_of(int(mask))
 
 
 def _mark(row: Labels) -> tuple[Any, ...]:

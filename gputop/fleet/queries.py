@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.output.dcgm import FIELDS
-from gputop.output.metric_table import METRICS, REASONS
+from gputop.output.metric_table import METRICS
+from gputop.telemetry.clock_events import BITS
 from gputop.telemetry.snapshot import READINGS, DeviceSample
 
 if TYPE_CHECKING:
@@ -148,8 +149,6 @@ XID = "DCGM_FI_DEV_XID_ERRORS"
 MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 INFO = "gputop_device_info"
 NOT_OK = 'state!="ok"'
-BITS: Mapping[str, int] = {reason: 1 << place for place, reason in enumerate(REASONS)}
-"""Clock event reasons as bits of NVML's mask, which is DCGM's."""
 
 
 def names_of(scope: Scope) -> list[Query]:

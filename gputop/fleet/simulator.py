@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.fleet.simulated_site import Flaw, SimulatedGpu, hosts_of
+from gputop.telemetry.clock_events import BITS
 
 if TYPE_CHECKING:
     from gputop.fleet.simulated_load import Wave
@@ -28,8 +29,6 @@ WARM_SECONDS = 60.0
 RIPPLE, RIPPLE_PER_SECOND = 0.006, 0.31
 """Of the power limit; radians."""
 IDLE_MHZ = 345
-REASON_IDLE, REASON_POWER_CAP, REASON_SLOWDOWN, REASON_HW_THERMAL = 0x1, 0x4, 0x8, 0x40
-"""Bits as in NVML and DCGM."""
 
 
 class Reading(NamedTuple):
@@ -167,7 +166,7 @@ def _errors(seconds: float) -> int:
 
 def _reasons(flaw: Flaw | None, level: float, of_limit: float) -> int:
     if flaw is Flaw.THERMAL:
-        return REASON_SLOWDOWN | REASON_HW_THERMAL
+        return BITS["hw_slowdown"] | BITS["hw_thermal"]
     if not level:
-        return REASON_IDLE
-    return REASON_POWER_CAP if of_limit > 0.9 else 0
+        return BITS["idle"]
+    return BITS["sw_power_cap"] if of_limit > 0.9 else 0

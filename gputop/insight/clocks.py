@@ -11,7 +11,8 @@ from gputop.insight.look import Look, now
 from gputop.insight.rule import Said
 from gputop.output.values import span_text
 from gputop.telemetry.alerts import Severity
-from gputop.telemetry.derived import SLOWDOWN_BITS, SLOWDOWNS
+from gputop.telemetry.clock_events import BITS, mask_of
+from gputop.telemetry.derived import SLOWDOWN_BITS
 from gputop.text import duration
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ def _lost(look: Look, causes: Sequence[str]) -> list[Evidence]:
         there = [m + c == m + c for m, c in zip(masks, clocks, strict=True)]  # none is NaN
         look.memo["clocks"] = [*map(int, compress(masks, there))], [*compress(clocks, there)]
     masks_there, clocks_there = look.memo["clocks"]
-    bits = sum(SLOWDOWNS[cause] for cause in causes)
+    bits = mask_of(causes)
     slow = [*compress(clocks_there, (mask & bits for mask in masks_there))]
-    not_free = bits | SLOWDOWNS["idle"]
+    not_free = bits | BITS["idle"]
     free = [*compress(clocks_there, (not mask & not_free for mask in masks_there))]
     full = sum(free) / len(free) if free else float(look.device.sm_clock_max_mhz or 0)
     each = window.span / max(1, len(clocks_there))

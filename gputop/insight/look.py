@@ -16,7 +16,8 @@ from gputop.insight.thresholds import (
     WINDOW_SECONDS,
     Limit,
 )
-from gputop.telemetry.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS, SLOWDOWNS
+from gputop.telemetry.clock_events import mask_of
+from gputop.telemetry.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 
 if TYPE_CHECKING:
     from array import array
@@ -191,8 +192,8 @@ class Look:
 
     def slowed(self, *causes: str, without: str = "") -> float:
         """% of the last minute in which one of these clock event reasons held, and not another."""
-        bits = sum(SLOWDOWNS[cause] for cause in causes)
-        no = SLOWDOWNS.get(without, 0)
+        bits = mask_of(causes)
+        no = mask_of((without,))
         return self._share(lambda mask: bool(mask & bits) and not mask & no)
 
     def unslowed(self) -> float:

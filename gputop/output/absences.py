@@ -29,6 +29,12 @@ UNSEEN_BRIEFLY = {
 """The same where there is no room for it."""
 
 
+_WHY = {
+    "fan_percent": "no fan that the driver knows of",
+    "fans_percent": "no fan that the driver knows of",
+    "memory_reserved_bytes": "not told apart by this driver: used includes it",
+}
+"""Why these are not supported."""
 _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",
     Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
@@ -68,8 +74,8 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
             return "not counted while MIG is on: see its instances"
     if name in GPM_READINGS:
         return "needs GPM: Hopper or later, GeForce from the 50 series"
-    if name in ("fan_percent", "fans_percent"):
-        return "no fan that the driver knows of"
+    if name in _WHY:
+        return _WHY[name]
     if name.startswith("nvlink_"):
         return "no NVLink, or no link that is up"
     if name.startswith("pcie_") and device.virtualization == "vgpu":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gputop.output.family import Kind, Part, Parts, plain, ratio, word
+from gputop.telemetry.clock_events import BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,11 @@ def _by(label: str) -> Parts:
     return found
 
 
-def _among(label: str, known: tuple[str, ...]) -> Parts:
-    """1 for each word that holds, 0 for each other one that is known."""
+def _among(label: str, known: Iterable[str]) -> Parts:
+    """1 for each word that holds, 0 for each other one that is known.
+
+    Words of later drivers are there only while they hold.
+    """
 
     def found(value: str | tuple[str, ...]) -> Iterator[Part]:
         holding = (value,) if isinstance(value, str) else value
@@ -58,20 +62,6 @@ def _among(label: str, known: tuple[str, ...]) -> Parts:
     return found
 
 
-REASONS = (
-    "idle",
-    "application_clocks",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal",
-    "hw_thermal",
-    "hw_power_brake",
-    "display_clocks",
-    "board_limit",
-    "reliability",
-)
-"""Of the clock events: those without a word yet are there only while they hold, as are actions."""
 ACTIONS = (
     "none",
     "gpu_reset",
@@ -132,7 +122,9 @@ METRICS: Mapping[str, Metric] = {
         "fp16_active_ratio", f"Share of time with FP16 outside tensor cores, 0 to 1. {_GPM}", ratio
     ),
     "memory_used_bytes": Metric(
-        "memory_used_bytes", "Device memory in use, without the reserved part.", plain
+        "memory_used_bytes",
+        "Device memory in use, with the reserved part where that has no metric.",
+        plain,
     ),
     "memory_total_bytes": Metric("memory_total_bytes", "Device memory there is.", plain),
     "memory_free_bytes": Metric("memory_free_bytes", "Device memory that is free.", plain),
@@ -167,6 +159,9 @@ METRICS: Mapping[str, Metric] = {
     "power_average_watts": Metric("power_average_watts", "Power draw, over a second.", plain),
     "power_instant_watts": Metric("power_instant_watts", "Power draw at the moment.", plain),
     "power_limit_watts": Metric("power_limit_watts", "Power limit that is enforced.", plain),
+    "power_limit_requested_watts": Metric(
+        "power_limit_requested_watts", "Power limit that was set; others can be lower.", plain
+    ),
     "energy_joules": Metric("energy_joules_total", f"Energy used {_LOADED}.", plain, "counter"),
     "sm_clock_mhz": Metric("sm_clock_hertz", "Clock of the SMs.", _hertz),
     "memory_clock_mhz": Metric("memory_clock_hertz", "Clock of the device memory.", _hertz),
@@ -177,7 +172,7 @@ METRICS: Mapping[str, Metric] = {
     "clock_event_reasons": Metric(
         "clock_event_active",
         "Whether that reason holds the clocks back now: 1 or 0.",
-        _among("reason", REASONS),
+        _among("reason", BITS),
     ),
     "clock_event_seconds": Metric(
         "clock_event_seconds_total",

@@ -134,6 +134,8 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
             "{}, default {}",
             ("limit", "default"),
         ),
+        # A recording of gputop 0.1 does not have it.
+        Row("limit set to", ("power_limit_requested_watts",), optional=True),
         Row(
             "limit can be",
             ("power_limit_min_watts", "power_limit_max_watts"),
@@ -265,7 +267,8 @@ LEGEND: Mapping[str, str] = {
     "DRAM active": "memory bandwidth in use, of the most that there is",
     "FP64/32/16 active": "share of time in which these units, outside the tensor cores, worked",
     "memory busy": "share of time in which device memory was read or written, not how much of it",
-    "used": "memory of processes and of the driver's contexts, without the reserved part",
+    "used": "memory of processes and of the driver's contexts; a driver before 510 adds the "
+    "reserved part",
     "reserved": "memory that driver and firmware keep: page tables, ECC",
     "attributed": "memory that the listed processes hold together",
     "unattributed": "memory in use that no listed process holds: those of another pid namespace, "

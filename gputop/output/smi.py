@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from gputop.telemetry.clock_events import CLOCK_EVENTS, mask_of
 from gputop.telemetry.snapshot import (
     Absence,
     Device,
@@ -30,8 +31,6 @@ MISSING = {
     Absence.ERROR: "[Unknown Error]",
 }
 """What stands for a value by the reason for which there is none."""
-NONE = "[N/A]"
-"""For all other reasons: it is not supported, or disabled."""
 NEEDS_RESET = "[GPU requires reset]"
 DEFAULT_QUERY = (
     "timestamp,index,name,uuid,utilization.gpu,utilization.memory,memory.used,memory.total,"
@@ -59,6 +58,8 @@ class Column:
     field: str = ""
     """Of the schema: under this name stands why there is none."""
     unit: str = ""
+    none: str = "[N/A]"
+    """Printed for a value that is not supported or disabled."""
 
     @property
     def title(self) -> str:
@@ -69,20 +70,23 @@ class Column:
         """The value as it is printed, or what stands for it."""
         value = self.value(row)
         if value is None:
-            return _missing(self.field, row)
+            return self._missing(row)
         text = visible(str(value), 256)
         return f"{text} {self.unit}" if units and self.unit else text
 
-
-def _missing(field: str, row: Row) -> str:
-    if row.readings.state is DeviceState.NEEDS_RESET:
-        return NEEDS_RESET
-    reason = row.readings.absent.get(field) or row.device.absent.get(field)
-    return MISSING.get(reason, NONE) if reason is not None else NONE
+    def _missing(self, row: Row) -> str:
+        if row.readings.state is DeviceState.NEEDS_RESET:
+            return NEEDS_RESET
+        reason = row.readings.absent.get(self.field) or row.device.absent.get(self.field)
+        return self.none if reason is None else MISSING.get(reason, self.none)
 
 
 def _read(
-    name: str, field: str, unit: str = "", form: Callable[[Any], Any] = lambda value: value
+    name: str,
+    field: str,
+    unit: str = "",
+    form: Callable[[Any], Any] = lambda value: value,
+    none: str = "[N/A]",
 ) -> Column:
     """A column of a field of the device's readings, or else of the device."""
 
@@ -91,11 +95,12 @@ def _read(
         found = getattr(has, field)
         return None if found is None else form(found)
 
-    return Column(name, value, field, unit)
+    return Column(name, value, field, unit, none)
 
 
 def _mib(value: int) -> int:
-    return value >> 20
+    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
+    return -(-value >> 20)
 
 
 def _hundredths(value: float) -> str:
@@ -117,54 +122,25 @@ def _gpus(row: Row) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
-REASON_BITS = {
-    "idle": 0x1,
-    "application_clocks": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal": 0x20,
-    "hw_thermal": 0x40,
-    "hw_power_brake": 0x80,
-    "display_clocks": 0x100,
-}
-"""Of NVML's clock event reasons: nvmlClocksEventReason...."""
-_REASONS = {
-    "gpu_idle": "idle",
-    "applications_clocks_setting": "application_clocks",
-    "sw_power_cap": "sw_power_cap",
-    "hw_slowdown": "hw_slowdown",
-    "hw_thermal_slowdown": "hw_thermal",
-    "hw_power_brake_slowdown": "hw_power_brake",
-    "sw_thermal_slowdown": "sw_thermal",
-    "sync_boost": "sync_boost",
-}
-"""Theirs, and ours."""
-
-
-def _active(reasons: tuple[str, ...]) -> str:
-    """All of them as a mask: `0x0000000000000004`."""
-    mask = 0
-    for name in reasons:
-        digits = name.removeprefix("bit_0x")
-        mask |= REASON_BITS.get(name) or (int(digits, 16) if digits != name else 0)
-    return f"0x{mask:016X}"
+def _mask(reasons: tuple[str, ...]) -> str:
+    """Return the driver's mask: `0x0000000000000004`."""
+    return f"0x{mask_of(reasons):016X}"
 
 
 def _clock_reasons(family: str) -> Iterator[Column]:
-    yield _read(f"{family}.active", "clock_event_reasons", "", _active)
-    for theirs, ours in _REASONS.items():
+    yield _read(f"{family}.active", "clock_event_reasons", "", _mask)
+    for event in CLOCK_EVENTS:
 
-        def held(reasons: tuple[str, ...], ours: str = ours) -> str:
-            return "Active" if ours in reasons else "Not Active"
+        def held(reasons: tuple[str, ...], word: str = event.word) -> str:
+            return "Active" if word in reasons else "Not Active"
 
-        yield _read(f"{family}.{theirs}", "clock_event_reasons", "", held)
+        if event.smi:
+            yield _read(f"{family}.{event.smi}", "clock_event_reasons", "", held)
 
 
 _ALL = (
     Column("timestamp", _stamp),
     Column("driver_version", lambda row: row.inventory.driver_version),
-    Column("hostname", lambda row: row.inventory.hostname),
     Column("count", _gpus),
     _read("name", "name"),
     _read("index", "index"),
@@ -195,11 +171,11 @@ _ALL = (
     _read("memory.free", "memory_free_bytes", "MiB", _mib),
     _read("temperature.gpu", "temperature_celsius"),
     _read("temperature.gpu.tlimit", "temperature_margin_celsius"),
-    _read("temperature.memory", "memory_temperature_celsius"),
+    _read("temperature.memory", "memory_temperature_celsius", none="N/A"),
     _read("power.draw", "power_watts", "W", _hundredths),
     _read("power.draw.average", "power_average_watts", "W", _hundredths),
     _read("power.draw.instant", "power_instant_watts", "W", _hundredths),
-    _read("power.limit", "power_limit_watts", "W", _hundredths),
+    _read("power.limit", "power_limit_requested_watts", "W", _hundredths),
     _read("enforced.power.limit", "power_limit_watts", "W", _hundredths),
     _read("power.default_limit", "power_limit_default_watts", "W", _hundredths),
     _read("power.min_limit", "power_limit_min_watts", "W", _hundredths),

@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gputop.telemetry.clock_events import CLOCK_EVENTS
 from gputop.text import duration, number, quantity, size, visible
 
-CAUSES: Mapping[str, str] = {
-    "idle": "nothing to do",
-    "application_clocks": "application clocks",
-    "sw_power_cap": "power cap",
-    "hw_slowdown": "hardware slowdown",
-    "sync_boost": "sync boost",
-    "sw_thermal": "software thermal slowdown",
-    "hw_thermal": "hardware thermal slowdown",
-    "hw_power_brake": "external power brake",
-    "display_clocks": "display clocks",
-    "board_limit": "board limit",
-    "reliability": "reliability voltage",
-    "thermal": "thermal slowdown",
-    "low_utilization": "low utilization",
-}
+CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
 """Why clocks are not higher; of later drivers there may be others."""
 _NOW = {**CAUSES, "sw_power_cap": "power cap (normal at full load)"}
 _RECOVERIES = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from gputop.frozen import dataclass
+from gputop.telemetry.clock_events import gravest
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
@@ -55,13 +56,6 @@ _STATES = {
     DeviceState.NEEDS_RESET: "NEEDS RESET",
     DeviceState.NOT_RESPONDING: "is NOT RESPONDING",
 }
-_SLOWDOWNS = {
-    "hw_thermal": "is throttled by heat (hardware)",
-    "sw_thermal": "is throttled by heat",
-    "hw_power_brake": "is braked by its power supply",
-    "hw_slowdown": "is slowed down by hardware",
-}
-"""The gravest first: of those that hold at the same time the others follow from it."""
 
 
 NAMED = 3
@@ -132,10 +126,9 @@ def _of_device(device: Device, sample: DeviceSample | None) -> Iterator[Alert]:
     action = sample.recovery_action
     if action not in (None, "none") and sample.state is DeviceState.OK:
         yield alert(Severity.FAULT, "recovery", f"wants: {visible(action, 40).replace('_', ' ')}")
-    reasons = sample.clock_event_reasons or ()
-    slowdown = next((name for name in _SLOWDOWNS if name in reasons), None)
+    slowdown = gravest(sample.clock_event_reasons or ())
     if slowdown:
-        yield alert(Severity.WARNING, "slowdown", _SLOWDOWNS[slowdown])
+        yield alert(Severity.WARNING, "slowdown", f"is {slowdown.fault}")
     used, free = sample.memory_used_bytes, sample.memory_free_bytes
     if used and free is not None and used >= ALMOST_FULL * (used + free):
         yield alert(Severity.WARNING, "memory", "is almost out of memory")

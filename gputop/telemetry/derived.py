@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.telemetry.clock_events import BITS
+
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Sample
 
@@ -19,20 +21,11 @@ PROCESS_IO_WAIT = "process_io_wait"
 HOST_CPU = "host_cpu_percent"
 """Of all cores of the host together."""
 SLOWDOWN_BITS = "slowdown_bits"
-"""The sum of `SLOWDOWNS` that hold the clocks back."""
+"""Clock event reasons as a sum of `clock_events.BITS` and `OTHER_SLOWDOWN`."""
 DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
 """Series of numbers that are no reading of a device as they are."""
-SLOWDOWNS = {
-    "sw_power_cap": 1,
-    "hw_slowdown": 2,
-    "sw_thermal": 4,
-    "hw_thermal": 8,
-    "hw_power_brake": 16,
-    "application_clocks": 32,
-    "idle": 64,
-}
-"""Clock event reasons by the bit that they have here; all others are `OTHER_SLOWDOWN`."""
-OTHER_SLOWDOWN = 128
+OTHER_SLOWDOWN = 1 << 32
+"""Stands for all reasons without a bit in nvml.h: a float has room for it beside the others."""
 
 
 def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
@@ -44,7 +37,7 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
         if reasons is not None:
             bits = 0
             for reason in reasons:
-                bits |= SLOWDOWNS.get(reason, OTHER_SLOWDOWN)
+                bits |= BITS.get(reason, OTHER_SLOWDOWN)
         listed = "processes" not in readings.absent
         found[readings.uuid] = {
             PROCESS_COUNT: 0 if listed else None,

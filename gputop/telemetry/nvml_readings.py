@@ -12,6 +12,7 @@ from typing import Any
 
 import pynvml as nvml
 
+from gputop.telemetry.clock_events import words_of
 from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum
 from gputop.telemetry.nvml_question import SECOND, SLOW, UNAVAILABLE, Question, one, text
 from gputop.telemetry.nvml_samples import BusySamples
@@ -58,19 +59,6 @@ _CORES_PER_SM = {
     "12": 128,
 }
 """By compute capability, or else by its first part. Source: helper_cuda.h of the CUDA samples."""
-_CLOCK_EVENTS = {
-    0x1: "idle",
-    0x2: "application_clocks",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal",
-    0x40: "hw_thermal",
-    0x80: "hw_power_brake",
-    0x100: "display_clocks",
-    0x200: "board_limit",
-    0x400: "reliability",
-}
 _CLOCK_EVENT_TIMES = {
     "sw_power_cap": 74,
     "thermal": 75,
@@ -133,8 +121,7 @@ def _clock_events(call: Callable[[Any], int]) -> Callable[[Any], tuple[Any]]:
         mask = call(handle)
         if mask == 0xFFFF_FFFF_FFFF_FFFF:
             return (Absence.NOT_SUPPORTED,)
-        bits = (1 << n for n in range(64))
-        return (tuple(_CLOCK_EVENTS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit),)
+        return (words_of(mask),)
 
     return source
 
@@ -333,9 +320,9 @@ def readings(
             )
         ),
         BAR1,
+        Question("power_limit_watts", one(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
         Question(
-            "power_limit_watts",
-            one(nvml.nvmlDeviceGetEnforcedPowerLimit),
+            "power_limit_requested_watts",
             one(nvml.nvmlDeviceGetPowerManagementLimit),
             seconds=SLOW,
         ),

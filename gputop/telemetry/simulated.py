@@ -135,6 +135,7 @@ class SimulatedReader:
             power_instant_watts=round(power, 1),
             energy_joules=round(self._joules, 1),
             power_limit_watts=LIMIT_WATTS,
+            power_limit_requested_watts=LIMIT_WATTS,
             sm_clock_mhz=clock - clock % 15,
             memory_clock_mhz=2619 if used > GIB else 1593,
             video_clock_mhz=1545 if busy else 345,

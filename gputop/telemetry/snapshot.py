@@ -281,7 +281,8 @@ class DeviceSample:
     fp16_active_percent: float | None = None
     """Outside of the tensor cores, as are the other two."""
     memory_used_bytes: int | None = None
-    """What processes and the driver's own contexts use, without the reserved part."""
+    """What processes and the driver's own contexts use. The reserved part is in it only where
+    `memory_reserved_bytes` is missing: a driver before 510 does not report it apart."""
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
@@ -304,7 +305,9 @@ class DeviceSample:
     """Over a second."""
     power_instant_watts: float | None = None
     power_limit_watts: float | None = None
-    """What is enforced."""
+    """The enforced limit: the lowest of all that limit the device."""
+    power_limit_requested_watts: float | None = None
+    """The limit that an administrator set, or the default."""
     energy_joules: float | None = None
     """Since the driver was loaded, as all that is counted unless it says otherwise."""
     sm_clock_mhz: int | None = None

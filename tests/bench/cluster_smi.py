@@ -17,6 +17,7 @@ FACTS = {
     "memory.free": "81000",
     "clocks.max.sm": "1980",
     "power.limit": "700.00",
+    "enforced.power.limit": "700.00",
     "compute_cap": "9.0",
     "temperature.gpu": "58",
     "power.draw": "688.10",

@@ -21,7 +21,6 @@ from gputop.telemetry.derived import (
     PROCESS_CPU,
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
-    SLOWDOWNS,
 )
 from gputop.telemetry.fine import FINE_CAPACITY
 from gputop.telemetry.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History, Statistics
@@ -85,7 +84,7 @@ def test_what_is_derived_is_a_series_too() -> None:
     history.add(Sample(1.0, Host(), (device,), (made, workers)))
     unlisted = DeviceSample("a", absent={"processes": Absence.NO_PERMISSION})
     history.add(Sample(2.0, Host(cpu_percent=12.5), (unlisted,)))
-    bits = SLOWDOWNS["sw_thermal"] + SLOWDOWNS["sw_power_cap"] + OTHER_SLOWDOWN
+    bits = 0x20 + 0x4 + OTHER_SLOWDOWN
     assert {name: list(history.series("a", name)) for name in DERIVED} == {
         PROCESS_COUNT: [0, 2, None],
         PROCESS_CPU: [None, 97.5, None],

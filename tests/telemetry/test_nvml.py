@@ -99,6 +99,7 @@ FUNCTIONS = {
     ),
     "nvmlDeviceGetTemperatureV": ("temperature_celsius",),
     "nvmlDeviceGetEnforcedPowerLimit": ("power_limit_watts",),
+    "nvmlDeviceGetPowerManagementLimit": ("power_limit_requested_watts",),
     "nvmlDeviceGetEncoderUtilization": ("encoder_utilization_percent",),
     "nvmlDeviceGetDecoderUtilization": ("decoder_utilization_percent",),
     "nvmlDeviceGetJpgUtilization": ("jpeg_utilization_percent",),
@@ -114,7 +115,6 @@ FUNCTIONS = {
 OLDER = {
     "nvmlDeviceGetMemoryInfo_v2": "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetTemperatureV": "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetEnforcedPowerLimit": "nvmlDeviceGetPowerManagementLimit",
     "nvmlDeviceGetCurrentClocksEventReasons": "nvmlDeviceGetCurrentClocksThrottleReasons",
 }
 """What is asked where the first is not supported."""
@@ -340,9 +340,10 @@ def test_another_function_is_asked_only_where_the_first_is_not_supported(nvml: F
     assert "nvmlDeviceGetTemperature" not in nvml.calls(0)
 
 
-def test_a_power_limit_that_nothing_enforces(nvml: FakeDriver) -> None:
+def test_the_requested_power_limit_does_not_stand_for_the_enforced_one(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(power_limit_enforced_milliwatts=None, power_limit_milliwatts=450_000))
-    assert only_reader().read(gpm=False)[0].sample.power_limit_watts == 450.0
+    sample = only_reader().read(gpm=False)[0].sample
+    assert (sample.power_limit_watts, sample.power_limit_requested_watts) == (None, 450.0)
 
 
 def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> None:
@@ -703,6 +704,7 @@ EVERY_FIVE_SECONDS = (
     "nvmlDeviceGetCurrPcieLinkGeneration",
     "nvmlDeviceGetCurrPcieLinkWidth",
     "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetPowerManagementLimit",
     "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetPersistenceMode",
     "nvmlDeviceGetMigMode",

@@ -147,6 +147,12 @@ SAMPLE = (
         650.5,
         get("EnforcedPowerLimit"),
     ),
+    Row(
+        "power_limit_requested_watts",
+        {"power_limit_milliwatts": 660_500},
+        660.5,
+        get("PowerManagementLimit"),
+    ),
     Row("energy_joules", {"field.83": 12_345_678}, 12_345.678, field(83, 191)),
     Row("sm_clock_mhz", {"sm_clock_mhz": 1701}, 1701, get("ClockInfo")),
     Row("memory_clock_mhz", {"memory_clock_mhz": 1702}, 1702, get("ClockInfo")),

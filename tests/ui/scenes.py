@@ -88,6 +88,7 @@ def training(index: int, tick: int, **changes: Any) -> DeviceSample:
         power_average_watts=watts,
         power_instant_watts=watts + 11.5,
         power_limit_watts=700.0,
+        power_limit_requested_watts=700.0,
         energy_joules=8.1e8 + 590.0 * tick,
         sm_clock_mhz=round(1980 - works * (150 + 45 * wave)),
         memory_clock_mhz=2619,

@@ -136,8 +136,8 @@ def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
     look(run.trace, gpu_sample(NOW + 1, clock_event_reasons=reasons))
     text = "\n".join(drawn(run))
     assert "\x1b" not in text
-    assert " bit 0x1000" in text
-    assert text.index("bit 0x1000") < text.index(" idle")
+    assert " bit_0x1000" in text
+    assert text.index("bit_0x1000") < text.index(" idle")
 
 
 def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:

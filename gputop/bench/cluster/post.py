@@ -30,7 +30,7 @@ FACTS = (
     "index,uuid,name,pci.bus_id,pci.device_id,driver_version,memory.total,memory.used,memory.free,"
     "clocks.max.sm,power.limit"
 )
-READINGS = "temperature.gpu,power.draw,clocks.sm,power.limit"
+READINGS = "temperature.gpu,power.draw,clocks.sm,enforced.power.limit"
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """The second is what drivers before 535 call it."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.plan import Target
-from gputop.output.smi import REASON_BITS
+from gputop.telemetry.clock_events import words_of
 from gputop.telemetry.snapshot import (
     Device,
     DeviceSample,
@@ -180,4 +180,4 @@ def _reasons(mask: str) -> tuple[str, ...] | None:
         bits = int(mask, 16)
     except ValueError:
         return None
-    return tuple(name for name, bit in REASON_BITS.items() if bits & bit)
+    return words_of(bits)

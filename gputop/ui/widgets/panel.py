@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.output.faults import Fault, fault_of
+from gputop.telemetry.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import (
     ABSENT,
@@ -226,28 +227,20 @@ def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
     return right
 
 
-LIMITS = {
-    "hw_thermal": ("HW heat", WARN),
-    "sw_thermal": ("heat", WARN),
-    "hw_power_brake": ("power brake", WARN),
-    "hw_slowdown": ("HW slowdown", WARN),
-    "sw_power_cap": ("power cap", DIM),
-    "reliability": ("voltage", DIM),
-    "board_limit": ("board limit", DIM),
-    "sync_boost": ("sync boost", DIM),
-    "application_clocks": ("set clocks", DIM),
-    "display_clocks": ("display", DIM),
-}
-"""Clock event reasons in a word or two, the most telling first; idle goes without saying."""
-LONGEST_LIMIT = max(len(words) for words, _ in LIMITS.values())
+LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
+
+
+def limit_text(reason: str) -> tuple[str, Style]:
+    """Return a clock event reason in a word or two; idle is empty, as it goes without saying."""
+    event = BY_WORD.get(reason)
+    if event is None:
+        return clip(visible(reason, LONGEST_LIMIT), LONGEST_LIMIT), DIM
+    return event.short, WARN if event.fault else DIM
 
 
 def limited_by(readings: DeviceSample) -> tuple[str, Style]:
-    """What keeps the clocks down, most of all; empty where nothing does."""
-    reasons = readings.clock_event_reasons or ()
-    known = next((LIMITS[name] for name in LIMITS if name in reasons), None)
-    others = [name for name in reasons if name not in LIMITS and name != "idle"]
-    return known or (clip(visible(others[0], LONGEST_LIMIT), LONGEST_LIMIT) if others else "", DIM)
+    """Return what keeps the clocks down most of all; empty where nothing does."""
+    return limit_text(min(readings.clock_event_reasons or ("idle",), key=gravity))
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.limits import temperature_limit
 from gputop.output.values import span_text
-from gputop.text import quantity, visible, watts_of
+from gputop.telemetry.clock_events import gravity
+from gputop.text import quantity, watts_of
 from gputop.ui.draw import Row, Span, cell, clip, history
 from gputop.ui.palette import CPU, DIM, POWER, STRONG, TEMPERATURE, TRACK
-from gputop.ui.widgets.panel import LIMITS
+from gputop.ui.widgets.panel import limit_text
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -150,24 +151,14 @@ def _strips(trace: Trace, axis: Axis, most: int) -> list[Row]:
     if most and not intervals:
         return [[_label("held back", DIM), Span("┄" * axis.width, TRACK), Span(" by nothing", DIM)]]
     drawn = []
-    for reason in sorted(intervals, key=_gravity)[:most]:
-        word, style = LIMITS.get(reason, (visible(reason, 40).replace("_", " "), DIM))
+    for reason in sorted(intervals, key=gravity)[:most]:
+        word, style = limit_text(reason)
         cells = _cells(intervals[reason], axis)
         text = "".join("▮" if x in cells else " " for x in range(axis.width))
-        seconds = held.get(reason, 0.0)
-        drawn.append(
-            [_label(word, style), Span(text, style), Span(f" {span_text(seconds)}", style)]
-        )
+        seconds = Span(f" {span_text(held.get(reason, 0.0))}", style)
+        drawn.append([_label(word or reason, style), Span(text, style), seconds])
     return drawn
 
 
 def _cells(intervals: Iterable[tuple[float, float]], axis: Axis) -> set[int]:
     return {dot // 2 for since, until in intervals for dot in axis.dots(since, until)}
-
-
-_ORDER = {reason: n for n, reason in enumerate(LIMITS)}
-
-
-def _gravity(reason: str) -> tuple[int, str]:
-    """Known ones in their order, then others; idle is the least of them."""
-    return len(_ORDER) + (reason == "idle") if reason not in _ORDER else _ORDER[reason], reason
