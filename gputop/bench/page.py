@@ -10,7 +10,7 @@ from gputop.bench.compare import score
 from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
 from gputop.bench.peaks import in_words
 from gputop.output.conditions import condition_rows
-from gputop.text import ABSENT, brief, quantity, size, tflops, visible
+from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
 from gputop.text import cells as room_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _of_peak(result: Result) -> Iterable[str]:
         return ()
     known = result.conditions.percent_of_peak if result.conditions else {}
     if result.kind == "copy":
-        return [f"{percent:.0f} % of {name}" for name, percent in known.items()]
+        return [f"{percentage(percent)} of {name}" for name, percent in known.items()]
     return in_words(score(result), known, result.dtype)
 
 
@@ -166,7 +166,7 @@ def _rates(result: Result) -> list[str]:
 def _pair(result: Result) -> list[str]:
     rates = {point.series: point.values.get("tflops") for point in result.points}
     shown = [tflops(rates.get(series)) for series in (ALONE, TOGETHER)]
-    return [*shown, quantity(cost_percent(result), " %", 1)]
+    return [*shown, percentage(cost_percent(result), digits=1)]
 
 
 def _state(result: Result) -> list[str]:

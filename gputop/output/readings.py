@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.output.absences import absence_text
 from gputop.output.values import CAUSES, span_text, value_text
 from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample
-from gputop.text import ABSENT
+from gputop.text import ABSENT, UNITS, in_unit_of
 
 if TYPE_CHECKING:
     from gputop.telemetry.history import Statistics
@@ -50,7 +50,7 @@ class Row:
         if self.template == OF:  # "50.0 of 80.0 GiB": one unit is enough
             first, _, unit = texts[0].rpartition(" ")
             if first and unit == texts[1].rpartition(" ")[2]:
-                texts[0] = first
+                texts[0] = in_unit_of(*values) if unit in UNITS else first
         return self.template.format(*texts)
 
     def reason(self, device: Device, sample: DeviceSample, host: Host | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bench.columns import ENDS, percent_of_peak
 from gputop.bench.several import numbers
 from gputop.exits import INTERRUPTED
-from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible
+from gputop.text import ABSENT, duration, percentage, quantity, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets import points
@@ -126,10 +126,10 @@ def _cells(
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
         "MEAN": (tflops(group.mean(target)), STRONG),
         "PEAK": (tflops(run.tflops_peak), STRONG),
-        "DROOP": (quantity(group.droop_percent(target), " %", 1), TEXT),
+        "DROOP": (percentage(group.droop_percent(target), digits=1), TEXT),
         "ALONE": (tflops(alone), STRONG),
         "TOGETHER": (tflops(together), STRONG),
-        "COST": (quantity(cost, " %", 1), STRONG),
+        "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
         "BEST": (best[1] if best else ABSENT, STRONG),
         **_conditions(run, target, telemetry),

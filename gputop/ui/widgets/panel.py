@@ -13,7 +13,9 @@ from gputop.text import (
     ABSENT,
     duration,
     in_unit_of,
+    percentage,
     quantity,
+    rounded,
     short_name,
     size,
     visible,
@@ -274,10 +276,10 @@ def _busy_bar(panel: Panel, width: int) -> Row:
     name = activity_of(panel.readings)
     active = getattr(panel.readings, name)
     label, style = ("SM", SM) if name == "sm_active_percent" else ("busy", BUSY)
-    value = [cell(quantity(active, " %"), 5, STRONG if active is not None else DIM, right=True)]
+    value = [cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy says nothing about how much of it is used
-        value += [Span(" tensor ", DIM), cell(f"{tensor:.0f} %", 5, STRONG, right=True)]
+        value += [Span(" tensor ", DIM), cell(percentage(tensor), 5, STRONG, right=True)]
     return _labelled_bar(label, share_of(active, 100), style, value, width)
 
 
@@ -301,31 +303,31 @@ def _power_bar(panel: Panel, width: int) -> Row:
 def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
     if r.power_watts is None:
         return [Span(ABSENT.rjust(pad), DIM)]
-    watts = Span(f"{r.power_watts:.0f}".rjust(pad), STRONG if pad else TEXT)
-    limit = "" if r.power_limit_watts is None else f"{of}{r.power_limit_watts:.0f}"
+    watts = Span(rounded(r.power_watts).rjust(pad), STRONG if pad else TEXT)
+    limit = "" if r.power_limit_watts is None else f"{of}{rounded(r.power_limit_watts)}"
     return [watts, Span(f"{limit} W", DIM)]
 
 
 def _details(panel: Panel, width: int, most: int) -> list[Row]:
     """The rest in up to `most` lines, the most telling first; the history needs the others."""
     r, device = panel.readings, panel.device
-    active = quantity(None if _is_on_the_bar(r) else r.sm_active_percent, " %")
+    active = percentage(None if _is_on_the_bar(r) else r.sm_active_percent)
     clock = [("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))]
     activity = [
         ("SM active", active),
-        ("DRAM", quantity(r.dram_active_percent, " %")),
-        ("occupancy", quantity(r.sm_occupancy_percent, " %")),
+        ("DRAM", percentage(r.dram_active_percent)),
+        ("occupancy", percentage(r.sm_occupancy_percent)),
     ]
     memory_clock = _with_maximum(r.memory_clock_mhz, device.memory_clock_max_mhz)
     others = [
         ("mem", "memory_clock_mhz", memory_clock),
-        ("bus", "memory_utilization_percent", quantity(r.memory_utilization_percent, " %")),
-        ("fan", "fan_percent", quantity(r.fan_percent, " %")),
+        ("bus", "memory_utilization_percent", percentage(r.memory_utilization_percent)),
+        ("fan", "fan_percent", percentage(r.fan_percent)),
     ]
     rare = [
         ("reserved", size(r.memory_reserved_bytes or None)),
-        ("enc", quantity(r.encoder_utilization_percent or None, " %")),
-        ("dec", quantity(r.decoder_utilization_percent or None, " %")),
+        ("enc", percentage(r.encoder_utilization_percent or None)),
+        ("dec", percentage(r.decoder_utilization_percent or None)),
     ]
     links = [
         ("PCIe ↓", rate(r.pcie_rx_bytes_per_second)),

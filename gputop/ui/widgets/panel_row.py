@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gputop.frozen import dataclass
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import ABSENT, quantity, used_of, watts_of
+from gputop.text import ABSENT, percentage, quantity, used_of, watts_of
 from gputop.ui.draw import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
 from gputop.ui.widgets.panel import (
@@ -71,7 +71,7 @@ class Column(NamedTuple):
 
 
 def _percent(heading: str, name: str, width: int, room: int) -> Column:
-    return Column(heading, name, width, room, lambda r: quantity(getattr(r, name), "%"))
+    return Column(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
 
 
 def _rate(heading: str, name: str, room: int) -> Column:
@@ -201,7 +201,7 @@ def _busy(readings: DeviceSample, cells: int) -> Row:
     return [
         *drawn,
         cell(term, min(cells, len(term)), DIM),
-        _value(quantity(active, "%"), BUSY_VALUE),
+        _value(percentage(active, "%"), BUSY_VALUE),
     ]
 
 
