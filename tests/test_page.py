@@ -413,7 +413,12 @@ def test_a_frame_is_drawn_over_the_one_before() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "shown"),
-    [(5, ["1", "2", "3", "4"]), (4, ["1", "2", "– 2 more lines"]), (2, ["– 4 more lines"])],
+    [
+        (5, ["1", "2", "3", "4"]),
+        (4, ["1", "2", "– 2 more lines"]),
+        (3, ["1", "– 3 more lines"]),
+        (2, ["1"]),
+    ],
 )
 def test_a_page_taller_than_the_terminal_says_what_is_left_out(rows: int, shown: list[str]) -> None:
     drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", frame("1\n2\n3\n4", rows))

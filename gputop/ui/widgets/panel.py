@@ -82,6 +82,8 @@ class Panel:
     count: int = 0
     """Samples ever, to place the histories."""
     selected: bool = False
+    index_cells: int = 1
+    """Of the longest index of a device: the names stand under each other."""
     host: Host | None = None
     """Its memory is that of a device that has none of its own."""
     finding: Finding | None = None
@@ -181,9 +183,11 @@ def mark(panel: Panel) -> Span:
 
 def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     r = panel.readings
+    label = panel.device.label
+    label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
     left = [
         mark(panel),
-        Span(f"{panel.device.label} ", ACCENT if panel.selected else STRONG),
+        Span(f"{label} ", ACCENT if panel.selected else STRONG),
         Span(name_of(panel.device), STRONG),
     ]
     figures: list[Row] = []
@@ -191,8 +195,8 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
         # A name is told before what is least telling. Room for a limit there is in any case:
         # limits come and go, and nothing is to move with them; 10 has no less than 9.
-        label = max(0, 2 - len(panel.device.label))
-        room = width - width_of(left) - label - LONGEST_LIMIT - 3
+        second = max(0, 2 - len(label))
+        room = width - width_of(left) - second - LONGEST_LIMIT - 3
         while len(figures) > 1 and sum(map(width_of, figures)) > room:
             figures.pop()
     limit, style = limited_by(r)
@@ -329,12 +333,6 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
         ("enc", percentage(r.encoder_utilization_percent or None)),
         ("dec", percentage(r.decoder_utilization_percent or None)),
     ]
-    links = [
-        ("PCIe ↓", rate(r.pcie_rx_bytes_per_second)),
-        ("↑", rate(r.pcie_tx_bytes_per_second)),
-        ("NVLink ↓", rate(r.nvlink_rx_bytes_per_second)),
-        ("↑", rate(r.nvlink_tx_bytes_per_second)),
-    ]
     # What the device has by its nature is there with its sign of absence; of the rest what is
     # missing is left out: the device's page says why.
     first = [(label, text) for label, name, text in clock if not lacks(r, name)]
@@ -342,8 +340,31 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
     second = [(label, text) for label, name, text in others if not lacks(r, name)]
     second += _known(rare)
     lines = [first, second] if _known(activity) else [first + second]
-    lines.append(_known(links))
+    lines += _links(r, width)
     return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
+
+
+LONGEST_RATE = len("0.98 GiB/s")
+
+
+def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
+    """What goes over PCIe and NVLink, in one line or in one each.
+
+    Both directions of a link are there, or neither. Which it is depends on the longest rates that
+    there are, not on those of now: else lines would come and go with the traffic.
+    """
+    pairs = (
+        ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),
+        ("NVLink", r.nvlink_rx_bytes_per_second, r.nvlink_tx_bytes_per_second),
+    )
+    most = {label: len(f"{label} ↓  ↑ ") + 2 * LONGEST_RATE for label, *_ in pairs}
+    links = [
+        (label, f"↓ {rate(rx)} ↑ {rate(tx)}")
+        for label, rx, tx in pairs
+        if (rx, tx) != (None, None) and most[label] <= width
+    ]
+    one_line = sum(most[label] + 3 for label, _ in links) - 3 <= width
+    return [links] if one_line else [[link] for link in links]
 
 
 def _is_on_the_bar(readings: DeviceSample) -> bool:

@@ -74,8 +74,11 @@ def _percent(heading: str, name: str, width: int, room: int) -> Column:
     return Column(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
 
 
+RATE = 12
+
+
 def _rate(heading: str, name: str, room: int) -> Column:
-    return Column(heading, name, 12, room, lambda r: rate(getattr(r, name)))
+    return Column(heading, name, RATE, room, lambda r: rate(getattr(r, name)))
 
 
 def _power(r: DeviceSample) -> str:
@@ -99,9 +102,10 @@ COLUMNS = (
     _percent("BUS", "memory_utilization_percent", 6, 44),
     _percent("FAN", "fan_percent", 6, 44),
     Column("P", "performance_state", 4, 44, lambda r: _state(r.performance_state)),
-    _rate("PCIE RX", "pcie_rx_bytes_per_second", 60),
+    # What is received is not shown without what is sent: there is room for both.
+    _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
     _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
-    _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70),
+    _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70 + RATE),
     _rate("NVLINK TX", "nvlink_tx_bytes_per_second", 70),
 )
 """The most telling first: those that do not fit are left out from the end."""
