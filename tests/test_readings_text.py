@@ -137,6 +137,12 @@ def test_a_value_with_its_maximum_has_one_unit() -> None:
     assert text_of("SM clock") == "–"
 
 
+def test_almost_all_memory_is_not_all_of_it() -> None:
+    total = round(79.647 * GIB)
+    for used, text in ((total - (20 << 20), ">79.5 of 79.6 GiB"), (total, "79.6 of 79.6 GiB")):
+        assert text_of("used", memory_used_bytes=used, memory_total_bytes=total) == text
+
+
 def test_the_link() -> None:
     maximum = {"pcie_generation_max": 5, "pcie_width_max": 16}
     now = {"pcie_generation": 1, "pcie_width": 8}

@@ -49,8 +49,10 @@ class Row:
         ]
         if self.template == OF:  # "50.0 of 80.0 GiB": one unit is enough
             first, _, unit = texts[0].rpartition(" ")
-            if first and unit == texts[1].rpartition(" ")[2]:
-                texts[0] = in_unit_of(*values) if unit in UNITS else first
+            if unit in UNITS and texts[0] == texts[1]:
+                texts[0] = in_unit_of(*values)  # which tells almost all from all
+            elif first and unit == texts[1].rpartition(" ")[2]:
+                texts[0] = first
         return self.template.format(*texts)
 
     def reason(self, device: Device, sample: DeviceSample, host: Host | None = None) -> str:
