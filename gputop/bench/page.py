@@ -104,7 +104,7 @@ def _throughput(result: Result) -> list[tuple[str, str]]:
         ("peak", f"{_rate(result.tflops_peak)} TFLOP/s in the best window"),
     ]
     if result.tflops_sustained is not None and result.droop_percent is not None:
-        below = f"{result.droop_percent:.1f} % below the peak"
+        below = f"{percentage(result.droop_percent, digits=1)} below the peak"
         rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
         steady = result.time_to_steady_seconds
         said = "not within this run" if steady is None else f"after {steady:.1f} s"
@@ -184,11 +184,13 @@ def _state(result: Result) -> list[str]:
 def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
     """How far devices are apart, and who is behind."""
     for spread in spreads:
-        apart = f"in {spread.dtype} they are {spread.percent:.1f} % apart"
+        apart = f"in {spread.dtype} they are {percentage(spread.percent, digits=1)} apart"
         if not spread.behind:
             yield f"  {apart}, none is clearly behind the best, {spread.best}"
             continue
-        named = "; ".join(f"{label} {by:.1f} %" for label, by in spread.behind.items())
+        named = "; ".join(
+            f"{label} {percentage(by, digits=1)}" for label, by in spread.behind.items()
+        )
         yield f"  {apart}; behind the best, {spread.best}: {named}"
 
 

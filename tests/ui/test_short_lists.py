@@ -85,7 +85,7 @@ def outliers(height: int) -> list[str]:
 
 
 def target(number: int) -> Target:
-    return Target("gpu", None, 0, "H100", None, None, host=f"node{number}")
+    return Target("cuda", None, 0, "H100", None, None, host=f"node{number}")
 
 
 def rows_of_items(shown: list[str], item: str) -> list[str]:
