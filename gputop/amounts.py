@@ -22,7 +22,9 @@ class Amount(NamedTuple):
         return self.bytes if self.share is None else round(self.share * total)
 
     def __str__(self) -> str:
-        return size(self.bytes) if self.share is None else f"{100 * self.share:.3g} %"
+        if self.share is None:
+            return size(self.bytes)
+        return f"{100 * self.share:.6f}".rstrip("0").rstrip(".") + " %"  # as it was typed
 
 
 def parse_amount(text: str) -> Amount:

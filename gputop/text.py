@@ -60,15 +60,41 @@ def _shown(character: str) -> str:
     return f"⟨{code:04x}⟩"
 
 
+def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
+    """A number with so many decimals that looks like zero or like `full` only where it is that.
+
+    A small rest is `<1`, what lacks little is `>99`. All numbers for people are written by this.
+    """
+    text, step = f"{value:.{digits}f}", 10.0**-digits
+    if value and not float(text):
+        return f"<{step:.{digits}f}" if value > 0 else f">-{step:.{digits}f}"
+    if full is not None and value < full and text == f"{full:.{digits}f}":
+        return f">{float(text) - step:.{digits}f}"
+    return text
+
+
+def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
+    """A share of 100: `37 %`, `<1 %`, `>99 %`; decimals for what is not whole, or `–`."""
+    if value is None:
+        return ABSENT
+    return rounded(value, 0 if isinstance(value, int) else digits, 100) + unit
+
+
 def size(value: float | None) -> str:
     """Bytes in binary units, three digits: `71.2 GiB`."""
     if value is None:
         return ABSENT
+    scaled, unit = _scaled(value)
+    return f"{number(scaled, whole=unit == 'B')} {unit}"
+
+
+def _scaled(value: float) -> tuple[float, str]:
+    """Bytes in the unit that suits, and the unit."""
     for unit in UNITS:
         if abs(value) < 999.5 or unit == "TiB":
             break
         value /= 1024
-    return f"{number(value, whole=unit == 'B')} {unit}"
+    return value, unit
 
 
 UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
@@ -76,27 +102,37 @@ UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
 def in_unit_of(value: float, total: float | None) -> str:
-    """Bytes in the unit and with the decimals of `total`: `71.2` beside `79.6 GiB`."""
+    """Bytes in the unit and with the decimals of `total`: `71.2` beside `79.6 GiB`.
+
+    What has less than two digits so is in a unit of its own: `51M`.
+    """
     if total is None:
         return size(value)
     shown, unit = size(total).split()
-    scaled = value / (1 << UNITS[unit])
+    scaled, full = value / (1 << UNITS[unit]), total / (1 << UNITS[unit])
     digits = 0 if scaled >= 99.95 else max(1, len(shown.partition(".")[2]))
-    return f"{scaled:.{digits}f}"
+    text = rounded(scaled, digits, full)
+    if 0 < scaled < 1 and len(text.lstrip("<0.")) < 2:
+        scaled, unit = _scaled(value)
+        return rounded(scaled, int(scaled < 9.95 and unit != "B")) + unit[0]
+    return text
 
 
-def used_of(used: float | None, total: float | None) -> str:
-    """`71.2/79.6 GiB`; absent where the use is."""
+def used_of(used: float | None, total: float | None, of: str = "/") -> str:
+    """`71.2/79.6 GiB`, `51M/79.6 GiB`; absent where the use is."""
     if used is None:
         return ABSENT
-    return in_unit_of(used, total) + (f"/{size(total)}" if total is not None else "")
+    return in_unit_of(used, total) + (f"{of}{size(total)}" if total is not None else "")
 
 
 def watts_of(watts: float | None, limit: float | None) -> str:
-    """`612/700`, in watts; absent where the draw is."""
+    """`612/700`, in watts; absent where the draw is.
+
+    The limit is nothing that fills up: the draw swings around it.
+    """
     if watts is None:
         return ABSENT
-    return f"{watts:.0f}" + (f"/{limit:.0f}" if limit is not None else "")
+    return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "")
 
 
 def number(value: float | None, *, whole: bool = False) -> str:
@@ -104,8 +140,8 @@ def number(value: float | None, *, whole: bool = False) -> str:
     if value is None:
         return ABSENT
     if whole or isinstance(value, int) or abs(value) >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+        return rounded(value)
+    return rounded(value, 1 if abs(value) >= 9.995 else 2)
 
 
 def tflops(value: float | None) -> str:
@@ -114,12 +150,12 @@ def tflops(value: float | None) -> str:
         return ABSENT
     limits = (99.95, 9.995, 0.9995, 0.09995, 0.009995)
     digits = next((n for n, limit in enumerate(limits) if value >= limit), len(limits))
-    return f"{value:.{digits}f}"
+    return rounded(value, digits)
 
 
 def quantity(value: float | None, unit: str, digits: int = 0) -> str:
     """A number with its unit, or the sign of absence alone: `612 W`, `64°C`, `–`."""
-    return ABSENT if value is None else f"{value:.{digits}f}{unit}"
+    return ABSENT if value is None else f"{rounded(value, digits)}{unit}"
 
 
 def duration(seconds: float) -> str:

@@ -98,11 +98,11 @@ SAMPLE = Sample(
 
 HEADING = "node7 · 1970-01-01 00:00:02 · driver 580.65.06 · CUDA 13.0"
 PAGE = f"""\
-{HEADING} · CPU 12 % · memory 37.0 GiB of 503 GiB
+{HEADING} · CPU 12 % · memory 37.0 of 503 GiB
 GPU  name             busy         memory  temp      power     clock   fan  state  processes
   0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz     –         \
 ada:python/48211(70.0 GiB) –:–/4000000(–)
-  1  RTX 4090          3 %   0.5/24.0 GiB  41°C       19 W   210 MHz  30 %         \
+  1  RTX 4090          3 %  512M/24.0 GiB  41°C       19 W   210 MHz  30 %         \
 root:Xorg/2(300 MiB)
  10  T4                  –              –     –          –         –     –  LOST
 """
@@ -112,7 +112,7 @@ GPU  name             busy         memory  temp      power     clock  state
   0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz
        48211  ada        70.0 GiB  python train.py --lr 1e-4
      4000000  –                 –  (gone, or in another namespace: try --pid=ho…
-  1  RTX 4090          3 %   0.5/24.0 GiB  41°C       19 W   210 MHz
+  1  RTX 4090          3 %  512M/24.0 GiB  41°C       19 W   210 MHz
            2  root        300 MiB  /usr/lib/xorg/Xorg :0
  10  T4                  –              –     –          –         –  LOST
 """
@@ -120,14 +120,14 @@ AT_80 = f"""\
 {HEADING} · CPU 12 %
 GPU  name             busy         memory  temp  state  processes
   0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C         ada(70.0 GiB) –(–)
-  1  RTX 4090          3 %   0.5/24.0 GiB  41°C         root:Xorg/2(300 MiB)
+  1  RTX 4090          3 %  512M/24.0 GiB  41°C         root:Xorg/2(300 MiB)
  10  T4                  –              –     –  LOST
 """
 AT_40 = """\
 node7 · 1970-01-01 00:00:02
 GPU   busy         memory  state
   0  100 %  71.0/80.0 GiB
-  1    3 %   0.5/24.0 GiB
+  1    3 %  512M/24.0 GiB
  10      –              –  LOST
 """
 
@@ -413,7 +413,12 @@ def test_a_frame_is_drawn_over_the_one_before() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "shown"),
-    [(5, ["1", "2", "3", "4"]), (4, ["1", "2", "– 2 more lines"]), (2, ["– 4 more lines"])],
+    [
+        (5, ["1", "2", "3", "4"]),
+        (4, ["1", "2", "– 2 more lines"]),
+        (3, ["1", "– 3 more lines"]),
+        (2, ["1"]),
+    ],
 )
 def test_a_page_taller_than_the_terminal_says_what_is_left_out(rows: int, shown: list[str]) -> None:
     drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", frame("1\n2\n3\n4", rows))

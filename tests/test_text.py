@@ -16,13 +16,17 @@ from gputop.text import (
     ABSENT,
     brief,
     duration,
+    in_unit_of,
     number,
+    percentage,
     quantity,
+    rounded,
     short_name,
     size,
     tflops,
     used_of,
     visible,
+    watts_of,
 )
 
 KIB, MIB, GIB, TIB = (1 << shift for shift in (10, 20, 30, 40))
@@ -265,7 +269,17 @@ def test_a_very_long_text_is_cut_by_default() -> None:
     [
         (71.24 * 2**30, 79.6 * 2**30, "71.2/79.6 GiB"),
         (4 * 2**30, 9.62 * 2**30, "4.00/9.62 GiB"),
-        (3 * 2**20, 4.75 * 2**30, "0.00/4.75 GiB"),
+        (0, 79.6 * 2**30, "0.0/79.6 GiB"),
+        (1, 79.6 * 2**30, "1B/79.6 GiB"),
+        (4 * 2**20, 79.6 * 2**30, "4.0M/79.6 GiB"),
+        (51 * 2**20, 79.6 * 2**30, "51M/79.6 GiB"),
+        (972 * 2**20, 79.6 * 2**30, "972M/79.6 GiB"),
+        (1000 * 2**20, 79.6 * 2**30, "1.0/79.6 GiB"),
+        (79.62 * 2**30, 79.647 * 2**30, ">79.5/79.6 GiB"),
+        (79.647 * 2**30, 79.647 * 2**30, "79.6/79.6 GiB"),
+        (143.7 * 2**30, 144 * 2**30, ">143/144 GiB"),
+        (3 * 2**20, 4.75 * 2**30, "3.0M/4.75 GiB"),
+        (512 * 2**20, 4.75 * 2**30, "0.50/4.75 GiB"),
         (6.1 * 2**30, 128 * 2**30, "6.1/128 GiB"),
         (120 * 2**30, 512 * 2**30, "120/512 GiB"),
         (1.125 * 2**40, 1.25 * 2**40, "1.12/1.25 TiB"),
@@ -277,3 +291,100 @@ def test_a_part_of_memory_has_the_decimals_of_the_whole(
     used: float | None, total: float | None, shown: str
 ) -> None:
     assert used_of(used, total) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ABSENT),
+        (0, "0 %"),
+        (0.0, "0 %"),
+        (0.04, "<1 %"),
+        (0.5, "<1 %"),
+        (0.51, "1 %"),
+        (37.4, "37 %"),
+        (99.4, "99 %"),
+        (99.5, ">99 %"),
+        (99.97, ">99 %"),
+        (100, "100 %"),
+        (100.0, "100 %"),
+        (140.2, "140 %"),
+        (-0.2, ">-1 %"),
+    ],
+)
+def test_percent(value: float | None, shown: str) -> None:
+    assert percentage(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.04, "<0.1 %"), (3, "3 %"), (3.04, "3.0 %"), (99.96, ">99.9 %")]
+)
+def test_percent_with_a_decimal(value: float, shown: str) -> None:
+    assert percentage(value, digits=1) == shown
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (size(0.3), "<1 B"),
+        (number(0.004), "<0.01"),
+        (number(0.3, whole=True), "<1"),
+        (tflops(1e-7), "<0.00001"),
+        (quantity(0.3, " W"), "<1 W"),
+        (quantity(0.04, " %", 1), "<0.1 %"),
+        (watts_of(0.3, 700.0), "<1/700"),
+        (watts_of(699.7, 700.0), "700/700"),
+    ],
+)
+def test_nothing_else_rounds_to_zero(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+ZERO = re.compile(r"[-+]?0*\.?0*")
+NUMBERS = st.floats(0, 1e15) | st.floats(0, 1e-3)
+
+
+def reads_as_zero(shown: str) -> bool:
+    return ZERO.fullmatch(shown) is not None
+
+
+@given(NUMBERS, st.integers(0, 4))
+def test_only_zero_looks_like_zero(value: float, digits: int) -> None:
+    texts = (
+        rounded(value, digits),
+        rounded(-value, digits),
+        rounded(value, digits, 100),
+        percentage(value, ""),
+        percentage(value, "", digits),
+        number(value),
+        tflops(value),
+        size(value).split()[0],
+        quantity(value, "", digits),
+        watts_of(value, None),
+    )
+    assert [reads_as_zero(shown) for shown in texts] == [value == 0] * len(texts)
+
+
+@given(st.floats(0, 100) | st.floats(99, 100), st.integers(0, 4))
+def test_only_what_is_full_looks_full_and_all_is_short(value: float, digits: int) -> None:
+    shown = percentage(value, "", digits)
+    assert (float(shown.lstrip("<>")) == 100) == (value == 100)
+    assert len(shown) <= len(f"{100:.{digits}f}")
+    if shown[0] not in "<>":
+        assert abs(float(shown) - value) <= 0.5 * 10.0**-digits + 1e-9
+    elif shown[0] == "<":
+        assert 0 < value < float(shown[1:])
+    else:
+        assert float(shown[1:]) < value < 100
+
+
+@given(st.integers(1 << 30, 1 << 43), st.floats(0, 1) | st.floats(0, 0.01) | st.floats(0.99, 1))
+def test_a_part_of_memory_is_neither_nothing_nor_all_where_it_is_not(
+    total: int, share: float
+) -> None:
+    used = round(share * total)
+    shown, whole = in_unit_of(used, total), size(total).split()[0]
+    assert reads_as_zero(shown) == (used == 0)
+    if used < total:
+        assert shown != whole
+    assert len(shown) <= 5

@@ -13,6 +13,7 @@ from gputop.text import (
     duration,
     moment,
     number,
+    percentage,
     quantity,
     short_name,
     tflops,
@@ -90,7 +91,7 @@ def percent_of_peak(result: Result) -> str:
     name = next((each for each in (*PREFERRED, *known) if each in known), None)
     if name is None:
         return ABSENT
-    return f"{'' if name == PREFERRED[0] else '~'}{known[name]:.1f} %"
+    return f"{'' if name == PREFERRED[0] else '~'}{percentage(known[name], digits=1)}"
 
 
 def verdict(entry: Entry) -> str:
@@ -160,7 +161,7 @@ def _condition(name: str, unit: str) -> Callable[[Entry], str]:
 
 
 def _droop(entry: Entry) -> str:
-    return quantity(entry.result.droop_percent, " %", 1)
+    return percentage(entry.result.droop_percent, digits=1)
 
 
 def _driver(entry: Entry) -> str:

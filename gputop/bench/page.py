@@ -10,7 +10,7 @@ from gputop.bench.compare import score
 from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
 from gputop.bench.peaks import in_words
 from gputop.output.conditions import condition_rows
-from gputop.text import ABSENT, brief, quantity, size, tflops, visible
+from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
 from gputop.text import cells as room_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _throughput(result: Result) -> list[tuple[str, str]]:
         ("peak", f"{_rate(result.tflops_peak)} TFLOP/s in the best window"),
     ]
     if result.tflops_sustained is not None and result.droop_percent is not None:
-        below = f"{result.droop_percent:.1f} % below the peak"
+        below = f"{percentage(result.droop_percent, digits=1)} below the peak"
         rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
         steady = result.time_to_steady_seconds
         said = "not within this run" if steady is None else f"after {steady:.1f} s"
@@ -124,7 +124,7 @@ def _of_peak(result: Result) -> Iterable[str]:
         return ()
     known = result.conditions.percent_of_peak if result.conditions else {}
     if result.kind == "copy":
-        return [f"{percent:.0f} % of {name}" for name, percent in known.items()]
+        return [f"{percentage(percent)} of {name}" for name, percent in known.items()]
     return in_words(score(result), known, result.dtype)
 
 
@@ -166,7 +166,7 @@ def _rates(result: Result) -> list[str]:
 def _pair(result: Result) -> list[str]:
     rates = {point.series: point.values.get("tflops") for point in result.points}
     shown = [tflops(rates.get(series)) for series in (ALONE, TOGETHER)]
-    return [*shown, quantity(cost_percent(result), " %", 1)]
+    return [*shown, percentage(cost_percent(result), digits=1)]
 
 
 def _state(result: Result) -> list[str]:
@@ -184,11 +184,13 @@ def _state(result: Result) -> list[str]:
 def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
     """How far devices are apart, and who is behind."""
     for spread in spreads:
-        apart = f"in {spread.dtype} they are {spread.percent:.1f} % apart"
+        apart = f"in {spread.dtype} they are {percentage(spread.percent, digits=1)} apart"
         if not spread.behind:
             yield f"  {apart}, none is clearly behind the best, {spread.best}"
             continue
-        named = "; ".join(f"{label} {by:.1f} %" for label, by in spread.behind.items())
+        named = "; ".join(
+            f"{label} {percentage(by, digits=1)}" for label, by in spread.behind.items()
+        )
         yield f"  {apart}; behind the best, {spread.best}: {named}"
 
 

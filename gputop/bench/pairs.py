@@ -12,6 +12,7 @@ from gputop.bench.fleet import Fleet
 from gputop.bench.plan import SHORTEST_SECONDS
 from gputop.exits import INTERRUPTED
 from gputop.telemetry.snapshot import Problem
+from gputop.text import percentage
 
 if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
@@ -143,7 +144,8 @@ def _joined(alone: Result, together: Result, devices: int) -> Result:
     )
     cost = cost_percent(result) or 0.0
     word = "costs" if cost >= 0 else "gains"
-    said = f"running together {word} {abs(cost):.1f} % of {rows[0].values['tflops']:.4g} TFLOP/s"
+    share = percentage(abs(cost), digits=1)
+    said = f"running together {word} {share} of {rows[0].values['tflops']:.4g} TFLOP/s"
     return replace(result, notes=(*result.notes, said))
 
 

@@ -208,7 +208,7 @@ def _unpublished(compute_capability: str | None, name: str | None) -> frozenset[
 
 
 def _digits(share: float) -> str:
-    return f"{share:.0f}" if share >= 9.95 else text.number(share)
+    return text.percentage(share, "") if share >= 9.95 else text.number(share)
 
 
 def _positive(value: float) -> float | None:

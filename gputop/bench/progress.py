@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
-from gputop.text import duration, tflops, visible
+from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,7 +196,7 @@ class Gathered(Line):
         if behind := so_far.behind():
             first, by = next(iter(behind.items()))
             more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
-            parts.append(f"{visible(first.host or '')} {first.place} {by:.0f} % behind{more}")
+            parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
         for among in [*so_far.distributions.values()][:1]:
             lies = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)}) TFLOP/s"
             parts.insert(1, lies)

@@ -8,7 +8,7 @@ from gputop import __version__
 from gputop.bench import svg
 from gputop.bench.columns import shape
 from gputop.bench.svg import text
-from gputop.text import ABSENT, brief, duration, moment, number, tflops
+from gputop.text import ABSENT, brief, duration, moment, number, percentage, tflops
 from gputop.text import size as sized
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def _figures(result: Result) -> Iterator[Fact]:
         if value is not None:
             yield name, f"{tflops(value)} TFLOP/s"
     if result.droop_percent is not None:
-        yield "Droop", f"{result.droop_percent:.1f} % from peak to sustained"
+        yield "Droop", f"{percentage(result.droop_percent, digits=1)} from peak to sustained"
     if result.time_to_steady_seconds is not None:
         yield "Steady after", f"{result.time_to_steady_seconds:.1f} s"
     for name, percent in (result.conditions.percent_of_peak if result.conditions else {}).items():
-        yield "Of peak", f"{percent:.1f} % ({name})"
+        yield "Of peak", f"{percentage(percent, digits=1)} ({name})"
     yield "Time", duration(result.seconds)
     if result.iterations:
         yield "Products", str(result.iterations)

@@ -15,7 +15,7 @@ from gputop.insight import thresholds as t
 from gputop.output.faults import XIDS
 from gputop.telemetry.alerts import PROGRAM_XIDS
 from gputop.telemetry.clock_events import CLOCK_EVENTS, gravest
-from gputop.text import cut, duration, visible
+from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:
     from gputop.fleet.read import Values
@@ -259,7 +259,7 @@ def _less_busy(peers: list[Gpu], known: Known) -> Iterator[Wrong]:
         return
     for gpu, mean in means:
         if mean <= middle - t.LESS_BUSY.begin and mean < middle - DEVIATIONS * spread:
-            text = f"Straggler: busy {mean:.0f} %, of its job {middle:.0f} %"
+            text = f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
             yield _wrong(gpu, "less_busy", Health.WARNING, text, 15 + (middle - mean) / 100)
 
 

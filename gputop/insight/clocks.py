@@ -13,7 +13,7 @@ from gputop.output.values import span_text
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.clock_events import BITS, mask_of
 from gputop.telemetry.derived import SLOWDOWN_BITS
-from gputop.text import duration
+from gputop.text import duration, percentage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def power_capped(look: Look) -> Said | None:
         return Said(Severity.WARNING, f"Held back by a power limit of {what}", evidence, advice)
     return Said(
         Severity.INFORMATION,
-        f"At its power limit {share:.0f} % of the time: normal at full load",
+        f"At its power limit {percentage(share)} of the time: normal at full load",
         evidence,
         "Nothing to do: it is as fast as its power allows",
     )
@@ -115,7 +115,7 @@ def clocks_low(look: Look) -> Said | None:
 
 
 def _when(share: float, look: Look) -> str:
-    return "now" if look.axis.momentary else f"{share:.0f} % of the time"
+    return "now" if look.axis.momentary else f"{percentage(share)} of the time"
 
 
 def _share(label: str, share: float, look: Look) -> Evidence:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
 from gputop.output.values import span_text
-from gputop.text import number, size
+from gputop.text import number, percentage, quantity, size
 
 if TYPE_CHECKING:
     from gputop.telemetry.alerts import Severity
@@ -53,8 +53,10 @@ class Evidence:
                 return f"{size(self.value)}/s"
             case "s":
                 return span_text(self.value)
-            case "%" | "MHz" | "W" | "°C":
-                return f"{self.value:.0f}{'' if self.unit == '°C' else ' '}{self.unit}"
+            case "%":
+                return percentage(self.value)
+            case "MHz" | "W" | "°C":
+                return quantity(self.value, self.unit if self.unit == "°C" else f" {self.unit}")
         return number(self.value, whole=self.value == round(self.value))
 
 

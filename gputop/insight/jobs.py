@@ -11,7 +11,7 @@ from gputop.insight.findings import Evidence, unit_of
 from gputop.insight.look import Look, NoEvidence
 from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
-from gputop.text import size
+from gputop.text import percentage, size
 
 if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Process
@@ -76,7 +76,7 @@ def straggler(look: Look) -> Said | None:
         evidence += _beside(look, label, name)
     return Said(
         Severity.WARNING,
-        f"May hold up its job: its SM clock is {-behind:.0f} % below {_peers(look)}",
+        f"May hold up its job: its SM clock is {percentage(-behind)} below {_peers(look)}",
         evidence,
         "The others wait for it at every step: look at its temperature, at what holds its clocks "
         "back, and at what else runs on it",
@@ -108,7 +108,8 @@ def imbalance(look: Look) -> Said | None:
     if less is not None and look.passes(t.LESS_BUSY, less):
         return Said(
             Severity.INFORMATION,
-            f"Busy {busy:.0f} %, and {_peers(look)} {busy_of_others:.0f} %: work may be uneven",
+            f"Busy {percentage(busy)}, and {_peers(look)} {percentage(busy_of_others)}: "
+            "work may be uneven",
             [*_beside(look, "busy", look.activity), *_beside(look, "in use", USED)],
             "Look at how work is split; in a pipeline at how its stages are cut",
         )

@@ -12,7 +12,7 @@ from gputop.insight.look import Look, NoEvidence, finite, now
 from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.derived import PROCESS_COUNT
-from gputop.text import duration, size, visible
+from gputop.text import duration, percentage, size, visible
 
 if TYPE_CHECKING:
     from array import array
@@ -105,7 +105,7 @@ def ghost_load(look: Look) -> Said | None:
     span = look.span(t.WINDOW_SECONDS)
     return Said(
         Severity.WARNING,
-        f"Busy {busy:.0f} % without any process that is listed",
+        f"Busy {percentage(busy)} without any process that is listed",
         [*look.means("busy", look.activity), Evidence("processes", PROCESS_COUNT, 0, "", span)],
         "It may be one of another container or user: run with --pid=host or as root; "
         "`fuser -v /dev/nvidia*` shows who has it open",
@@ -173,11 +173,12 @@ def almost_full(look: Look) -> Said | None:
     if not full and left is None:
         return None
     evidence = [now("in use", USED, used), now("free", FREE, free)]
-    sentence = f"Almost out of memory: {share:.0f} % in use"
+    in_use = f"{percentage(share)} in use"
+    sentence = f"Almost out of memory: {in_use}"
     if line is not None and left is not None:
         evidence.append(Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds))
         evidence.append(Evidence("full in", FREE, left, "s"))
-        sentence = f"May run out of memory in about {duration(left)}: {share:.0f} % in use, growing"
+        sentence = f"May run out of memory in about {duration(left)}: {in_use}, growing"
     return Said(
         Severity.WARNING,
         sentence,

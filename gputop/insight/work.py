@@ -11,6 +11,7 @@ from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.snapshot import ProcessKind
+from gputop.text import percentage
 
 BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
 DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
@@ -64,7 +65,8 @@ def input_bound(look: Look) -> Said | None:
     ):
         if value is not None:
             evidence.append(Evidence(label, name, value, "%", span))
-    sentence = f"May be waiting for its input: idle {100 - busy:.0f} % of the time{gaps}, {why}"
+    idle = percentage(100 - busy)
+    sentence = f"May be waiting for its input: idle {idle} of the time{gaps}, {why}"
     return Said(Severity.WARNING, sentence, evidence, advice)
 
 
@@ -113,12 +115,12 @@ def not_working(look: Look) -> Said | None:
         if not look.passes(t.FEW_SMS, sm):
             return None
         many = look.device.sm_count
-        share = f"{sm:.0f} % of its SMs' time is used" if sm >= 0.5 else "its SMs hardly work"
+        share = f"{percentage(sm)} of its SMs' time is used" if sm >= 0.5 else "its SMs hardly work"
         if many and sm / 100 * many < 1.5:
             share = f"about one SM of {many} works"
         evidence = [*look.means("busy", BUSY), *look.means("SM active", SM)]
         evidence += look.means("tensor active", TENSOR)
-        return Said(Severity.WARNING, f"Busy {busy:.0f} %, but {share}", evidence, advice)
+        return Said(Severity.WARNING, f"Busy {percentage(busy)}, but {share}", evidence, advice)
     watts, limit = look.known(POWER), look.sample.power_limit_watts
     if watts is None or not limit or limit <= 0:
         raise NoEvidence(SM)
@@ -127,7 +129,8 @@ def not_working(look: Look) -> Said | None:
         return None
     evidence = [*look.means("busy", BUSY), *look.means("power", POWER)]
     evidence.append(Evidence("power, of its limit", POWER, drawn, "%", look.span(t.WINDOW_SECONDS)))
-    sentence = f"Busy {busy:.0f} %, but draws {drawn:.0f} % of its power limit: may do little"
+    draws = f"draws {percentage(drawn)} of its power limit"
+    sentence = f"Busy {percentage(busy)}, but {draws}: may do little"
     return Said(Severity.WARNING, sentence, evidence, advice)
 
 
@@ -146,7 +149,7 @@ def no_tensor_cores(look: Look) -> Said | None:
     evidence = [*look.means("SM active", SM), *look.means("tensor active", TENSOR)]
     return Said(
         Severity.INFORMATION,
-        f"Its SMs work ({sm:.0f} %), its tensor cores do not: may run in FP32",
+        f"Its SMs work ({percentage(sm)}), its tensor cores do not: may run in FP32",
         [*evidence, *look.means("DRAM active", DRAM)],
         "If it trains or multiplies matrices: autocast to bfloat16, or TF32 by "
         "torch.set_float32_matmul_precision('high'); sizes in multiples of 8",
@@ -164,7 +167,8 @@ def memory_bound(look: Look) -> Said | None:
     evidence = [*look.means("DRAM active", DRAM), *look.means("tensor active", TENSOR)]
     return Said(
         Severity.INFORMATION,
-        f"Limited by its memory: {dram:.0f} % of the bandwidth, tensor cores {tensor:.0f} %",
+        f"Limited by its memory: {percentage(dram)} of the bandwidth, "
+        f"tensor cores {percentage(tensor)}",
         [*evidence, *look.means("SM active", SM)],
         "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; "
         "otherwise this is as fast as it gets",

@@ -65,7 +65,7 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
         text = "shares the host's memory"
         if host is None or host.memory_used_bytes is None:
             return text
-        used = used_of(host.memory_used_bytes, host.memory_total_bytes).replace("/", " of ")
+        used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
         return f"{text}: {used} in use there"
     if name in _WHOLE_GPU:
         if device.mig_index is not None:

@@ -18,7 +18,7 @@ from gputop.output.ansi import (
 )
 from gputop.output.readings import ROWS, Row, value_of
 from gputop.telemetry.snapshot import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.text import ABSENT, quantity, short_name, size, used_of, visible, watts_of
+from gputop.text import ABSENT, percentage, quantity, short_name, size, used_of, visible, watts_of
 
 BUSY_PERCENT = 30
 """From where a number of work or memory is bold, as gpustat has it."""
@@ -69,7 +69,7 @@ def _share(percent: float | None, look: str, loud: str) -> str:
 
 def _busy(_: Device, readings: DeviceSample) -> Span:
     percent = readings.gpu_utilization_percent
-    return _absent(quantity(percent, " %"), _share(percent, GREEN, LOUD_GREEN) if percent else "")
+    return _absent(percentage(percent), _share(percent, GREEN, LOUD_GREEN) if percent else "")
 
 
 def _memory(device: Device, readings: DeviceSample) -> Span:
@@ -113,7 +113,7 @@ OWN = (
     Column("temp", _temperature, ("temperature_celsius",)),
     Column("power", _power, ("power_watts",)),
     Column("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
-    Column("fan", lambda _, r: _absent(quantity(r.fan_percent, " %")), ("fan_percent",)),
+    Column("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
     Column("state", _state, left=True),
     Column(PROCESSES, lambda *_: Span(""), left=True),
 )

@@ -19,7 +19,7 @@ from gputop.output.ansi import (
     clipped,
     painted,
 )
-from gputop.text import ABSENT, cells, cut, moment, short_name, visible
+from gputop.text import ABSENT, cells, cut, moment, percentage, quantity, short_name, visible
 
 if TYPE_CHECKING:
     from gputop.fleet.spread import Spread
@@ -93,16 +93,16 @@ def _figures(found: Spread | None, unit: str) -> str:
     if found is None:
         return f"{ABSENT:>9}" * 3 + f"{0:>9}"
     numbers = (found.median, found.low, found.high)
-    return "".join(f"{f'{n:.0f}{unit}':>9}" for n in numbers) + f"{found.count:>9,}"
+    text = percentage if unit == "%" else quantity
+    return "".join(f"{text(n, unit):>9}" for n in numbers) + f"{found.count:>9,}"
 
 
 def _total(name: str, found: Spread | None) -> Line:
     if name != "power" or found is None:
         return []
-    total = found.total
-    return [
-        Span(f"   {total / 1000:,.1f} kW in all" if total >= 1000 else f"   {total:.0f} W in all")
-    ]
+    watts = found.total
+    total = f"{watts / 1000:,.1f} kW" if watts >= 1000 else quantity(watts, " W")
+    return [Span(f"   {total} in all")]
 
 
 def _wrong(fleet: Fleet) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from gputop.output.columns import OWN, PROCESSES, Column
 from gputop.telemetry.alerts import Severity, alerts, summed
 from gputop.telemetry.codec import to_json
 from gputop.telemetry.snapshot import DeviceState, DriverState, Source
-from gputop.text import ABSENT, cells, moment, quantity, size, visible
+from gputop.text import ABSENT, cells, moment, percentage, size, used_of, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
@@ -77,10 +77,9 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
         spans.append(Span(f"driver {visible(inventory.driver_version)}"))
     if inventory.cuda_version:
         spans.append(Span(f"CUDA {visible(inventory.cuda_version)}"))
-    spans.append(Span(f"CPU {quantity(host.cpu_percent, ' %')}"))
-    total = host.memory_total_bytes
-    of = "" if total is None else f" of {size(total)}"
-    spans.append(Span(f"memory {size(host.memory_used_bytes)}{of}"))
+    spans.append(Span(f"CPU {percentage(host.cpu_percent)}"))
+    memory = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
+    spans.append(Span(f"memory {memory}"))
     line = [spans[0]]
     used = cells(spans[0].text)
     for span in spans[1:]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.output.absences import absence_text
 from gputop.output.values import CAUSES, span_text, value_text
 from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample
-from gputop.text import ABSENT
+from gputop.text import ABSENT, UNITS, in_unit_of
 
 if TYPE_CHECKING:
     from gputop.telemetry.history import Statistics
@@ -49,7 +49,9 @@ class Row:
         ]
         if self.template == OF:  # "50.0 of 80.0 GiB": one unit is enough
             first, _, unit = texts[0].rpartition(" ")
-            if first and unit == texts[1].rpartition(" ")[2]:
+            if unit in UNITS and texts[0] == texts[1]:
+                texts[0] = in_unit_of(*values)  # which tells almost all from all
+            elif first and unit == texts[1].rpartition(" ")[2]:
                 texts[0] = first
         return self.template.format(*texts)
 

@@ -17,7 +17,7 @@ def frame(page: str, rows: int, *, first: bool = False) -> str:
     """
     lines = page.split("\n")
     room = max(1, rows - 1)  # the last is the cursor's
-    if len(lines) > room:
+    if len(lines) > room > 1:
         lines[room - 1 :] = [f"{ABSENT} {len(lines) - room + 1} more lines"]
-    body = "".join(f"{line}{ERASE_LINE}\r\n" for line in lines)
+    body = "".join(f"{line}{ERASE_LINE}\r\n" for line in lines[:room])
     return f"{chr(10) * rows if first else ''}{HIDE}{HOME}{body}{ERASE_BELOW}{SHOW}"

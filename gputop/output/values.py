@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputop.telemetry.clock_events import CLOCK_EVENTS
-from gputop.text import duration, number, quantity, size, visible
+from gputop.text import duration, number, percentage, size, visible
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
 """Why clocks are not higher; of later drivers there may be others."""
@@ -90,7 +90,7 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "performance_state": lambda state: f"P{state}",
     "clock_event_reasons": _reasons,
     "clock_event_seconds": _times,
-    "fans_percent": lambda fans: ", ".join(quantity(fan, " %") for fan in fans),
+    "fans_percent": lambda fans: ", ".join(map(percentage, fans)),
     "pcie_width": lambda width: f"×{width}",
     "pcie_width_max": lambda width: f"×{width}",
     "nvlink_link_rx_bytes_per_second": _links,
@@ -107,7 +107,7 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "virtualization": _word(_VIRTUALIZATIONS),
 }
 _UNITS: Mapping[str, Callable[[Any], str]] = {
-    "_percent": lambda value: f"{value} %" if isinstance(value, int) else f"{value:.1f} %",
+    "_percent": lambda value: percentage(value, digits=1),
     "_bytes": size,
     "_bytes_per_second": _rate,
     "_celsius": lambda value: f"{value:.0f}°C",

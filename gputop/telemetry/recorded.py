@@ -68,17 +68,24 @@ class Recording:
         self._check()
 
     def _check(self) -> None:
-        """Looks for the first inventory, and a sample behind it."""
-        readable = known = False
+        """Look for the first inventory, and for a sample behind it."""
+        known = False
+        seen: set[Kind] = set()
         for line in islice(self._lines(), LOOKED_AT):
             kind = look(line).kind
-            readable |= kind is not Kind.DAMAGED
+            seen.add(kind)
             if kind is Kind.SAMPLE and known:
                 return
             if kind is Kind.INVENTORY and line.data is not None and not known:
                 known = self._is_known(line.data)
-        why = "it does not say what devices it is of" if readable else "it is no recording"
-        raise RecordingError(self.path, NO_SAMPLE if known else why)
+        if not seen:
+            why = "it is empty"
+        elif known:
+            why = NO_SAMPLE if Kind.DAMAGED in seen else "it ended before its first sample"
+        else:
+            readable = seen - {Kind.DAMAGED}
+            why = "it does not say what devices it is of" if readable else "it is no recording"
+        raise RecordingError(self.path, why)
 
     def _is_known(self, inventory: bytes) -> bool:
         """Whether it can be read; raises `RecordingError` where it is of a later gputop."""

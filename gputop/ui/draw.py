@@ -122,8 +122,8 @@ def bar(share: float | None, width: int, style: Style) -> Row:
     if share is None:
         return [Span("┄" * width, TRACK)]
     halves = round(min(1.0, max(0.0, share)) * width * 2)
-    if share > 0:
-        halves = max(1, halves)  # something is not nothing
+    if 0 < share < 1:  # something is not nothing, and not all
+        halves = max(1, min(2 * width - 1, halves))
     full, half = divmod(halves, 2)
     row = [Span("━" * full + "╸" * half, style)] if halves else []
     rest = width - full - half

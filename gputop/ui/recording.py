@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gputop.growing import OutputError
 from gputop.telemetry.recording import Recorder, default_name
-from gputop.telemetry.snapshot import Inventory, Problem, Record
+from gputop.telemetry.snapshot import Inventory, Problem, Record, Sample
 from gputop.text import duration, size, visible
 
 MOST_WAITING = 300
@@ -25,17 +25,21 @@ END_SECONDS = 0.5
 class Recording:
     """A recording in the making. A thread of its own writes: a disk that hangs holds up nothing.
 
-    `begun` is called once the file is there, `failed` once it cannot be written any more; both by
-    that thread, or by who writes.
+    `begun` is called once the file is there, `ended` once it is written, `failed` once it cannot
+    be written any more; all by that thread, or by who writes.
     """
 
     def __init__(
-        self, path: Path, begun: Callable[[], None], failed: Callable[[Problem], None]
+        self,
+        path: Path,
+        begun: Callable[[], None],
+        ended: Callable[[], None],
+        failed: Callable[[Problem], None],
     ) -> None:
         self.path = path
         with contextlib.suppress(OSError):  # in a folder that was removed
             self.path = path.absolute()
-        self._begun, self._failed = begun, failed
+        self._begun, self._ended, self._failed = begun, ended, failed
         self._since = time.monotonic()
         self._bytes = 0
         self._waiting: queue.Queue[Record | None] = queue.Queue(MOST_WAITING)
@@ -89,13 +93,16 @@ class Recording:
             self._fail(error.problem)
         finally:
             recorder.close()
+        if not self._over:
+            self._ended()
 
 
 class Recordings:
     """Begins and ends recordings, one at a time, and says so by `notify`; `changed` is called then.
 
-    What comes is recorded whether it is shown or not. `wanted` is a file to record to from the
-    start. To be used in the event loop.
+    A recording begins with the latest sample, so that it can be played however soon it ends. What
+    comes is recorded whether it is shown or not. `wanted` is a file to record to from the start. To
+    be used in the event loop.
     """
 
     def __init__(
@@ -105,6 +112,7 @@ class Recordings:
         self._notify, self._changed = notify, changed
         self._wanted = wanted
         self._inventory: Inventory | None = None
+        self._sample: Sample | None = None
 
     def take(self, record: Record) -> None:
         """Has the record written, where there is a recording."""
@@ -112,22 +120,22 @@ class Recordings:
             self.current.write(record)
         if isinstance(record, Inventory):
             self._inventory = record
+            return
+        self._sample = record
+        if self._wanted is not None and self._inventory is not None:
             wanted, self._wanted = self._wanted, None
-            if wanted is not None:
-                self._begin(wanted)
+            self._begin(wanted, self._inventory, record)
 
     def toggle(self) -> None:
         """Begins one in the working directory, or ends the one that there is."""
-        if (recording := self.current) is not None:
+        inventory, sample = self._inventory, self._sample
+        if self.current is not None:
             self._end()
-            where = visible(str(recording.path))
-            self._notify(
-                f"{recording.length()}. Play it with: gputop --replay {where}", title="Recorded"
-            )
-        elif self._inventory is None:
+        elif inventory is None or sample is None:
             self._notify("There is nothing to record yet")
         else:
-            self._begin(Path(default_name(self._inventory.hostname, time.time())))
+            path = Path(default_name(inventory.hostname, time.time()))
+            self._begin(path, inventory, sample)
 
     async def close(self) -> None:
         """Ends what there is."""
@@ -135,7 +143,7 @@ class Recordings:
             recording.stop()
             await asyncio.to_thread(recording.wait)
 
-    def _begin(self, path: Path) -> None:
+    def _begin(self, path: Path, inventory: Inventory, sample: Sample) -> None:
         loop = asyncio.get_running_loop()
 
         def later(what: Callable[..., None], *arguments: Problem) -> None:
@@ -145,14 +153,21 @@ class Recordings:
         def begun() -> None:
             self._notify(f"To {visible(str(recording.path))}. r ends it", title="Recording")
 
+        def ended() -> None:
+            if self.current is not recording:  # else the dashboard ends
+                where = visible(str(recording.path))
+                self._notify(
+                    f"{recording.length()}. Play it with: gputop --replay {where}", title="Recorded"
+                )
+
         def failed(problem: Problem) -> None:
             if self.current is recording:
                 self._end()
             self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
 
-        recording = Recording(path, partial(later, begun), partial(later, failed))
-        if self._inventory is not None:
-            recording.write(self._inventory)
+        recording = Recording(path, *(partial(later, each) for each in (begun, ended, failed)))
+        recording.write(inventory)
+        recording.write(sample)
         self.current = recording
         self._changed()
 

@@ -68,6 +68,8 @@ def test_a_sentence_is_cut_between_words(width: int, shown: str) -> None:
         (0.001, "╸─────────"),
         (0.25, "━━╸───────"),
         (0.5, "━━━━━─────"),
+        (0.98, "━━━━━━━━━╸"),
+        (0.999, "━━━━━━━━━╸"),
         (1.0, "━━━━━━━━━━"),
         (1.7, "━━━━━━━━━━"),
         (-0.1, "──────────"),
@@ -76,6 +78,14 @@ def test_a_sentence_is_cut_between_words(width: int, shown: str) -> None:
 )
 def test_a_bar_shows_its_share_in_half_cells(share: float | None, drawn: str) -> None:
     assert "".join(span.text for span in bar(share, 10, BUSY)) == drawn
+
+
+@given(st.floats(0, 1) | st.floats(0, 1e-6) | st.floats(0.999, 1), st.integers(1, 120))
+def test_only_nothing_is_drawn_empty_and_only_all_is_drawn_full(share: float, width: int) -> None:
+    drawn = "".join(span.text for span in bar(share, width, BUSY))
+    assert len(drawn) == width
+    assert (drawn == "─" * width) == (share == 0)
+    assert (drawn == "━" * width) == (share == 1)
 
 
 def test_blocks_of_unequal_height_stand_side_by_side() -> None:

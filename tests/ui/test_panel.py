@@ -17,6 +17,9 @@ from gputop.ui.widgets.panel import Density, Panel, Past
 from tests.ui import scenes
 
 GIB = 1 << 30
+LINKS = tuple(
+    f"{link}_{way}_bytes_per_second" for link in ("pcie", "nvlink") for way in ("rx", "tx")
+)
 NEVER = Absence.NOT_SUPPORTED
 OF_AN_INSTANCE = ("memory_used_bytes", "memory_total_bytes", "memory_free_bytes")
 
@@ -109,6 +112,54 @@ def test_ten_has_no_less_than_nine() -> None:
         titles.append(text_of(panel.draw(made, Density.COMPACT, 59, 3))[0])
     assert len({title[title.index("°C") :] for title in titles}) == 1
     assert all("MHz" in title for title in titles)
+
+
+@pytest.mark.parametrize("density", list(Density))
+def test_names_are_under_each_other_whatever_the_number(density: Density) -> None:
+    devices = [dataclasses.replace(scenes.device(0), index=index) for index in (0, 9, 10, 128)]
+    slice_ = dataclasses.replace(devices[1], parent_uuid="GPU-parent", mig_index=1)
+    around = panel_row.machine_of([*devices, slice_], [h100().readings])
+    starts = set()
+    for device in (*devices, slice_):
+        made = dataclasses.replace(h100(), device=device, index_cells=3)
+        drawn = (
+            [panel_row.draw_row(made, around, 120)]
+            if density is Density.ROW
+            else panel.draw(made, density, 80, 12)
+        )
+        title = text_of(drawn)[0]
+        assert title.split()[0] == device.number
+        if device is not slice_:
+            starts.add(title.index("H100"))
+        else:
+            assert title.index(":1") == (4 if density is not Density.ROW else title.index(":1"))
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize("width", range(20, 121))
+@pytest.mark.parametrize("height", [7, 9, 12])
+def test_what_is_received_and_what_is_sent_stand_together(width: int, height: int) -> None:
+    for busy in (True, False):  # links that fall silent move nothing
+        changes = {} if busy else dict.fromkeys(LINKS, 0)
+        rows = text_of(panel.draw(h100(**changes), Density.FULL, width, height))
+        pairs = [row.strip() for row in rows if "PCIe" in row or "NVLink" in row]
+        for row in pairs:
+            assert row.count("↓") == row.count("↑") == row.count("/s") / 2
+        told = [name for name in ("PCIe", "NVLink") if name in " ".join(pairs)]
+        where = [[name for name in ("PCIe", "NVLink") if name in row] for row in pairs]
+        if busy:
+            before = told, where
+        else:
+            assert (told, where) == before
+    if width >= 52 and height >= 12:
+        assert told == ["PCIe", "NVLink"]
+
+
+@pytest.mark.parametrize("width", range(60, 220))
+def test_columns_of_both_directions_come_together(width: int) -> None:
+    shown = headings(width, h100())
+    for link in ("PCIE", "NVLINK"):
+        assert (f"{link} RX" in shown) == (f"{link} TX" in shown)
 
 
 def test_a_title_gives_up_its_last_figures_for_the_name() -> None:

@@ -70,12 +70,34 @@ async def test_r_records_what_comes_and_ends_it() -> None:
         await until(pilot, lambda: "KiB" in shown(pilot, Header) or " B " in shown(pilot, Header))
         await pilot.press("r")
         assert " REC " not in shown(pilot, Header)
-        assert "gputop --replay" in said(pilot)
+        await until(pilot, lambda: "gputop --replay" in said(pilot))
         stream.send(made[3])
         await settle(pilot)
     found = Recording(the_file())
-    assert list(found.records()) == [streams.inventory(1), *made[1:3]]
+    assert list(found.records()) == [streams.inventory(1), *made[:3]]
     assert the_file().stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_recording_that_is_ended_at_once_can_be_played() -> None:
+    """What is on the screen when it begins is in it, whether anything follows or not."""
+    made = streams.sample(1)
+    stream = PreparedStream(streams.inventory(1), made)
+    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("r", "r")
+        await until(pilot, lambda: "gputop --replay" in said(pilot))
+        assert " 0 B" not in said(pilot)
+        assert list(Recording(the_file()).records()) == [streams.inventory(1), made]
+
+
+async def test_a_recording_begins_with_a_sample() -> None:
+    """Without one it could not be played."""
+    stream = PreparedStream(streams.inventory(1))
+    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: pilot.app.telemetry.inventory is not None)  # type: ignore[attr-defined]
+        await pilot.press("r")
+        assert "There is nothing to record yet" in said(pilot)
+        assert not list(Path.cwd().iterdir())
 
 
 async def test_gpm_is_sampled_while_it_is_recorded() -> None:
@@ -126,7 +148,7 @@ async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
         await settle(pilot)
         await begun(pilot)
         stream.send(made[1])
-        await until(pilot, lambda: recorded() == 2)
+        await until(pilot, lambda: recorded() == 3)
 
         def full(descriptor: int, data: bytes) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -139,7 +161,7 @@ async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
         stream.send(made[3])
         await settle(pilot)
         assert "12:00:03" in shown(pilot, Header)
-    assert list(Recording(the_file()).records()) == [streams.inventory(1), made[1]]
+    assert list(Recording(the_file()).records()) == [streams.inventory(1), *made[:2]]
 
 
 async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,4 +204,4 @@ async def test_what_waits_is_written_before_the_dashboard_ends() -> None:
         for sample in made[1:]:
             stream.send(sample)
         await settle(pilot)
-    assert len(list(Recording(the_file()).records())) == 3
+    assert list(Recording(the_file()).records()) == [streams.inventory(1), *made]

@@ -246,6 +246,18 @@ async def test_the_end_is_said(tmp_path: Path) -> None:
         assert replay.position == 0
 
 
+async def test_one_sample_is_a_recording(tmp_path: Path) -> None:
+    async with dashboard(recordings.make(tmp_path / "a.jsonl.gz", 1)) as (pilot, replay):
+        await until(pilot, lambda: replay.ended)
+        pilot.app._tick()  # type: ignore[attr-defined]
+        assert " end    0:00 of 0:00 ━━" in shown(pilot, ReplayBar)
+        assert "1 GPU " in shown(pilot, Header)
+        for key in ("right", "left", "space"):
+            await press(pilot, key)
+            await until(pilot, lambda: replay.ended)
+            assert "1 GPU " in shown(pilot, Header)
+
+
 async def test_what_plays_is_what_was_recorded(tmp_path: Path) -> None:
     records: list[Record] = [streams.inventory(2), *recordings.samples(20, 2)]
     async with dashboard(recordings.write(tmp_path / "a.jsonl.gz", records)) as (pilot, replay):

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.text import ABSENT, duration, quantity, short_name, used_of, visible, watts_of
+from gputop.text import (
+    ABSENT,
+    duration,
+    percentage,
+    quantity,
+    short_name,
+    used_of,
+    visible,
+    watts_of,
+)
 from gputop.ui.draw import Row, Span, faded, fit, reading, width_of
 from gputop.ui.palette import ACCENT, DIM, STRONG, WARN
 from gputop.ui.widgets.live import LiveView
@@ -64,14 +73,14 @@ def _readings(gpu: Gpu, width: int) -> Row:
     age = None if gpu.age_seconds is None else duration(gpu.age_seconds)
     reasons = None if gpu.clock_event_reasons is None else ", ".join(gpu.clock_event_reasons)
     for name, text in (
-        ("busy", quantity(gpu.gpu_utilization_percent, " %")),
+        ("busy", percentage(gpu.gpu_utilization_percent)),
         ("mem", used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)),
         ("", quantity(gpu.temperature_celsius, "°C")),
         ("power", _watts(gpu)),
         ("clock", quantity(gpu.sm_clock_mhz, " MHz")),
-        ("SM", quantity(gpu.sm_active_percent, " %")),
-        ("tensor", quantity(gpu.tensor_active_percent, " %")),
-        ("DRAM", quantity(gpu.dram_active_percent, " %")),
+        ("SM", percentage(gpu.sm_active_percent)),
+        ("tensor", percentage(gpu.tensor_active_percent)),
+        ("DRAM", percentage(gpu.dram_active_percent)),
         ("mem temp", quantity(gpu.memory_temperature_celsius, "°C")),
         ("scraped", f"{age} ago" if age else ABSENT),
         ("clocks", visible(reasons) if reasons else ABSENT),

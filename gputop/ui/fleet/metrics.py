@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Health
-from gputop.text import ABSENT, duration
+from gputop.text import ABSENT, duration, percentage, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ class Metric:
             return ABSENT
         if self is AGE:
             return duration(value).replace(" ", "") if value < HOUR else f"{value / HOUR:.0f}h"
-        return f"{value:.0f}{self.unit}"
+        return percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
 
     def level(self, value: float) -> int:
         """Of a value: how many of the edges it has reached."""

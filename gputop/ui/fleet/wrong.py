@@ -110,7 +110,7 @@ class WrongView(LiveView):
         found = Counter(each.severity for each in self._listed)
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if found[h])
         seen = f"{self._first + 1} to {self._first + shown} of {len(self._listed)} "
-        right = [Span(seen, DIM)] if shown < len(self._listed) else []
+        right = [Span(seen, DIM)] if 0 < shown < len(self._listed) else []
         return spread([title, Span(f" {words}, worst first", DIM)], right, width)
 
     def _line(self, wrong: Wrong, names: int, width: int, *, selected: bool) -> Row:

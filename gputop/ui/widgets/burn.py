@@ -144,7 +144,8 @@ def odd_rows(odd: Sequence[Odd], width: int, room: int) -> list[Row]:
     if not odd:
         return [[Span("None is unlike the others so far", DIM)]]
     rows: list[Row] = [[Span(f"{count(len(odd), 'outlier')}, gravest first", STRONG)]]
-    shown = odd if len(odd) < room else odd[: max(0, room - 2)]
+    # Under the heading, and over what counts the others; that needs a row over it.
+    shown = odd if len(odd) < room else odd[: max(1, room - 2)]
     for each in shown:
         target = each.target
         named = ", ".join(filter(None, (visible(target.host or ""), target.place)))
@@ -153,6 +154,6 @@ def odd_rows(odd: Sequence[Odd], width: int, room: int) -> list[Row]:
         said = f": {visible(each.why)}"
         style = FAULT if each.grave else WARN
         rows.append([Span(text, STRONG), Span(clip(said, width - cells_of(text)), style)])
-    if len(shown) < len(odd):
+    if len(shown) < len(odd) and room > 2:
         rows.append([Span(f" and {len(odd) - len(shown)} more", DIM)])
     return rows

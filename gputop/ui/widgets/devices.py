@@ -144,10 +144,11 @@ class DevicesView(LiveView):
         space = height - _heading_rows(now)
         all_fit = sum(line.rows for line in lines) <= space
         at = next((n for n, line in enumerate(lines) if selected in line.devices), 0)
-        self._first_line = first_shown(
-            [line.rows for line in lines], at, self._first_line, space - (not all_fit)
-        )
-        self._shown = fitting(lines[self._first_line :], space - (not all_fit))
+        # What counts the others stands under a device, or not at all.
+        counted = not all_fit and bool(lines) and lines[at].rows < space
+        heights = [line.rows for line in lines]
+        self._first_line = first_shown(heights, at, self._first_line, space - counted)
+        self._shown = fitting(lines[self._first_line :], space - counted)
         machine = self._machine() if now.density is Density.ROW else None
         rows: list[Row] = []
         if machine:
@@ -159,13 +160,13 @@ class DevicesView(LiveView):
                 continue
             drawn = [self._drawn(device, device is selected, machine) for device in line.devices]
             rows += beside(drawn, now.panel_width, GAP)
-        if not all_fit:
+        if counted:
             before = sum(len(line.devices) for line in lines[: self._first_line])
             many = sum(len(line.devices) for line in self._shown)
             shown = f"{before + 1} to {before + many} of {len(devices)} devices"
             rows = [*rows[: height - 1], [Span(f"   {shown}: ↓ ↑ for the others", DIM)]]
         if now.density is not Density.FULL:  # else they are in the panels
-            rows += self._finding_lines(width)[: height - len(rows)]
+            rows += self._finding_lines(width)[: max(0, height - len(rows))]
         return rows
 
     def _lines(self, now: Layout) -> list[Line]:
@@ -223,6 +224,7 @@ class DevicesView(LiveView):
             self._past(device),
             telemetry.history.count,
             selected,
+            max(len(str(each.index)) for each in telemetry.devices),
             telemetry.host_of(device),
             next(iter(telemetry.judgement.of(device.uuid)), None),
             telemetry.old_seconds(telemetry.readings(device.uuid)),

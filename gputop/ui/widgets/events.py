@@ -39,7 +39,9 @@ class EventsView(LiveView):
         events = self._telemetry.events(self.device.uuid) if self.device else []
         if not events:
             return [[Span("Events", ACCENT)], [Span(self._none, DIM)]]
-        shown = events[: max(1, height - 1)]
+        if height < 2:
+            return [_row(events[0], width)]
+        shown = events[: height - 1]
         some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
         heading = [Span("Events", ACCENT), Span(some, DIM)]
         return [heading, *(_row(event, width) for event in shown)]

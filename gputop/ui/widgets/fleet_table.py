@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bench.columns import ENDS, percent_of_peak
 from gputop.bench.several import numbers
 from gputop.exits import INTERRUPTED
-from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible
+from gputop.text import ABSENT, duration, percentage, quantity, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets import points
@@ -126,10 +126,10 @@ def _cells(
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
         "MEAN": (tflops(group.mean(target)), STRONG),
         "PEAK": (tflops(run.tflops_peak), STRONG),
-        "DROOP": (quantity(group.droop_percent(target), " %", 1), TEXT),
+        "DROOP": (percentage(group.droop_percent(target), digits=1), TEXT),
         "ALONE": (tflops(alone), STRONG),
         "TOGETHER": (tflops(together), STRONG),
-        "COST": (quantity(cost, " %", 1), STRONG),
+        "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
         "BEST": (best[1] if best else ABSENT, STRONG),
         **_conditions(run, target, telemetry),
@@ -176,7 +176,7 @@ def _state(group: Group, target: Target, spreads: Sequence[Spread]) -> tuple[str
     if run.result is not None and run.result.stopped != "time":
         return ENDS.get(run.result.stopped, visible(run.result.stopped, 12)), TEXT
     if percent is not None:
-        return f"{percent:.1f} % behind", WARN
+        return f"{percentage(percent, digits=1)} behind", WARN
     if run.result is not None:
         unpaired = group.kind == "pairs" and group.pair(target)[2] is None
         return ("only alone", WARN) if unpaired else ("ok", GOOD)
@@ -220,10 +220,12 @@ def _progress(group: Group, spreads: Sequence[Spread], width: int) -> Row:
 
 def _in_words(spread: Spread) -> str:
     """`7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
-    apart = f"{spread.percent:.1f} % apart"
+    apart = f"{percentage(spread.percent, digits=1)} apart"
     if not spread.behind:
         return f"{apart}, none is behind"
-    named = ", ".join(f"{_short(label)} {by:.1f} %" for label, by in spread.behind.items())
+    named = ", ".join(
+        f"{_short(label)} {percentage(by, digits=1)}" for label, by in spread.behind.items()
+    )
     return f"{apart}: {named} behind {_short(spread.best)}"
 
 

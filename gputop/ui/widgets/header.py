@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.alerts import Severity, summed
 from gputop.telemetry.snapshot import DeviceState, MachineState
-from gputop.text import cells, duration, moment, number, quantity, used_of, visible
+from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
@@ -140,7 +140,7 @@ class Header(LiveView):
         memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
         load = host.load_average[0] if host.load_average else None
         return [
-            [Span("  CPU ", DIM), Span(quantity(host.cpu_percent, " % ").rjust(6))],
+            [Span("  CPU ", DIM), Span(percentage(host.cpu_percent, " % ").rjust(6))],
             [Span(" load ", DIM), Span(f"{number(load)} ")],
             [Span(" host mem ", DIM), Span(f"{memory} ")],
         ]
@@ -162,7 +162,7 @@ class Header(LiveView):
         parts = [first]
         busy = _values(readings, "gpu_utilization_percent")
         if busy:
-            mean = f"{sum(busy) / len(busy):.0f} %".rjust(5)
+            mean = percentage(sum(busy) / len(busy)).rjust(5)
             parts.append([Span("  busy ", DIM), Span(mean)])
         # Of the same devices: else it would be what some use of what all have.
         told = [r for r in readings if None not in (r.memory_used_bytes, r.memory_total_bytes)]
@@ -173,7 +173,7 @@ class Header(LiveView):
         if watts:
             # Of those that do not answer it has been said.
             least = "≥" if len(watts) < len(readings) - lost else ""
-            parts.append([Span("  power ", DIM), Span(f"{least}{sum(watts):.0f} W")])
+            parts.append([Span("  power ", DIM), Span(f"{least}{rounded(sum(watts))} W")])
         parts += [[]] * (SUMS - len(parts))
         for label, name, unit in (
             ("hottest", "temperature_celsius", "°C"),

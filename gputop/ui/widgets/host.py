@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gputop.text import duration, number, quantity, size, visible
+from gputop.text import ABSENT, duration, in_unit_of, number, percentage, size, visible
 from gputop.ui.draw import Row, Span, bar, beside, cell, fit, share_of, width_of
 from gputop.ui.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
@@ -91,12 +91,13 @@ def _line(label: str, share: float | None, value: Row, width: int) -> Row:
 
 
 def _percent(value: float | None) -> Row:
-    return [Span(quantity(value, " %").rjust(5), STRONG)]
+    return [Span(percentage(value).rjust(5), STRONG)]
 
 
 def _memory(host: Host, width: int) -> Row:
     used, total = host.memory_used_bytes, host.memory_total_bytes
-    value = [Span(size(used).rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
+    number = ABSENT if used is None else in_unit_of(used, total)
+    value = [Span(number.rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
     return _line("mem", share_of(used, total), value, width)
 
 
@@ -126,7 +127,7 @@ def _cores(host: Host, width: int, room: int) -> list[Row]:
                 cell(str(n), 4, DIM, right=True),
                 Span(" "),
                 *bar(percent / 100, each - 11, CPU),
-                Span(quantity(percent, " %").rjust(6)),
+                Span(percentage(percent).rjust(6)),
             ],
             each,
         )

@@ -14,7 +14,9 @@ from gputop.text import (
     ABSENT,
     duration,
     in_unit_of,
+    percentage,
     quantity,
+    rounded,
     short_name,
     size,
     visible,
@@ -81,6 +83,8 @@ class Panel:
     count: int = 0
     """Samples ever, to place the histories."""
     selected: bool = False
+    index_cells: int = 1
+    """Of the longest index of a device: the names stand under each other."""
     host: Host | None = None
     """Its memory is that of a device that has none of its own."""
     finding: Finding | None = None
@@ -180,9 +184,11 @@ def mark(panel: Panel) -> Span:
 
 def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     r = panel.readings
+    label = panel.device.label
+    label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
     left = [
         mark(panel),
-        Span(f"{panel.device.label} ", ACCENT if panel.selected else STRONG),
+        Span(f"{label} ", ACCENT if panel.selected else STRONG),
         Span(name_of(panel.device), STRONG),
     ]
     figures: list[Row] = []
@@ -190,8 +196,8 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
         figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
         # A name is told before what is least telling. Room for a limit there is in any case:
         # limits come and go, and nothing is to move with them; 10 has no less than 9.
-        label = max(0, 2 - len(panel.device.label))
-        room = width - width_of(left) - label - LONGEST_LIMIT - 3
+        second = max(0, 2 - len(label))
+        room = width - width_of(left) - second - LONGEST_LIMIT - 3
         while len(figures) > 1 and sum(map(width_of, figures)) > room:
             figures.pop()
     limit, style = limited_by(r)
@@ -267,10 +273,10 @@ def _busy_bar(panel: Panel, width: int) -> Row:
     name = activity_of(panel.readings)
     active = getattr(panel.readings, name)
     label, style = ("SM", SM) if name == "sm_active_percent" else ("busy", BUSY)
-    value = [cell(quantity(active, " %"), 5, STRONG if active is not None else DIM, right=True)]
+    value = [cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy says nothing about how much of it is used
-        value += [Span(" tensor ", DIM), cell(f"{tensor:.0f} %", 5, STRONG, right=True)]
+        value += [Span(" tensor ", DIM), cell(percentage(tensor), 5, STRONG, right=True)]
     return _labelled_bar(label, share_of(active, 100), style, value, width)
 
 
@@ -294,37 +300,31 @@ def _power_bar(panel: Panel, width: int) -> Row:
 def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
     if r.power_watts is None:
         return [Span(ABSENT.rjust(pad), DIM)]
-    watts = Span(f"{r.power_watts:.0f}".rjust(pad), STRONG if pad else TEXT)
-    limit = "" if r.power_limit_watts is None else f"{of}{r.power_limit_watts:.0f}"
+    watts = Span(rounded(r.power_watts).rjust(pad), STRONG if pad else TEXT)
+    limit = "" if r.power_limit_watts is None else f"{of}{rounded(r.power_limit_watts)}"
     return [watts, Span(f"{limit} W", DIM)]
 
 
 def _details(panel: Panel, width: int, most: int) -> list[Row]:
     """The rest in up to `most` lines, the most telling first; the history needs the others."""
     r, device = panel.readings, panel.device
-    active = quantity(None if _is_on_the_bar(r) else r.sm_active_percent, " %")
+    active = percentage(None if _is_on_the_bar(r) else r.sm_active_percent)
     clock = [("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))]
     activity = [
         ("SM active", active),
-        ("DRAM", quantity(r.dram_active_percent, " %")),
-        ("occupancy", quantity(r.sm_occupancy_percent, " %")),
+        ("DRAM", percentage(r.dram_active_percent)),
+        ("occupancy", percentage(r.sm_occupancy_percent)),
     ]
     memory_clock = _with_maximum(r.memory_clock_mhz, device.memory_clock_max_mhz)
     others = [
         ("mem", "memory_clock_mhz", memory_clock),
-        ("bus", "memory_utilization_percent", quantity(r.memory_utilization_percent, " %")),
-        ("fan", "fan_percent", quantity(r.fan_percent, " %")),
+        ("bus", "memory_utilization_percent", percentage(r.memory_utilization_percent)),
+        ("fan", "fan_percent", percentage(r.fan_percent)),
     ]
     rare = [
         ("reserved", size(r.memory_reserved_bytes or None)),
-        ("enc", quantity(r.encoder_utilization_percent or None, " %")),
-        ("dec", quantity(r.decoder_utilization_percent or None, " %")),
-    ]
-    links = [
-        ("PCIe ↓", rate(r.pcie_rx_bytes_per_second)),
-        ("↑", rate(r.pcie_tx_bytes_per_second)),
-        ("NVLink ↓", rate(r.nvlink_rx_bytes_per_second)),
-        ("↑", rate(r.nvlink_tx_bytes_per_second)),
+        ("enc", percentage(r.encoder_utilization_percent or None)),
+        ("dec", percentage(r.decoder_utilization_percent or None)),
     ]
     # What the device has by its nature is there with its sign of absence; of the rest what is
     # missing is left out: the device's page says why.
@@ -333,8 +333,31 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
     second = [(label, text) for label, name, text in others if not lacks(r, name)]
     second += _known(rare)
     lines = [first, second] if _known(activity) else [first + second]
-    lines.append(_known(links))
+    lines += _links(r, width)
     return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
+
+
+LONGEST_RATE = len("0.98 GiB/s")
+
+
+def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
+    """What goes over PCIe and NVLink, in one line or in one each.
+
+    Both directions of a link are there, or neither. Which it is depends on the longest rates that
+    there are, not on those of now: else lines would come and go with the traffic.
+    """
+    pairs = (
+        ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),
+        ("NVLink", r.nvlink_rx_bytes_per_second, r.nvlink_tx_bytes_per_second),
+    )
+    most = {label: len(f"{label} ↓  ↑ ") + 2 * LONGEST_RATE for label, *_ in pairs}
+    links = [
+        (label, f"↓ {rate(rx)} ↑ {rate(tx)}")
+        for label, rx, tx in pairs
+        if (rx, tx) != (None, None) and most[label] <= width
+    ]
+    one_line = sum(most[label] + 3 for label, _ in links) - 3 <= width
+    return [links] if one_line else [[link] for link in links]
 
 
 def _is_on_the_bar(readings: DeviceSample) -> bool:

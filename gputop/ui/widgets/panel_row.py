@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gputop.frozen import dataclass
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import ABSENT, quantity, used_of, watts_of
+from gputop.text import ABSENT, percentage, quantity, used_of, watts_of
 from gputop.ui.draw import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
 from gputop.ui.widgets.panel import (
@@ -71,11 +71,14 @@ class Column(NamedTuple):
 
 
 def _percent(heading: str, name: str, width: int, room: int) -> Column:
-    return Column(heading, name, width, room, lambda r: quantity(getattr(r, name), "%"))
+    return Column(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
+
+
+RATE = 12
 
 
 def _rate(heading: str, name: str, room: int) -> Column:
-    return Column(heading, name, 12, room, lambda r: rate(getattr(r, name)))
+    return Column(heading, name, RATE, room, lambda r: rate(getattr(r, name)))
 
 
 def _power(r: DeviceSample) -> str:
@@ -99,9 +102,10 @@ COLUMNS = (
     _percent("BUS", "memory_utilization_percent", 6, 44),
     _percent("FAN", "fan_percent", 6, 44),
     Column("P", "performance_state", 4, 44, lambda r: _state(r.performance_state)),
-    _rate("PCIE RX", "pcie_rx_bytes_per_second", 60),
+    # What is received is not shown without what is sent: there is room for both.
+    _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
     _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
-    _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70),
+    _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70 + RATE),
     _rate("NVLINK TX", "nvlink_tx_bytes_per_second", 70),
 )
 """The most telling first: those that do not fit are left out from the end."""
@@ -201,7 +205,7 @@ def _busy(readings: DeviceSample, cells: int) -> Row:
     return [
         *drawn,
         cell(term, min(cells, len(term)), DIM),
-        _value(quantity(active, "%"), BUSY_VALUE),
+        _value(percentage(active, "%"), BUSY_VALUE),
     ]
 
 

@@ -52,6 +52,8 @@ class ProcessesView(LiveView):
         self.device_uuid: str | None = None
         """The device whose processes alone are listed."""
         self._room = 1
+        self._headed = True
+        """Whether there is room for a heading over the rows."""
         self.focused_list = False
         """Whether keys are for this list, and not for the devices."""
         self.filtering = False
@@ -141,14 +143,17 @@ class ProcessesView(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:
         """A heading, the rows of the window, and under them what is typed or does not show."""
         table = self._listed()
-        footed = self.filtering or bool(table.filter) or table.total > height - 1
-        self._room = max(1, height - 1 - footed)
+        typed = self.filtering or bool(table.filter)
+        self._headed = height > 1 + typed
+        space = height - self._headed
+        footed = typed or (space > 1 and table.total > space)
+        self._room = max(1, space - footed)
         if not table.total:
             rows: list[Row] = [[Span(f"  {self._none()}", DIM)]]
         else:
             slots = fitting(width, table.sorted_by, table.several)
             at, lines = table.at, table.window(self._room)
-            rows = [self._heading(slots)]
+            rows = [self._heading(slots)] if self._headed else []
             rows += [
                 self._line(line, slots, selected=number == at)
                 for number, line in enumerate(lines, table.first)
@@ -232,13 +237,13 @@ class ProcessesView(LiveView):
         table = self._listed()
         if not table.total:
             return
-        if event.y == 0:
+        if event.y == 0 and self._headed:
             column = self._column_at(event.x)
             if column is not None:
                 table.sort_by(column)
                 self.redraw()
-        elif event.y <= min(self._room, len(table.lines) - table.first):
-            table.select(table.first + event.y - 1)
+        elif (row := event.y - self._headed) < min(self._room, len(table.lines) - table.first):
+            table.select(table.first + row)
             self.redraw()
             self.post_message(self.RowClicked())
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.output.values import value_text
-from gputop.text import ABSENT, duration, quantity, short_name, tflops, visible, watts_of
+from gputop.text import (
+    ABSENT,
+    duration,
+    percentage,
+    quantity,
+    short_name,
+    tflops,
+    visible,
+    watts_of,
+)
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets import fleet_table, fleet_title, points
@@ -198,7 +207,8 @@ def _conditions(run: Run) -> list[Row]:
         return []
     found: list[Row] = []
     for name, share in conditions.percent_of_peak.items():
-        found.append([Span(f"  {share:.0f} %", STRONG), Span(f" of {visible(name, 60)}", DIM)])
+        of = Span(f" of {visible(name, 60)}", DIM)
+        found.append([Span(f"  {percentage(share)}", STRONG), of])
     if conditions.tflop_per_joule is not None:
         efficiency = [
             Span(f"  {tflops(conditions.tflop_per_joule)}", STRONG),

@@ -34,6 +34,8 @@ class ScrolledView(LiveView):
         if len(rows) <= height:
             self._top = 0
             return rows
+        if height < 2:  # what is left out is not counted over nothing
+            return rows[self._top : self._top + height]
         room = height - 1
         self._top = min(self._top, len(rows) - room)
         below = len(rows) - room - self._top

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DriverState, MachineState, Source
-from gputop.text import duration, number, quantity, used_of, visible
+from gputop.text import duration, number, percentage, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
 
@@ -55,7 +55,7 @@ def _facts(machine: Machine) -> list[Row]:
     host = machine.host
     parts: list[tuple[str, str]] = []
     if host.cpu_percent is not None:
-        parts.append(("CPU ", quantity(host.cpu_percent, " %").rjust(5)))
+        parts.append(("CPU ", percentage(host.cpu_percent).rjust(5)))
     if host.load_average:
         parts.append(("load ", number(host.load_average[0])))
     if host.memory_used_bytes is not None:

@@ -244,7 +244,7 @@ def round_up(value: float) -> float:
 
 def tidy(name: str, value: float) -> float:
     """Without decimals that the reading does not have, or that say nothing."""
-    fine = name.endswith(("_active_percent", "_watts"))
+    fine = name.endswith(("_percent", "_watts"))
     return value if fine and value != round(value) else round(value)
 
 

@@ -1,0 +1,121 @@
+"""Where a list does not fit, what counts the rest of it stands under or over a row of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench.plan import Target
+from gputop.bench.together import Odd
+from gputop.telemetry.snapshot import Event
+from gputop.ui.fleet.state import FleetState
+from gputop.ui.fleet.wrong import WrongView
+from gputop.ui.model import Telemetry
+from gputop.ui.widgets.burn import odd_rows
+from gputop.ui.widgets.details import DetailsView
+from gputop.ui.widgets.devices import DevicesView
+from gputop.ui.widgets.events import EventsView
+from gputop.ui.widgets.panel import Density
+from gputop.ui.widgets.processes import ProcessesView
+from tests import streams
+from tests.fleets import fleet
+from tests.ui import scenes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gputop.ui.draw import Row
+
+HEIGHTS = range(1, 9)
+COUNTS = re.compile(r"\b(\d+ )?more\b|\bof \d+|below|above|for the others")
+
+
+def text_of(rows: Sequence[Row]) -> list[str]:
+    return ["".join(span.text for span in row).rstrip() for row in rows]
+
+
+def telemetry() -> Telemetry:
+    known = Telemetry()
+    known.take(streams.inventory(12))
+    uuid = streams.device(0).uuid
+    events = tuple(Event(streams.NOW + n, uuid, "xid", 79) for n in range(9))
+    known.take(streams.sample(12, streams.crowd(30), events=events))
+    return known
+
+
+def processes(height: int) -> list[str]:
+    return text_of(ProcessesView(telemetry()).draw(120, height))
+
+
+def devices(density: Density, width: int, height: int) -> list[str]:
+    view = DevicesView(telemetry())
+    view.chosen = density
+    view.plan(width, height)
+    return text_of(view.draw(width, height)[:height])
+
+
+def details(height: int) -> list[str]:
+    known = telemetry()
+    known.take(dataclasses.replace(streams.inventory(1), devices=(scenes.device(0),)))
+    view = DetailsView(known)
+    view.device = known.devices[0]
+    return text_of(view.draw(100, height))
+
+
+def happened(height: int) -> list[str]:
+    known = telemetry()
+    view = EventsView(known)
+    view.device = known.devices[0]
+    return text_of(view.draw(100, height)[:height])
+
+
+def wrong(height: int) -> list[str]:
+    state = FleetState()
+    state.take(fleet(512))
+    state.fit(120, 20)
+    return text_of(WrongView(state, lambda: None).draw(120, height)[:height])
+
+
+def outliers(height: int) -> list[str]:
+    odd = [Odd(target(n), "slow", grave=False) for n in range(9)]
+    return text_of(odd_rows(odd, 120, height)[:height])
+
+
+def target(number: int) -> Target:
+    return Target("cuda", None, 0, "H100", None, None, host=f"node{number}")
+
+
+def rows_of_items(shown: list[str], item: str) -> list[str]:
+    return [row for row in shown if re.search(item, row)]
+
+
+@pytest.mark.parametrize("height", HEIGHTS)
+@pytest.mark.parametrize(
+    ("view", "item"),
+    [
+        (processes, r"\d{5} .*GiB|\d{5} .*MiB"),
+        (details, r"busy|SM active|Activity"),
+        (happened, r"Xid"),
+        (wrong, r"^.[▲!?] "),
+        (outliers, r"^ node\d"),
+    ],
+)
+def test_no_rest_is_counted_over_nothing(view, item: str, height: int) -> None:  # type: ignore[no-untyped-def]
+    shown = view(height)
+    assert len(shown) <= height
+    if any(COUNTS.search(row) for row in shown):
+        assert rows_of_items(shown, item), shown
+
+
+@pytest.mark.parametrize("height", HEIGHTS)
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("density", list(Density))
+def test_no_devices_are_counted_over_nothing(density: Density, width: int, height: int) -> None:
+    shown = devices(density, width, height)
+    assert len(shown) <= height
+    if any(COUNTS.search(row) for row in shown if "for the others" in row):
+        bars = rows_of_items(shown, "━|─" if density is Density.ROW else "^▌  mem")
+        assert bars, shown

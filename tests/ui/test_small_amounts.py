@@ -1,0 +1,147 @@
+"""What is not zero never reads as zero, and what is not full never as full, on any page."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.fleet.model import Gpu
+from gputop.insight.findings import Evidence
+from gputop.output.page import page
+from gputop.telemetry.snapshot import Host, Machine, MachineState, Sample
+from gputop.ui.fleet import detail
+from gputop.ui.fleet.metrics import BUSY, MEMORY
+from gputop.ui.model import Telemetry
+from gputop.ui.process_columns import COLUMNS, Around
+from gputop.ui.widgets import panel, panel_row, sections
+from gputop.ui.widgets.details import DetailsView
+from gputop.ui.widgets.header import Header
+from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.panel import Density, Panel
+from gputop.ui.widgets.timeline import TimelineView
+from tests import streams
+from tests.ui import scenes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gputop.telemetry.snapshot import DeviceSample
+    from gputop.ui.draw import Row
+
+GIB, MIB = 1 << 30, 1 << 20
+TOTAL = round(79.647 * GIB)
+ACTIVITY = [
+    f"{name}_percent"
+    for name in (
+        *("sm_active", "sm_occupancy", "tensor_active", "dram_active"),
+        *("fp64_active", "fp32_active", "fp16_active"),
+    )
+]
+ZERO = re.compile(r"(?<![\d.+-])0+(\.0+)?( ?%|/| of | [KMGT]?i?B|$)", re.MULTILINE)
+FULL = re.compile(r"(?<![\d.>])(?<!of )(100(\.0)? ?%|79\.6(/| of | GiB of )79\.6)")
+
+
+def readings(percent: float, used: int, **changes: Any) -> DeviceSample:
+    """All that is a share has that one; what NVML counts in whole numbers is far from both ends."""
+    whole = {
+        name: 50
+        for name in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
+        for name in (f"{name}_utilization_percent",)
+    }
+    return scenes.training(
+        0,
+        10,
+        **whole,
+        **dict.fromkeys(ACTIVITY, percent),
+        **{
+            "memory_used_bytes": used,
+            "memory_total_bytes": TOTAL,
+            "memory_free_bytes": MIB,
+            "bar1_used_bytes": used,
+            "power_watts": 0.3,
+            **changes,
+        },
+    )
+
+
+def telemetry_of(made: DeviceSample, host: Host) -> Telemetry:
+    known = Telemetry()
+    device = dataclasses.replace(scenes.device(0), memory_total_bytes=TOTAL, bar1_total_bytes=TOTAL)
+    known.take(dataclasses.replace(streams.inventory(1), devices=(device,)))
+    process = streams.process(1, 0, memory_used_bytes=MIB, cpu_percent=0.3)
+    known.take(Sample(streams.NOW, host, (made,), (process,)))
+    return known
+
+
+def text_of(rows: Iterable[Row]) -> str:
+    return "\n".join("".join(span.text for span in row) for row in rows)
+
+
+def shown(percent: float, used: int) -> dict[str, str]:
+    """What the views say of a machine with these."""
+    host = Host(
+        cpu_percent=percent,
+        cpu_core_percent=(percent,) * 2,
+        memory_used_bytes=used,
+        memory_total_bytes=TOTAL,
+        load_average=(0.004, 0.004, 0.004),
+    )
+    known = telemetry_of(readings(percent, used), host)
+    device, sample = known.devices[0], known.readings(known.devices[0].uuid)
+    made = Panel(device, sample)
+    machine = panel_row.machine_of([device], [sample])
+    alone = Telemetry()
+    alone.take(streams.no_driver())
+    alone.take(Sample(streams.NOW, host))
+    details, timeline = DetailsView(known), TimelineView(known)
+    details.device = timeline.device = device
+    away = Machine("a", MachineState.OK, host=host)
+    gpu = Gpu(
+        *("k", "GPU-1", "node", "0", "H100"),
+        gpu_utilization_percent=percent,
+        memory_used_bytes=used,
+        memory_total_bytes=TOTAL,
+        sm_active_percent=percent,
+    )
+    process = known.sample.processes[0] if known.sample else streams.process(1, 0)
+    assert known.inventory is not None
+    assert known.sample is not None
+    return {
+        **{
+            f"panel {width} {density.name}": text_of(panel.draw(made, density, width, 22))
+            for density in (Density.COMPACT, Density.FULL)
+            for width in (52, 60, 100)
+        },
+        **{
+            f"row {width}": text_of([panel_row.draw_row(made, machine, width)])
+            for width in (80, 120, 200)
+        },
+        "header": text_of(Header(known).draw(200, 3)[1:]),
+        "host": text_of(HostView(alone).draw(120, 40)),
+        "section": text_of(sections.title(away, 200, 9.0)),
+        "details": text_of(details.all_rows(100)),
+        "timeline": text_of(timeline.draw(100, 40)[:-1]),
+        "status": page(known.inventory, known.sample),
+        "process": "\n".join(c.text(process, Around()) for c in COLUMNS if c.title == "CPU%"),
+        "fleet": text_of([detail._readings(gpu, 400)]),
+        "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
+        "evidence": Evidence("x", "x", percent, "%").text,
+    }
+
+
+SMALL, LARGE = shown(0.3, 51 * MIB), shown(99.97, TOTAL - 20 * MIB)
+
+
+@pytest.mark.parametrize("view", [*SMALL])
+def test_what_is_small_is_not_zero(view: str) -> None:
+    counts = r"(?m)^.*(enc|dec|reserved|ECC|uncorr|replays|index|P0|remap).*$"
+    text = re.sub(counts, "", SMALL[view])
+    assert not ZERO.search(text), ZERO.search(text)
+
+
+@pytest.mark.parametrize("view", [view for view in LARGE if view != "process"])
+def test_what_is_not_full_does_not_read_so(view: str) -> None:
+    assert not FULL.search(LARGE[view]), FULL.search(LARGE[view])
