@@ -247,7 +247,7 @@ PLAIN = "not supported by this device or its driver"
             "pcie_rx_bytes_per_second",
             "no_data_yet",
             GPU,
-            "no data yet: a rate needs two readings",
+            "no data yet: needs two comparable readings",
         ),
         ("power_watts", "no_data_yet", GPU, "no data yet: comes with the next reading"),
         ("sm_count", "no_data_yet", GPU, "no data yet: comes with the next reading"),
