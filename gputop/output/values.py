@@ -19,7 +19,7 @@ CAUSES: Mapping[str, str] = {
     "display_clocks": "display clocks",
     "board_limit": "board limit",
     "reliability": "reliability voltage",
-    "thermal": "thermal slowdown",
+    "thermal": "thermal slowdown",  # in streams of gputop 0.1
     "low_utilization": "low utilization",
 }
 """Why clocks are not higher; of later drivers there may be others."""
