@@ -228,12 +228,13 @@ class Sampler:
                 # Nobody should wait a whole interval for the first values.
                 due = time.monotonic()
                 continue
-            now = time.monotonic()
-            if pause(due - now, self._hurry):
+            hurried = pause(due - time.monotonic(), self._hurry)
+            if hurried:
                 self._hurry.clear()
-                due = time.monotonic()
-            # The machine slept, or nobody read the stream: no burst to catch up.
-            due = max(due, now - interval)
+            now = time.monotonic()
+            # This process was stopped, or nobody read the stream: what was missed stays missed.
+            if hurried or now - due > interval / 2:
+                due = now
 
     def _settles_before(self, due: float) -> bool:
         with self._changed:
