@@ -211,7 +211,8 @@ class Sampler:
     def _ticks(self) -> Iterator[_Opened]:
         """Once at each interval, and as soon as the driver has answered for the first time.
 
-        Yields what was asked at that tick: the driver may open at any moment.
+        Yields what was asked at that tick: the driver may open at any moment. But for one that is
+        gone by the end of it.
         """
         pause(FIRST_WINDOW_SECONDS)
         due = time.monotonic()
@@ -221,7 +222,8 @@ class Sampler:
             grace = _grace(self._interval) if opened is asked else FIRST_GRACE_SECONDS
             asked = opened
             self._read_all(opened.slots, tick, grace)
-            yield opened
+            gone = any(slot.over for slot in opened.slots)
+            yield self._opened if gone else opened
             interval = self._interval
             due += interval
             if opened.state is DriverState.STARTING and self._settles_before(due):

@@ -467,6 +467,24 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
         assert not thread.is_alive()
 
 
+def test_a_driver_that_goes_within_a_tick_is_gone_in_the_sample_of_that_tick(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    """Whoever asks once must not be told that the driver is well."""
+    starts = iter([FakeDriver(*readers)])
+
+    def start() -> FakeDriver:
+        if driver := next(starts, None):
+            return driver
+        raise DriverError(NO_DRIVER)
+
+    readers[1].problem = NO_DRIVER
+    stream = opened(start)
+    sample = stream.until(lambda _: stream.state() is not DriverState.STARTING)
+    assert (stream.state(), stream.problem()) == (DriverState.UNAVAILABLE, NO_DRIVER)
+    assert sample.devices == ()
+
+
 def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
