@@ -551,8 +551,8 @@ def test_a_device_that_fails_every_call_from_the_start_is_not_ok(nvml: FakeDrive
 
 def test_what_a_device_does_not_support_is_no_failure(nvml: FakeDriver) -> None:
     numbers = {f.name: None for f in fields(FakeDevice) if f.type == "int | None"}
-    nothing = {**numbers, "values": {}, "samples": (), "max_instances": 0}
-    nvml.write(FakeDevice(**nothing))  # type: ignore[arg-type]
+    nothing: dict[str, Any] = {**numbers, "values": {}, "samples": (), "max_instances": 0}
+    nvml.write(FakeDevice(**nothing))
     sample = only_reader().read(gpm=False)[0].sample
     assert sample.state is DeviceState.OK
     assert Absence.NOT_SUPPORTED in sample.absent.values()
