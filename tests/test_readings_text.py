@@ -343,6 +343,25 @@ def test_what_is_wrong_with_a_device(state: DeviceState, word: str) -> None:
     assert fault.remedy
 
 
+@pytest.mark.parametrize(
+    ("absence", "what"),
+    [
+        (Absence.TIMED_OUT, "NOT RESPONDING for 12 s: a driver call hangs"),
+        (Absence.ERROR, "NOT RESPONDING: every call to its driver fails"),
+        (Absence.NO_PERMISSION, "NOT RESPONDING: no permission to ask it"),
+    ],
+)
+def test_why_a_device_does_not_respond(absence: Absence, what: str) -> None:
+    """And nothing about others: they may be held up as well."""
+    sample = DeviceSample(
+        "GPU-0", DeviceState.NOT_RESPONDING, 12.0, absent=dict.fromkeys(READINGS, absence)
+    )
+    fault = fault_of(sample)
+    assert fault is not None
+    assert fault.what == what
+    assert "ther devices" not in fault.remedy
+
+
 def test_nothing_is_wrong_with_a_device_that_answers() -> None:
     assert fault_of(streams.readings(0)) is None
 
