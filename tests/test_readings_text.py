@@ -18,9 +18,8 @@ from gputop.output.values import CAUSES, value_text
 from gputop.telemetry.clock_events import BITS
 from gputop.telemetry.history import Statistics
 from gputop.telemetry.nvml_readings import (
-    _CLOCK_EVENT_TIMES,
-    _CLOCK_EVENT_TIMES_SINCE_580_82,
     _RECOVERY_ACTIONS,
+    _clock_event_times,
 )
 from gputop.telemetry.snapshot import (
     GPM_READINGS,
@@ -150,8 +149,7 @@ def test_the_link() -> None:
 
 
 def test_every_word_of_the_driver_has_words_for_people() -> None:
-    counted = {*_CLOCK_EVENT_TIMES, *_CLOCK_EVENT_TIMES_SINCE_580_82}
-    assert {*BITS, *counted} <= set(CAUSES)
+    assert {*BITS, *_clock_event_times((580, 82)), "thermal"} <= set(CAUSES)
     for action in _RECOVERY_ACTIONS.values():
         assert "_" not in value_text("recovery_action", action)
 
@@ -262,7 +260,7 @@ PLAIN = "not supported by this device or its driver"
             "pcie_rx_bytes_per_second",
             "no_data_yet",
             GPU,
-            "no data yet: a rate needs two readings",
+            "no data yet: needs two comparable readings",
         ),
         ("power_watts", "no_data_yet", GPU, "no data yet: comes with the next reading"),
         ("sm_count", "no_data_yet", GPU, "no data yet: comes with the next reading"),
@@ -357,6 +355,25 @@ def test_what_is_wrong_with_a_device(state: DeviceState, word: str) -> None:
     assert fault is not None
     assert fault.what.startswith(f"{word}: ")
     assert fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("absence", "what"),
+    [
+        (Absence.TIMED_OUT, "NOT RESPONDING for 12 s: a driver call hangs"),
+        (Absence.ERROR, "NOT RESPONDING: every call to its driver fails"),
+        (Absence.NO_PERMISSION, "NOT RESPONDING: no permission to ask it"),
+    ],
+)
+def test_why_a_device_does_not_respond(absence: Absence, what: str) -> None:
+    """And nothing about others: they may be held up as well."""
+    sample = DeviceSample(
+        "GPU-0", DeviceState.NOT_RESPONDING, 12.0, absent=dict.fromkeys(READINGS, absence)
+    )
+    fault = fault_of(sample)
+    assert fault is not None
+    assert fault.what == what
+    assert "ther devices" not in fault.remedy
 
 
 def test_nothing_is_wrong_with_a_device_that_answers() -> None:

@@ -134,7 +134,7 @@ def _remap(gpu: Gpu) -> Wrong | None:
 _STATES = {
     "lost": ("LOST: it no longer answers on its bus", 99),
     "needs_reset": ("NEEDS RESET: the driver has given it up", 98),
-    "not_responding": ("NOT RESPONDING: a driver call hangs", 90),
+    "not_responding": ("NOT RESPONDING: calls to its driver hang or fail", 90),
 }
 
 

@@ -55,7 +55,7 @@ def absence_text(name: str, absence: Absence, device: Device, host: Host | None 
             return _disabled(name)
         case Absence.NO_DATA_YET:
             if name in _RATES:
-                return "no data yet: a rate needs two readings"
+                return "no data yet: needs two comparable readings"
             return "no data yet: comes with the next reading"
     return _ALWAYS[absence]
 

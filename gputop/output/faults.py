@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.telemetry.snapshot import DeviceState
+from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
@@ -32,12 +32,27 @@ def fault_of(readings: DeviceSample) -> Fault | None:
                 "End its processes, `nvidia-smi --gpu-reset`, or reboot",
             )
         case DeviceState.NOT_RESPONDING:
-            age = f" for {duration(readings.age_seconds)}" if readings.age_seconds else ""
-            return Fault(
-                f"NOT RESPONDING{age}: a driver call hangs",
-                "Other devices are not held up; `dmesg` may have an Xid",
-            )
+            return _no_response(readings)
     return None
+
+
+def _no_response(readings: DeviceSample) -> Fault:
+    reasons = {*readings.absent.values()}
+    if Absence.NO_PERMISSION in reasons:
+        return Fault(
+            "NOT RESPONDING: no permission to ask it",
+            "Ask for access to its file /dev/nvidia*, or run as root",
+        )
+    if Absence.ERROR in reasons:
+        return Fault(
+            "NOT RESPONDING: every call to its driver fails",
+            "`nvidia-smi` and `dmesg` may say why; it may need a reset or a reboot",
+        )
+    age = f" for {duration(readings.age_seconds)}" if readings.age_seconds else ""
+    return Fault(
+        f"NOT RESPONDING{age}: a driver call hangs",
+        "`dmesg` may have an Xid; it may need a reset or a reboot",
+    )
 
 
 _RESET = "Let its processes end, then reset or reboot"
@@ -97,7 +112,7 @@ NO_NUMBER = 999
 
 _STATES = {
     DeviceState.OK: Fault("answers again", ""),
-    DeviceState.NOT_RESPONDING: Fault("not responding: a driver call hangs", ""),
+    DeviceState.NOT_RESPONDING: Fault("not responding: calls to its driver hang or fail", ""),
     DeviceState.LOST: Fault("lost: it no longer answers on its bus", "`dmesg` has the Xid"),
     DeviceState.NEEDS_RESET: Fault("needs a reset: the driver has given it up", ""),
 }

@@ -40,6 +40,7 @@ CLOCK_EVENTS = (
                "throttled by heat (hardware)", is_heat=True),
     ClockEvent("sw_thermal", 0x20, "software thermal slowdown", "heat", "sw_thermal_slowdown",
                "throttled by heat", is_heat=True),
+    # In recordings of gputop 0.1: the same counter as that of sw_thermal.
     ClockEvent("thermal", 0, "thermal slowdown", "heat", "", "throttled by heat", is_heat=True),
     ClockEvent("hw_power_brake", 0x80, "external power brake", "power brake",
                "hw_power_brake_slowdown", "braked by its power supply"),

@@ -30,6 +30,7 @@ from gputop.telemetry.nvml_question import (
     Answers,
     Asker,
     absence_of,
+    failure_of,
     sort,
     state_of,
     unreadable,
@@ -43,7 +44,6 @@ from gputop.telemetry.snapshot import (
     DeviceSample,
     DeviceState,
     Event,
-    Problem,
 )
 from gputop.telemetry.system import look
 
@@ -65,24 +65,37 @@ def start() -> Driver:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
-        raise DriverError(_problem(error), mismatch=mismatch) from None
+        raise _error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
-    return Driver()
+    try:
+        return Driver()
+    except DriverError:
+        _shut_down()
+        raise
 
 
-def _problem(error: Any) -> Problem:
+def _error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
     failure = _FAILURES.get(error.value, Failure.OTHER)
-    return diagnose(failure, look(), f"{words} (code {error.value})")
+    problem = diagnose(failure, look(), f"{words} (code {error.value})")
+    mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    return DriverError(problem, mismatch=mismatch)
+
+
+def _shut_down() -> None:
+    with contextlib.suppress(nvml.NVMLError):  # there is nobody left who could act on it
+        nvml.nvmlShutdown()
 
 
 class Driver:
-    """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`."""
+    """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`.
+
+    Raises `DriverError` where it does not say its own version: there is none behind the library.
+    """
 
     def __init__(self) -> None:
-        self.driver_version: str | None = _system(nvml.nvmlSystemGetDriverVersion)
+        self.driver_version: str | None = _driver_says(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
         self._events = Events()
@@ -97,7 +110,7 @@ class Driver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             self.close()
-            raise DriverError(_problem(error)) from None
+            raise _error(error) from None
         if not count:
             self.close()
             raise DriverError(diagnose(Failure.NO_DEVICES, look()))
@@ -112,8 +125,7 @@ class Driver:
     def close(self) -> None:
         """Shut NVML down; the driver may wait for calls that are under way."""
         self._events.close()
-        with contextlib.suppress(nvml.NVMLError):  # there is nobody left who could act on it
-            nvml.nvmlShutdown()
+        _shut_down()
 
 
 def _system(call: Callable[[], Any]) -> Any:
@@ -123,20 +135,34 @@ def _system(call: Callable[[], Any]) -> Any:
         return None
 
 
-def _check_driver(answers: Iterable[Any]) -> None:
-    """Raises `DriverError` where these are of a driver that is gone, and it says so itself."""
-    if DRIVER_IS_GONE.isdisjoint(answer for answer in answers if isinstance(answer, int)):
-        return
+def _driver_says(call: Callable[[], Any]) -> Any:
+    """What the driver says of itself; None where it cannot. Raises `DriverError` where it fails."""
     try:
-        nvml.nvmlDeviceGetCount()
+        return call()
+    except UnicodeDecodeError:
+        return None
     except nvml.NVMLError as error:
-        if error.value in DRIVER_IS_GONE:
-            raise DriverError(_problem(error)) from None
+        if absence_of(error.value) is Absence.NOT_SUPPORTED:
+            return None
+        raise _error(error) from None
+
+
+def _check_driver() -> None:
+    """Raises `DriverError` where a device fails because the driver itself is gone."""
+    for call in (nvml.nvmlSystemGetDriverVersion, nvml.nvmlDeviceGetCount):
+        _driver_says(call)
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
     """`580.95.05` as (580, 95): what is compared."""
     return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
+
+
+def _raise_failure(answers: Iterable[Any]) -> None:
+    """Raises `NVMLError` where all of these failed: the device as a whole does not respond."""
+    code = failure_of(answers)
+    if code is not None:
+        raise nvml.NVMLError(code)
 
 
 class Reader:
@@ -179,17 +205,20 @@ class Reader:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            self._follow_modes()
+            self._asker.fresh.clear()
             answers = [self._asker.answer(self._handle, q) for q in self._questions]
             *lists, usage = [self._asker.answer(self._handle, q) for q in self._processes]
+            _raise_failure(self._asker.fresh)
+            self._follow_modes()
             percentages = self._ask_gpm(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
-            _check_driver([error.value])
+            _check_driver()
             return self._unreadable(error.value)
-        _check_driver((*answers, *lists))
+        if any(isinstance(each, int) and each in DRIVER_IS_GONE for each in (*answers, *lists)):
+            _check_driver()
         found = sort(self._questions, answers)
         processes, missing = merge(*(*parts.others, usage))
         if missing:
@@ -201,7 +230,7 @@ class Reader:
             found.add(name, value)
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=state_of((*answers, *lists)),
+            state=state_of((*answers, *lists, usage)),
             age_seconds=0.0,
             absent=found.absent,
             **found.values,
@@ -246,7 +275,9 @@ class Reader:
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        self._identity = sort(IDENTITY, [self._asker.ask(self._handle, q) for q in IDENTITY])
+        answers = [self._asker.ask(self._handle, q) for q in IDENTITY]
+        _raise_failure(answers)  # who it was is known better
+        self._identity = sort(IDENTITY, answers)
         capability = self._identity.values.get("compute_capability")
         shared = memory_is_shared(
             self._identity.values.get("name"), capability, self._identity.get("memory_total_bytes")

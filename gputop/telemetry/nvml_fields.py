@@ -187,23 +187,55 @@ class Sum:
 
 
 class Durations:
-    """A reading by cause: the seconds of those fields of nanoseconds that the device has."""
+    """A reading by cause: the seconds of nanosecond counters, each the first that the device has.
 
-    def __init__(self, name: str, fields: Mapping[str, int]) -> None:
+    A counter that runs faster than the clock does not count time, and is an error from then on.
+    """
+
+    def __init__(self, name: str, clock: Clock, fields: Mapping[str, tuple[int, ...]]) -> None:
         self.names = name
-        self._keys = {cause: Key(number) for cause, number in fields.items()}
+        self._clock = clock
+        self._fields = {cause: Field(cause, *numbers) for cause, numbers in fields.items()}
+        self._asked: float | None = None
+        """When the values to come were asked for: none of them is older."""
+        self._before: dict[str, tuple[float, float]] = {}
+        """That time, and the seconds, of the last values."""
+        self._credit: dict[str, float] = {}
+        """Seconds by which each may still run ahead; below zero it has run too fast."""
 
-    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
-        """All of them."""
-        yield from self._keys.values()
+    def wanted(self, found: Found) -> Iterator[Key]:
+        """Those of all causes."""
+        if self._asked is None:
+            self._asked = self._clock()
+        for field in self._fields.values():
+            yield from field.wanted(found)
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:
         """The seconds by cause; where there is none, the most telling reason."""
-        rows = {cause: found[key] for cause, key in self._keys.items()}
-        seconds = {
-            cause: value.number / 1e9 for cause, value in rows.items() if isinstance(value, Value)
-        }
-        return (seconds or first_reason(rows.values()),)
+        rows = {cause: field.values(found, handle)[0] for cause, field in self._fields.items()}
+        sound = {}
+        for cause, row in rows.items():
+            if isinstance(row, Absence):
+                continue
+            if self._counts_time(cause, row / 1e9):
+                sound[cause] = row / 1e9
+            else:
+                rows[cause] = Absence.ERROR
+        self._asked = None
+        return (sound or first_reason(rows.values()),)
+
+    def _counts_time(self, cause: str, seconds: float) -> bool:
+        now, credit = self._clock(), self._credit.get(cause, SLACK)
+        asked, before = self._before.get(cause, (now, seconds))
+        self._before[cause] = (now if self._asked is None else self._asked, seconds)
+        if credit >= 0:
+            credit = min(SLACK, credit + now - asked - max(0.0, seconds - before))
+        self._credit[cause] = credit
+        return credit >= 0
+
+
+SLACK = 2.0
+"""Seconds by which a counter may run ahead: it is not counted on, and read, at the same moments."""
 
 
 def first_reason(values: Any) -> Absence:

@@ -268,7 +268,7 @@ class _Instance:
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=state_of((*self._answers, *self._lists)),
+            state=state_of((*self._answers, *self._lists, (*self._percentages.values(),))),
             age_seconds=0.0,
             absent=found.absent | dict.fromkeys(unsaid, Absence.NOT_SUPPORTED),
             **found.values,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -96,6 +96,8 @@ class Asker:
         self._missing: set[Source] = set()
         """What the driver does not have: never called again."""
         self._answers: dict[Question, tuple[float, Any]] = {}
+        self.fresh: list[Any] = []
+        """What `answer` was told by the driver since this was cleared: nothing from before."""
 
     def answer(self, handle: Any, question: Question, ahead: float = 0.0) -> Any:
         """The last answer, as from `ask`, until the next one is due within `ahead` seconds."""
@@ -108,6 +110,7 @@ class Asker:
             if question not in self._answers and seconds >= SLOW:
                 seconds *= self._share
             self._answers[question] = now + seconds, answer
+            self.fresh.append(answer)
         return answer
 
     def ask(self, handle: Any, question: Question) -> Any:
@@ -143,21 +146,43 @@ def absence_of(code: int) -> Absence:
     return _ABSENCES.get(code, Absence.ERROR)
 
 
-def state_of(answers: Iterable[Any]) -> DeviceState:
+def failure_of(answers: Iterable[Any]) -> int | None:
+    """The return code with which all of these failed; None where any of them has a value.
+
+    What a device does not support, or not yet, is no failure.
+    """
+    code = None
+    for answer in answers:
+        if isinstance(answer, int):
+            passing = absence_of(answer) in (Absence.NOT_SUPPORTED, Absence.NO_DATA_YET)
+            code = code if passing else code or answer
+        elif not isinstance(answer, Absence) and not _is_empty(answer):
+            return None
+    return code
+
+
+def _is_empty(row: Any) -> bool:
+    return bool(row) and all(isinstance(value, Absence) for value in row)
+
+
+def state_of(answers: Sequence[Any]) -> DeviceState:
     """What the return codes among the answers mean for the device.
 
-    One that needs a reset may still answer some questions.
+    One that needs a reset may still answer some questions; one that answers none with a value does
+    not respond.
     """
-    states = {_STATES.get(answer, DeviceState.OK) for answer in answers if isinstance(answer, int)}
+    states = {_STATES.get(answer) for answer in answers if isinstance(answer, int)}
     ranked = (DeviceState.LOST, DeviceState.NEEDS_RESET)
-    return next((state for state in ranked if state in states), DeviceState.OK)
+    silent = failure_of(answers) is not None
+    otherwise = DeviceState.NOT_RESPONDING if silent else DeviceState.OK
+    return next((state for state in ranked if state in states), otherwise)
 
 
 def unreadable(uuid: str, code: int) -> DeviceSample:
     """The readings of a device that answers everything with that code."""
     return DeviceSample(
         uuid=uuid,
-        state=state_of([code]),
+        state=_STATES.get(code, DeviceState.NOT_RESPONDING),
         age_seconds=0.0,
         absent=dict.fromkeys((*READINGS, "processes"), absence_of(code)),
     )

@@ -60,15 +60,26 @@ _CORES_PER_SM = {
 }
 """By compute capability, or else by its first part. Source: helper_cuda.h of the CUDA samples."""
 _CLOCK_EVENT_TIMES = {
-    "sw_power_cap": 74,
-    "thermal": 75,
-    "sync_boost": 76,
-    "board_limit": 77,
-    "low_utilization": 78,
-    "reliability": 79,
+    "sw_power_cap": (74,),
+    "sync_boost": (76,),
+    "board_limit": (77,),
+    "low_utilization": (78,),
+    "reliability": (79,),
 }
-_CLOCK_EVENT_TIMES_SINCE_580_82 = {"sw_thermal": 269, "hw_thermal": 270, "hw_power_brake": 271}
-"""Drivers before that have them under other numbers, and power smoothing under these."""
+
+
+def _clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
+    """The fields by cause, the best first. Some are under other numbers in other drivers.
+
+    Slowdown by heat is under two numbers, and one counter.
+    """
+    if driver_version >= (580, 82):
+        numbers = {"sw_thermal": (269, 75), "hw_thermal": (270,), "hw_power_brake": (271,)}
+    elif (575, 51) <= driver_version <= (580, 65):
+        numbers = {"sw_thermal": (251, 75), "hw_thermal": (252,), "hw_power_brake": (253,)}
+    else:  # under these numbers such a driver has something else
+        numbers = {"sw_thermal": (75,)}
+    return _CLOCK_EVENT_TIMES | numbers
 
 
 def _utilization(handle: Any) -> tuple[Any, ...]:
@@ -260,10 +271,9 @@ def readings(
         pcie or Pcie(clock),
         NvLink(clock, share),
     )
-    renumbered = _CLOCK_EVENT_TIMES_SINCE_580_82 if driver_version >= (580, 82) else {}
     slow = Batch(
         clock,
-        Durations("clock_event_seconds", _CLOCK_EVENT_TIMES | renumbered),
+        Durations("clock_event_seconds", clock, _clock_event_times(driver_version)),
         Field("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
         Field("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         Field("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),

@@ -16,42 +16,52 @@ from gputop.telemetry.snapshot import Absence
 class Counter:
     """Bytes per second from a counter in units of `scale` bytes, on a link that none outruns.
 
-    A counter starts again at zero past its last bit, and when the device is reset. The one looks
-    like progress modulo its range, the other like a speed above `fastest`.
+    Some are handed over in 64 bits and counted in 32. So each one counts as 32 bits wide until it
+    has said a number beyond that: there is no rate where it may have wrapped unseen.
     """
 
     def __init__(self, scale: int, fastest: float) -> None:
         self._scale = scale
         self._fastest = fastest
-        self._bits = 64
+        self._wide = False
+        self.ambiguous = False
+        """True if it may have wrapped, any number of times, between its last two values."""
         self._before: tuple[int, float] | None = None
 
     def rate(self, value: Value | Absence, now: float) -> int | Absence:
-        """Since the call before; `no_data_yet` for the first one and after a reset."""
+        """Since the call before; `no_data_yet` for the first one and where it is not certain."""
         if isinstance(value, Absence):
             return value
         before, self._before = self._before, (value.number, now)
+        self._wide = self._wide or value.number >= 1 << 32
         if before is None or now <= before[1]:
             return Absence.NO_DATA_YET
         counted, elapsed = value.number - before[0], now - before[1]
-        if counted < 0 and before[0] < 1 << 32:
-            self._bits = 32  # some are handed over in 64 bits and counted in 32
-        span = 1 << min(self._bits, value.bits)
-        if span * self._scale < self._fastest * elapsed:
-            # It may have come around unseen, any number of times.
-            return Absence.NOT_SUPPORTED
-        rate = counted % span * self._scale / elapsed
-        return Absence.NO_DATA_YET if rate > self._fastest else round(rate)
+        span = math.inf if self._wide else 1 << min(32, value.bits)
+        self.ambiguous = span * self._scale <= self._fastest * elapsed
+        rate: float = counted * self._scale / elapsed
+        # One that goes backwards has wrapped, or was set back by a reset: nobody knows which.
+        if self.ambiguous or not 0 <= rate <= self._fastest:
+            return Absence.NO_DATA_YET
+        return round(rate)
 
 
 _PCIE_FASTEST = 256e9
 """Bytes per second, one way: above generation 7 with 16 lanes."""
 
 
+_PCIE_MEASURED = {
+    Key(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
+    Key(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
+}
+"""The counters, with what the driver measures in their place."""
+
+
 class Pcie:
     """PCIe traffic: from the byte counters, or else from the driver's own measurement.
 
-    That one takes 20 ms a direction, and so is made seldom.
+    That one takes 20 ms a direction, and so is made seldom, and only of a direction whose counter
+    is missing or may have wrapped unseen.
     """
 
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
@@ -60,17 +70,11 @@ class Pcie:
         """`share` is that of `Asker`."""
         self._clock = clock
         self._share = share
-        self._counters = {
-            Key(field): Counter(1, _PCIE_FASTEST)
-            for field in (
-                nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
-                nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
-            )
-        }
-        self._needed = False
-        """Whether the device has no counters."""
+        self._counters = {key: Counter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
+        self._needed: set[Key] = set()
+        """Those whose rate has to be measured."""
         self._due = -math.inf
-        self._measured: Sequence[Any] = ()
+        self._measured: dict[Key, int | Absence] = {}
 
     def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
         """Both counters."""
@@ -79,39 +83,40 @@ class Pcie:
     def values(self, found: Found, handle: Any) -> Sequence[Any]:
         """Received and sent."""
         now = self._clock()
-        rates = [counter.rate(found[key], now) for key, counter in self._counters.items()]
-        self._needed = Absence.NOT_SUPPORTED in rates
-        if not self._needed:
-            return rates
+        rates = {key: counter.rate(found[key], now) for key, counter in self._counters.items()}
+        self._needed = {
+            key
+            for key, counter in self._counters.items()
+            if found[key] is Absence.NOT_SUPPORTED or counter.ambiguous
+        }
         self.look_ahead(handle, 0.0)
-        return self._measured
+        for key in self._needed:
+            if self._measured[key] is not Absence.NOT_SUPPORTED:
+                rates[key] = self._measured[key]
+        return [*rates.values()]
 
     def look_ahead(self, handle: Any, seconds: float) -> None:
         """Has the driver measure now what is due within that time, where that is needed."""
         now = self._clock()
-        if self._needed and now + seconds >= self._due:
-            self._measured = self._measure(handle)
-            missing = self._measured[0] is Absence.NOT_SUPPORTED
+        due = now + seconds >= self._due or not self._needed <= self._measured.keys()
+        if self._needed and due:
+            self._measured = {key: _measure(handle, key) for key in self._needed}
+            missing = Absence.NOT_SUPPORTED in self._measured.values()
             self._due = now + (AGAIN if missing else SLOW) * self._share
             self._share = 1.0
 
-    def _measure(self, handle: Any) -> Sequence[Any]:
-        try:
-            return [
-                _kib(nvml.nvmlDeviceGetPcieThroughput(handle, direction))
-                for direction in (nvml.NVML_PCIE_UTIL_RX_BYTES, nvml.NVML_PCIE_UTIL_TX_BYTES)
-            ]
-        except nvml.NVMLError as error:
-            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-                raise
-            return [absence_of(error.value)] * 2
 
-
-def _kib(measured: int) -> int | Absence:
-    """Bytes; NVML's "not available" is a number here, too."""
-    if measured in UNAVAILABLE:
+def _measure(handle: Any, key: Key) -> int | Absence:
+    """Bytes per second in the last 20 ms; NVML's "not available" is a number here, too."""
+    try:
+        measured = nvml.nvmlDeviceGetPcieThroughput(handle, _PCIE_MEASURED[key]) * 1024
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise
+        return absence_of(error.value)
+    if measured // 1024 in UNAVAILABLE:
         return Absence.NOT_SUPPORTED
-    return measured * 1024 if 0 <= measured * 1024 <= _PCIE_FASTEST else Absence.ERROR
+    return measured if 0 <= measured <= _PCIE_FASTEST else Absence.ERROR
 
 
 _NVLINK_FASTEST = 2e12

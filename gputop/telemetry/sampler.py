@@ -211,7 +211,8 @@ class Sampler:
     def _ticks(self) -> Iterator[_Opened]:
         """Once at each interval, and as soon as the driver has answered for the first time.
 
-        Yields what was asked at that tick: the driver may open at any moment.
+        Yields what was asked at that tick: the driver may open at any moment. But for one that is
+        gone by the end of it.
         """
         pause(FIRST_WINDOW_SECONDS)
         due = time.monotonic()
@@ -221,19 +222,21 @@ class Sampler:
             grace = _grace(self._interval) if opened is asked else FIRST_GRACE_SECONDS
             asked = opened
             self._read_all(opened.slots, tick, grace)
-            yield opened
+            gone = any(slot.over for slot in opened.slots)
+            yield self._opened if gone else opened
             interval = self._interval
             due += interval
             if opened.state is DriverState.STARTING and self._settles_before(due):
                 # Nobody should wait a whole interval for the first values.
                 due = time.monotonic()
                 continue
-            now = time.monotonic()
-            if pause(due - now, self._hurry):
+            hurried = pause(due - time.monotonic(), self._hurry)
+            if hurried:
                 self._hurry.clear()
-                due = time.monotonic()
-            # The machine slept, or nobody read the stream: no burst to catch up.
-            due = max(due, now - interval)
+            now = time.monotonic()
+            # This process was stopped, or nobody read the stream: what was missed stays missed.
+            if hurried or now - due > interval / 2:
+                due = now
 
     def _settles_before(self, due: float) -> bool:
         with self._changed:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.driver import GPU_IS_LOST, LINK_FIELDS, RESET_REQUIRED, FakeDevice, FakeInstance
+from tests.driver import (
+    GPU_IS_LOST,
+    LINK_FIELDS,
+    RESET_REQUIRED,
+    UNKNOWN,
+    FakeDevice,
+    FakeInstance,
+)
 from tests.e2e.shipped import END, GIB, HOME, MARK
 from tests.faults.scenario import KEYS, Key, Scenario, Seen, three
 
@@ -146,9 +153,30 @@ SCENARIOS = (
         alive=None,
         fault=change(0, 1, 2, hang=True),
         says=("NOT RESPONDING", "dmesg", "3 not answering"),
-        silent=(*BACK, "31 %", "59 %"),
+        silent=(*BACK, "31 %", "59 %", "held up"),
         never=NO_ZERO,
         mend=change(0, 1, 2, hang=False),
+        then=(*BACK, "31 %", "59 %"),
+        then_silent=FAULTS,
+    ),
+    Scenario(
+        name="every call on one device fails",
+        fault=change(1, code=UNKNOWN),
+        says=("NOT RESPONDING: every call to its driver fails", "1 not answering", "2 Test 2"),
+        silent=BACK,
+        never=NO_ZERO,
+        mend=change(1, code=0),
+        then=BACK,
+        then_silent=FAULTS,
+    ),
+    Scenario(
+        name="every call on all devices fails",
+        alive=None,
+        fault=change(0, 1, 2, code=UNKNOWN),
+        says=("NOT RESPONDING: every call to its driver fails", "3 not answering"),
+        silent=(*BACK, "31 %", "59 %", "held up"),
+        never=NO_ZERO,
+        mend=change(0, 1, 2, code=0),
         then=(*BACK, "31 %", "59 %"),
         then_silent=FAULTS,
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.diagnosis import Failure, diagnose
 from gputop.telemetry.system import look
-from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH
+from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH
 from tests.e2e.shipped import ENTER, ESCAPE
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
@@ -74,6 +74,18 @@ def back_in_another_order(stage: Stage) -> None:
     two = replace(two, uuid="GPU-22222222-fa4e-4dcf-8a3b-222222222222", name="NVIDIA Other")
     zero = replace(zero, uuid="GPU-00000000-fa4e-4dcf-8a3b-000000000000")
     stage.driver.write(two, zero, one, init_code=0, generation=2)
+
+
+def failing(stage: Stage) -> None:
+    """The driver is gone, and says so of itself alone: of its devices every call just fails."""
+    for index in range(3):
+        stage.driver.change(index, code=UNKNOWN)
+    stage.driver.change_machine(fail={"nvmlSystemGetDriverVersion": DRIVER_NOT_LOADED})
+
+
+def answering(stage: Stage) -> None:
+    """It is there again, as it was."""
+    stage.driver.write(*(replace(each, code=0) for each in stage.driver.devices), fail={})
 
 
 def reloaded_at_once(stage: Stage) -> None:
@@ -217,6 +229,17 @@ SCENARIOS = (
         mend=back_in_another_order,
         then=("0 Other", "1 Test 0", "2 Test 1", "44 %", "59 %"),
         then_silent=("Test 2", "not loaded"),
+    ),
+    Scenario(
+        name="driver gone in mid-run, and every call on its devices fails",
+        alive=None,
+        fault=failing,
+        says=said(Failure.NOT_LOADED),
+        silent=("Test 0", "44 %", "°C"),
+        never=NO_ZERO,
+        mend=answering,
+        then=WELL,
+        then_silent=("not loaded", "NOT RESPONDING"),
     ),
     Scenario(
         name="driver reloaded between two samples",

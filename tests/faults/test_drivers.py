@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.exits import COULD_NOT_RUN, FAULT
+from gputop.telemetry.diagnosis import Failure, diagnose
 from gputop.telemetry.snapshot import GPM_READINGS
-from tests.driver import FakeDriver
+from gputop.telemetry.system import look
+from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
+from tests.e2e.test_exporter import exporting
+from tests.e2e.test_samples import streaming
 from tests.faults.drivers import LACKING, older
 from tests.faults.scenario import three
+from tests.faults.test_commands import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,3 +94,99 @@ def test_what_an_old_driver_has_is_read_and_the_rest_has_its_reason(
     for now, before in zip(today["processes"], then["processes"], strict=True):
         same = ("pid", "memory_used_bytes", "sm_utilization_percent", "command", "kind")
         assert {n: before[n] for n in same} == {n: now[n] for n in same}
+
+
+def fail(driver: FakeDriver, *, version: int = 0) -> None:
+    """Lets every call on the devices fail, and the driver say that of itself, if anything."""
+    fails = {"nvmlSystemGetDriverVersion": version} if version else {}
+    driver.write(*(replace(each, code=UNKNOWN) for each in three(os.getpid())), fail=fails)
+
+
+COMMANDS = {
+    "status": ["status"],
+    "status as JSON": ["status", "--json"],
+    "pick": ["pick"],
+    "doctor": ["doctor"],
+    "bench": ["bench", "--device", "0", "--seconds", "1"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        (DRIVER_NOT_LOADED, diagnose(Failure.NOT_LOADED, look()).what),
+        (UNKNOWN, "NVML does not work"),
+    ],
+    ids=["not loaded", "unknown"],
+)
+def test_a_command_says_that_the_driver_is_gone(
+    driver: FakeDriver, version: int, says: str, command: str
+) -> None:
+    """Its devices are listed, and nvmlInit works: every other call fails."""
+    fail(driver, version=version)
+    done = written(*COMMANDS[command], env=driver.environment())
+    assert says in done.stdout + done.stderr
+    assert "GPU-0000" not in done.stdout
+    assert done.returncode == (FAULT if command == "doctor" else COULD_NOT_RUN)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_that_a_device_fails_every_call(driver: FakeDriver, command: str) -> None:
+    fail(driver)
+    done = written(*COMMANDS[command], env=driver.environment())
+    text = done.stdout + done.stderr
+    assert re.search("not.responding", text, re.IGNORECASE), text
+    if command == "status as JSON":
+        devices = json.loads(done.stdout)["sample"]["devices"]
+        assert [device["state"] for device in devices] == ["not_responding"] * 3
+        assert {device["absent"]["power_watts"] for device in devices} == {"error"}
+
+
+def test_a_stream_says_when_the_driver_goes_and_comes_back(driver: FakeDriver) -> None:
+    driver.write(*three(os.getpid()))
+    with streaming(driver, "--interval", "0.25") as lines:
+        said = ""
+
+        def states(since: float) -> tuple[str, ...]:
+            """Those of the driver and of its devices, in the next sample made after that time."""
+            nonlocal said
+            while (record := json.loads(next(lines)))["type"] == "inventory" or (
+                record["time"] < since
+            ):
+                said = record.get("driver_state", said)
+            return said, *(device["state"] for device in record["devices"])
+
+        def within(samples: int, *wanted: str) -> None:
+            since = time.time()
+            found = [states(since) for _ in range(samples)]
+            assert wanted in found
+
+        well, failing = ("ok", *["ok"] * 3), ("ok", *["not_responding"] * 3)
+        within(20, *well)
+        fail(driver, version=DRIVER_NOT_LOADED)
+        within(8, "unavailable")
+        driver.write(*three(os.getpid()), fail={})
+        within(40, *well)  # it is tried again every 2 s
+        fail(driver)
+        within(8, *failing)
+        driver.write(*three(os.getpid()))
+        within(8, *well)
+
+
+def test_an_exporter_is_down_while_the_driver_is_gone(driver: FakeDriver) -> None:
+    driver.write(*three(os.getpid()))
+    with exporting(env=driver.environment()) as exporter:
+        exporter.until(exporter.up)
+        exporter.until(lambda: exporter.value("gputop_power_watts", index="1") == 313.0)
+        fail(driver, version=DRIVER_NOT_LOADED)
+        exporter.until(lambda: exporter.value("gputop_up") == 0.0)
+        assert exporter.value("gputop_power_watts", index="1") is None
+        fail(driver)
+        state = "gputop_device_state"
+        exporter.until(lambda: exporter.value(state, index="1", state="not_responding") == 1.0)
+        assert exporter.up()
+        assert exporter.value(state, index="1", state="ok") == 0.0
+        driver.write(*three(os.getpid()))
+        exporter.until(lambda: exporter.value("gputop_power_watts", index="1") == 313.0)
+        assert exporter.value(state, index="1", state="ok") == 1.0

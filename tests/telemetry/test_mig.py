@@ -375,8 +375,8 @@ def test_a_lost_gpu_takes_its_instances_along_and_brings_them_back(nvml: FakeDri
     [
         (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
         (GPU_IS_LOST, DeviceState.LOST, Absence.LOST),
-        (TIMEOUT, DeviceState.OK, Absence.TIMED_OUT),
-        (UNKNOWN, DeviceState.OK, Absence.ERROR),
+        (TIMEOUT, DeviceState.NOT_RESPONDING, Absence.TIMED_OUT),
+        (UNKNOWN, DeviceState.NOT_RESPONDING, Absence.ERROR),
     ],
 )
 def test_an_instance_that_is_there_and_says_nothing(

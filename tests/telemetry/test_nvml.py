@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -448,8 +449,8 @@ def test_a_device_lost_at_the_start_keeps_its_index(nvml: FakeDriver) -> None:
     ("code", "state", "absence"),
     [
         (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
-        (NO_PERMISSION, DeviceState.OK, Absence.NO_PERMISSION),
-        (UNKNOWN, DeviceState.OK, Absence.ERROR),
+        (NO_PERMISSION, DeviceState.NOT_RESPONDING, Absence.NO_PERMISSION),
+        (UNKNOWN, DeviceState.NOT_RESPONDING, Absence.ERROR),
     ],
 )
 def test_a_device_that_cannot_be_attached(
@@ -510,6 +511,86 @@ def test_a_driver_is_gone_only_where_it_says_so_itself(
         reader.read(gpm=False)
     driver.close()
     assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+
+
+@pytest.mark.parametrize(
+    ("code", "absence"),
+    [(UNKNOWN, Absence.ERROR), (TIMEOUT, Absence.TIMED_OUT), (4711, Absence.ERROR)],
+)
+def test_a_device_that_fails_every_call_is_not_ok(
+    nvml: FakeDriver, code: int, absence: Absence
+) -> None:
+    """Nor is anything of what it said before, and everything is asked anew once it answers."""
+    nvml.write(FakeDevice(fan_percent=38, fans=2), FakeDevice())
+    sick, well = start().readers()
+    device = sick.read(gpm=False)[0].device
+    nvml.change(0, code=code)
+    for _ in range(3):
+        (reading,) = sick.read(gpm=False)
+        check(reading)
+        assert reading.device == device
+        assert reading.sample.state is DeviceState.NOT_RESPONDING
+        assert set(reading.sample.absent.values()) == {absence}
+        assert reading.processes == ()
+    assert well.read(gpm=False)[0].sample.state is DeviceState.OK
+    nvml.change(0, code=0, fan_percent=39)
+    (reading,) = sick.read(gpm=False)
+    assert reading.sample.state is DeviceState.OK
+    assert (reading.sample.fan_percent, reading.device) == (39, device)
+
+
+def test_a_device_that_fails_every_call_from_the_start_is_not_ok(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(code=UNKNOWN))
+    reader = only_reader()
+    reading = reader.read(gpm=False)[0]
+    check(reading)
+    assert reading.sample.state is DeviceState.NOT_RESPONDING
+    assert reader.device.uuid == "unknown:0"
+    nvml.change(0, code=0)
+    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK
+
+
+def test_what_a_device_does_not_support_is_no_failure(nvml: FakeDriver) -> None:
+    numbers = {f.name: None for f in fields(FakeDevice) if f.type == "int | None"}
+    nothing: dict[str, Any] = {**numbers, "values": {}, "samples": (), "max_instances": 0}
+    nvml.write(FakeDevice(**nothing))
+    sample = only_reader().read(gpm=False)[0].sample
+    assert sample.state is DeviceState.OK
+    assert Absence.NOT_SUPPORTED in sample.absent.values()
+
+
+VERSION = "nvmlSystemGetDriverVersion"
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (DRIVER_NOT_LOADED, "NVIDIA driver not loaded"),
+        (UNINITIALIZED, "NVIDIA driver gone"),
+        (UNKNOWN, "NVML does not work"),
+    ],
+)
+def test_a_driver_that_does_not_know_its_version_is_gone_with_its_devices(
+    nvml: FakeDriver, code: int, what: str
+) -> None:
+    nvml.write(FakeDevice())
+    driver = start()
+    (reader,) = driver.readers()
+    reader.read(gpm=False)
+    nvml.change_machine(fail={VERSION: code})
+    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK  # nobody has to ask
+    nvml.change(0, code=UNKNOWN)
+    with pytest.raises(DriverError, match=what):
+        reader.read(gpm=False)
+    driver.close()
+    for _ in range(2):  # NVML itself can be initialized, and is shut down again
+        with pytest.raises(DriverError, match=what):
+            start()
+    nvml.change(0, code=0)
+    nvml.change_machine(fail={})
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
+    calls = nvml.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] + 1
 
 
 def test_a_device_that_answers_slowly_is_heard_all_the_time(nvml: FakeDriver) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from gputop.telemetry.codec import to_json
 from gputop.telemetry.nvml import Reader, start
+from gputop.telemetry.nvml_fields import Batch, Durations, Key, Value
 from gputop.telemetry.snapshot import (
     GPM_READINGS,
     READINGS,
@@ -75,7 +76,6 @@ LISTS = tuple(
 EVENTS = {74: 5_000_000_000, 75: 1, 76: 2_000_000_000, 77: 0, 78: 0, 79: 0, 269: 4_100_000, 270: 0}
 SECONDS = {
     "sw_power_cap": 5.0,
-    "thermal": 0.0,
     "sync_boost": 2.0,
     "board_limit": 0.0,
     "low_utilization": 0.0,
@@ -263,8 +263,8 @@ LINKS = {
     "field.138.0": 400,
     "field.138.1": 500,
     f"field.138.{ALL_LINKS}": 900,
-    "field.197": 1_000,
-    "field.198": 2_000,
+    "field.197": (1 << 40) + 1_000,
+    "field.198": (1 << 40) + 2_000,
 }
 A_SECOND_LATER = {
     "field.139.0": 102,
@@ -273,8 +273,8 @@ A_SECOND_LATER = {
     "field.138.0": 403,
     "field.138.1": 504,
     f"field.138.{ALL_LINKS}": 907,
-    "field.197": 1_000_001_000,
-    "field.198": 3_000_002_000,
+    "field.197": (1 << 40) + 1_000_001_000,
+    "field.198": (1 << 40) + 3_000_002_000,
 }
 
 
@@ -404,18 +404,111 @@ def test_energy_where_only_the_newer_field_has_it(nvml: FakeDriver) -> None:
     assert Reader(0).read(gpm=False)[0].sample.energy_joules == 5.0
 
 
+RENUMBERED = {
+    **{f"field.{number}": n * 10**9 for n, number in enumerate((251, 252, 253), 51)},
+    **{f"field.{number}": n * 10**9 for n, number in enumerate((269, 270, 271), 69)},
+    "field.74": 5 * 10**9,
+    "field.75": 75 * 10**9,
+}
+
+
 @pytest.mark.parametrize(
-    ("version", "asked"), [("580.65.06", False), ("580.82", True), (None, False)]
+    ("version", "heat", "hardware"),
+    [
+        (None, 75.0, ()),
+        ("570.124.06", 75.0, ()),
+        ("575.51.03", 51.0, (52.0, 53.0)),
+        ("580.65.06", 51.0, (52.0, 53.0)),
+        ("580.76.05", 75.0, ()),  # which numbers it has is not known
+        ("580.82.07", 69.0, (70.0, 71.0)),
+        ("595.80", 69.0, (70.0, 71.0)),
+    ],
 )
-def test_fields_that_were_renumbered_are_asked_of_later_drivers(
-    nvml: FakeDriver, version: str | None, asked: bool
+def test_throttle_times_have_the_numbers_of_the_drivers_version(
+    nvml: FakeDriver, version: str | None, heat: float, hardware: tuple[float, ...]
 ) -> None:
-    nvml.write(device())
+    """Slowdown by heat under two numbers is one counter."""
+    nvml.write(FakeDevice(values=RENUMBERED))
     start()
     seconds = Reader(0, version).read(gpm=False)[0].sample.clock_event_seconds
-    assert seconds is not None
-    assert ("hw_power_brake" in seconds) == asked
-    assert seconds["sw_power_cap"] == 5.0
+    known = zip(("hw_thermal", "hw_power_brake"), hardware, strict=False)
+    assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **dict(known)}
+
+
+def test_slowdown_by_heat_where_only_the_older_number_has_it(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(values={"field.75": 3 * 10**9}))
+    start()
+    sample = Reader(0, "595.80").read(gpm=False)[0].sample
+    assert sample.clock_event_seconds == {"sw_thermal": 3.0}
+
+
+def throttled(reader: Reader, nvml: FakeDriver, seconds: float) -> float | None:
+    """What it says when the driver has counted that many seconds of a power cap."""
+    nvml.change(0, values={"field.74": round(seconds * 1e9), "field.78": 0})
+    found = reader.read(gpm=False)[0].sample.clock_event_seconds
+    assert found is not None
+    assert found["low_utilization"] == 0.0
+    return found.get("sw_power_cap")
+
+
+def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver) -> None:
+    """A device page said 29:42:57 after three minutes."""
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = Reader(0, clock=clock)
+    assert throttled(reader, nvml, 1000.0) == 1000.0  # it was loaded long ago
+    clock.seconds += 5.0
+    assert throttled(reader, nvml, 1005.5) == 1005.5  # not read at the very same moments
+    clock.seconds += 5.0
+    assert throttled(reader, nvml, 1600.0) is None
+    for _ in range(3):  # it does not count seconds, whatever it says now
+        clock.seconds += 5.0
+        assert throttled(reader, nvml, 1601.0) is None
+
+
+def test_a_throttle_time_that_runs_a_little_too_fast_is_found_out(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = Reader(0, clock=clock)
+    shown = []
+    for n in range(20):
+        shown.append(throttled(reader, nvml, 6.0 * n))
+        clock.seconds += 5.0
+    assert shown[:3] == [0.0, 6.0, 12.0]
+    assert shown[3:] == [None] * 17
+
+
+def test_a_throttle_time_begins_anew_after_a_reset(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = Reader(0, clock=clock)
+    said = []
+    for seconds in (1000.0, 0.0, 5.0):
+        said.append(throttled(reader, nvml, seconds))
+        clock.seconds += 5.0
+    assert said == [1000.0, 0.0, 5.0]
+
+
+def test_a_call_that_takes_long_is_no_reason_to_doubt_a_throttle_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its value may be of any moment of the call."""
+    clock = Clock()
+    rows = iter([(0.0, 60.0), (125.0, 60.0)])
+
+    def fetch(_: object, keys: tuple[Key, ...]) -> list[Value]:
+        seconds, took = next(rows)
+        clock.seconds += took
+        return [Value(round(seconds * 1e9)) for _ in keys]
+
+    monkeypatch.setattr("gputop.telemetry.nvml_fields._fetch", fetch)
+    ask = Batch(clock, Durations("clock_event_seconds", clock, {"sw_power_cap": (74,)}))
+    assert ask(None) == ({"sw_power_cap": 0.0},)
+    clock.seconds += 5.0
+    assert ask(None) == ({"sw_power_cap": 125.0},)
 
 
 def test_causes_that_a_device_does_not_count_are_left_out(nvml: FakeDriver) -> None:

@@ -467,6 +467,24 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
         assert not thread.is_alive()
 
 
+def test_a_driver_that_goes_within_a_tick_is_gone_in_the_sample_of_that_tick(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    """Whoever asks once must not be told that the driver is well."""
+    starts = iter([FakeDriver(*readers)])
+
+    def start() -> FakeDriver:
+        if driver := next(starts, None):
+            return driver
+        raise DriverError(NO_DRIVER)
+
+    readers[1].problem = NO_DRIVER
+    stream = opened(start)
+    sample = stream.until(lambda _: stream.state() is not DriverState.STARTING)
+    assert (stream.state(), stream.problem()) == (DriverState.UNAVAILABLE, NO_DRIVER)
+    assert sample.devices == ()
+
+
 def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -658,16 +676,57 @@ def test_a_process_that_cannot_be_looked_at_holds_up_its_device_only(
     stream.close()
 
 
-def test_no_burst_after_a_stall(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
-    """The reader of the stream, or the whole machine, stood still for a while."""
+@pytest.mark.parametrize("where", ["asleep", "in a tick", "nobody read the stream"])
+@pytest.mark.parametrize("stall", [2.0, 4.0, 4.3, 100.0])
+def test_one_sample_after_a_stall_and_then_on_with_the_interval(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    stall: float,
+) -> None:
+    """The process was stopped, or whoever reads the stream: what it missed is not caught up."""
     stream = started(opened, readers)
-    stream.sample()
-    clock.now += 100 * INTERVAL
-    before = clock.now
-    caught_up = 0
-    while stream.sample() and clock.now == before:
-        caught_up += 1
-    assert caught_up <= 2
+    last = stream.sample().time
+    once = threading.Event()
+
+    def stop() -> None:
+        if not once.is_set():
+            once.set()
+            clock.now += stall
+
+    usual_pause, usual_read = clock.pause, Sampler._read_all
+
+    def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
+        stop()
+        return usual_pause(seconds, cut_short)
+
+    def read_all(self: Sampler, *arguments: object) -> None:
+        usual_read(self, *arguments)  # type: ignore[arg-type]
+        stop()
+
+    if where == "asleep":
+        monkeypatch.setattr(module, "pause", pause)
+    elif where == "in a tick":
+        monkeypatch.setattr(Sampler, "_read_all", read_all)
+    else:
+        stop()
+    times = [stream.sample().time for _ in range(4)]
+    assert times[0] - last > 0.999 * stall
+    assert steps(times)[1:] == pytest.approx([INTERVAL] * 2)
+    # One that was in the making when it was stopped is followed by a fresh one.
+    assert steps(times)[0] == pytest.approx(0.0 if where == "in a tick" else INTERVAL)
+
+
+def test_a_tick_that_is_a_little_late_does_not_shift_the_others(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    stream = started(opened, readers)
+    first = stream.sample().time
+    clock.now += 1.4 * INTERVAL
+    times = [stream.sample().time for _ in range(3)]
+    assert [time - first for time in times] == pytest.approx([1.4, 2.0, 3.0])
 
 
 def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -29,7 +30,8 @@ from gputop.telemetry.snapshot import (
 )
 from tests.terminal import Terminal
 
-COMMAND = [sys.executable, "-P", "-m", "gputop", "stream", "--demo", "--interval", "0.25"]
+INTERVAL = 0.25
+COMMAND = [sys.executable, "-P", "-m", "gputop", "stream", "--demo", "--interval", f"{INTERVAL}"]
 BOUND = 60.0
 SOON = 2.0
 """Seconds within which nothing of gputop may be left."""
@@ -77,6 +79,31 @@ def test_so_many_samples_and_no_more(start: Any) -> None:
     assert inventory.source is Source.SIMULATED
     settled = [s for s in samples if isinstance(s, Sample) and s.devices]
     assert len(settled) == 3
+
+
+def samples_of(process: subprocess.Popen[bytes]) -> Iterator[Sample]:
+    """Its samples as they come."""
+    while True:
+        record = first_line(process)
+        if isinstance(record, Sample) and record.devices:
+            yield record
+
+
+def test_a_stream_that_was_stopped_goes_on_with_its_interval(start: Any) -> None:
+    """And does not say three times within 10 ms what it would have said meanwhile."""
+    stopped, other = start(), start()
+    samples, witness = samples_of(stopped), samples_of(other)
+    next(samples)
+    stopped.send_signal(signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(stopped.pid, os.WUNTRACED)[1])
+    since = time.time()
+    while next(witness).time < since + 4.0:
+        pass
+    stopped.send_signal(signal.SIGCONT)
+    late = (sample for sample in samples if sample.time > since)
+    times = [next(late).time for _ in range(6)]
+    # One that was in the making is followed by a fresh one; of the others none comes too soon.
+    assert sum(each - times[0] < INTERVAL / 3 for each in times) <= 2, times
 
 
 class Prepared(Sampler):

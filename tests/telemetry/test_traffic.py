@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.nvml_fields import Value
-from gputop.telemetry.nvml_traffic import Counter
+from gputop.telemetry.nvml_traffic import Counter, Pcie
 from gputop.telemetry.snapshot import Absence, DeviceSample, DeviceState
 from tests.driver import (
     ALL_LINKS,
@@ -26,39 +29,151 @@ pytestmark = pytest.mark.driver
 FASTEST = 100e9
 NO_DATA_YET, NO_RATE = Absence.NO_DATA_YET, Absence.NOT_SUPPORTED
 FULL = 1 << 64
+WIDE = 1 << 32
+"""A counter that has come this far has more than 32 bits."""
 
 
 @pytest.mark.parametrize(
     ("bits", "scale", "numbers", "rates"),
     [
-        (64, 1, (5, 5, 15), (NO_DATA_YET, 0, 10)),
+        (64, 1, (WIDE, WIDE, WIDE + 10), (NO_DATA_YET, 0, 10)),
+        (64, 1, (WIDE - 1, WIDE + 9), (NO_DATA_YET, 10)),
         (64, 1024, (5, 7), (NO_DATA_YET, 2048)),
-        (64, 1, (FULL - 10, 10), (NO_DATA_YET, 20)),
-        # Set back, by a reset: unlike a wrap it would be faster than any link.
-        (64, 1, (10**12, 100, 300), (NO_DATA_YET, NO_DATA_YET, 200)),
+        # Set back by a reset, or past its last bit: both look the same.
+        (64, 1, (10**12, 100, WIDE, WIDE + 1), (NO_DATA_YET, NO_DATA_YET, WIDE - 100, 1)),
+        (64, 1, (FULL - 10, 10, 30), (NO_DATA_YET, NO_DATA_YET, 20)),
+        # A wrap at 32 bits would be 1.22 TB/s here, which all links together may carry.
+        (64, 1024, (3_100_000_000, 0, 2), (NO_DATA_YET, NO_DATA_YET, 2048)),
+        (64, 1024, (WIDE - 1, 1, 2), (NO_DATA_YET, NO_DATA_YET, 1024)),
         # 32 bits of KiB are enough for a second, 32 bits of bytes are not.
-        (32, 1024, ((1 << 32) - 1, 1), (NO_DATA_YET, 2048)),
-        (32, 1, (5, 15), (NO_DATA_YET, NO_RATE)),
-        # Said to be of 64 bits, it turns out to have 32.
-        (64, 1024, ((1 << 32) - 1, 1, 2), (NO_DATA_YET, 2048, 1024)),
-        (64, 1, ((1 << 32) - 1, 1, 2), (NO_DATA_YET, NO_RATE, NO_RATE)),
+        (32, 1024, (5, 6), (NO_DATA_YET, 1024)),
+        (32, 1, (5, 15), (NO_DATA_YET, NO_DATA_YET)),
+        (64, 1, (5, 15), (NO_DATA_YET, NO_DATA_YET)),
     ],
 )
 def test_a_counter(
     bits: int, scale: int, numbers: tuple[int, ...], rates: tuple[int | Absence, ...]
 ) -> None:
-    counter = Counter(scale, FASTEST)
+    counter = Counter(scale, FASTEST if scale == 1 else 2e12)
     found = [counter.rate(Value(number, bits), 1.0 + n) for n, number in enumerate(numbers)]
     assert found == [*rates]
 
 
 def test_a_rate_is_over_the_time_between() -> None:
     counter = Counter(1, FASTEST)
-    assert counter.rate(Value(0), 1.0) is NO_DATA_YET
-    assert counter.rate(Value(1000), 1.25) == 4000
+    assert counter.rate(Value(WIDE), 1.0) is NO_DATA_YET
+    assert counter.rate(Value(WIDE + 1000), 1.25) == 4000
     assert counter.rate(Absence.TIMED_OUT, 2.25) is Absence.TIMED_OUT
-    assert counter.rate(Value(3000), 5.25) == 500  # over all four seconds
-    assert counter.rate(Value(4000), 5.25) is NO_DATA_YET  # no time has passed
+    assert counter.rate(Value(WIDE + 3000), 5.25) == 500  # over all four seconds
+    assert counter.rate(Value(WIDE + 4000), 5.25) is NO_DATA_YET  # no time has passed
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens between two readings of a counter."""
+
+    seconds: float
+    rate: float
+    """Share of the fastest that the link carries."""
+    reset: float | None
+    """Where the counter is set back: to that share of what it said before."""
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        seconds=st.floats(0.001, 60.0),
+        rate=st.one_of(st.just(0.0), st.floats(0.0, 1.0), st.floats(0.0, 1e-6)),
+        reset=st.one_of(st.none(), st.none(), st.floats(0.0, 0.999)),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def simulated(
+    start: int, scale: int, width: int, fastest: float, steps: list[Step]
+) -> list[tuple[float, int, float | None]]:
+    """When it is read, what the counter says, and the true rate since the reading before it.
+
+    After a reset what the link carried is not known to anybody.
+    """
+    now, count, counter = 1.0, start, start % (1 << width)
+    readings: list[tuple[float, int, float | None]] = [(now, counter, None)]
+    for step in steps:
+        now += step.seconds
+        units = int(step.rate * fastest * step.seconds / scale)
+        true: float | None = units * scale / step.seconds
+        count += units
+        if step.reset is not None and counter > 0:
+            count, true = int(counter * step.reset), None
+        counter = count % (1 << width)
+        readings.append((now, counter, true))
+    return readings
+
+
+@given(
+    start=st.one_of(st.integers(0, 1 << 34), st.integers(0, (1 << 64) - 1)),
+    scale=st.sampled_from([1, 1024]),
+    width=st.sampled_from([32, 64]),
+    fastest=st.sampled_from([200e9, 256e9, 2e12]),
+    steps=STEPS,
+)
+def test_a_rate_is_true_or_absent(
+    start: int, scale: int, width: int, fastest: float, steps: list[Step]
+) -> None:
+    """However wide the counter is, whatever it counts, whenever it is read and set back."""
+    counter = Counter(scale, fastest)
+    for now, number, true in simulated(start, scale, width, fastest, steps):
+        rate = counter.rate(Value(number), now)
+        if not isinstance(rate, Absence):
+            assert true is not None
+            assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
+
+
+@given(width=st.sampled_from([32, 64]), start=st.integers(0, 1 << 34), steps=STEPS)
+def test_a_rate_of_pcie_is_true_or_what_the_driver_measured_or_absent(
+    width: int, start: int, steps: list[Step]
+) -> None:
+    measured = 7 * 1024
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pynvml.nvmlDeviceGetPcieThroughput", lambda *_: 7)
+        traffic = Pcie(clock)
+        keys = [*traffic.wanted({})]
+        for now, number, true in simulated(start, 1, width, 256e9, steps):
+            clock.seconds = now
+            for rate in traffic.values(dict.fromkeys(keys, Value(number)), None):
+                if rate != measured and not isinstance(rate, Absence):
+                    assert true is not None
+                    assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
+
+
+def test_a_counter_of_pcie_that_wraps_within_64_bits(nvml: FakeDriver) -> None:
+    """8.79 GB/s, two wraps a second: what is left of it looks like a rate of its own."""
+    machine = Machine(nvml)
+    measured = {"pcie_throughput_kib.0": 4, "pcie_throughput_kib.1": 8_583_984}
+    for n in range(5):
+        counted = 8_790_000_000 * n % WIDE
+        sample = machine.read(measured | fields(f198=counted, f197=counted))
+    assert pcie(sample) == (8_583_984 * 1024, 4 * 1024)
+    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 2  # one a direction in five seconds
+
+
+def test_each_direction_is_measured_until_its_own_counter_is_proven(nvml: FakeDriver) -> None:
+    machine = Machine(nvml)
+    measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
+    machine.read(measured | fields(f198=WIDE, f197=10))
+    assert pcie(machine.read(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
+    assert pcie(machine.read(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
+    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
+
+
+def test_a_counter_of_pcie_that_nothing_can_check_has_no_rate(nvml: FakeDriver) -> None:
+    machine = Machine(nvml, {"nvmlDeviceGetPcieThroughput": NOT_SUPPORTED})
+    machine.read(fields(f198=10, f197=10))
+    assert pcie(machine.read(fields(f198=20, f197=20))) == (NO_DATA_YET, NO_DATA_YET)
+    assert pcie(machine.read(fields(f198=WIDE, f197=20))) == (WIDE - 20, NO_DATA_YET)
 
 
 def fields(**values: int) -> dict[str, int]:
@@ -94,9 +209,11 @@ def nvlink(sample: DeviceSample) -> tuple[object, ...]:
 
 def test_pcie_counters_are_enough(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    assert pcie(machine.read(fields(f198=10, f197=20))) == (NO_DATA_YET, NO_DATA_YET)
-    assert pcie(machine.read(fields(f198=110, f197=22), 2.0)) == (50, 1)
-    assert pcie(machine.read(fields(f198=110, f197=22))) == (0, 0)
+    counts = fields(f198=WIDE + 10, f197=WIDE + 20)
+    assert pcie(machine.read(counts)) == (NO_DATA_YET, NO_DATA_YET)
+    counts = fields(f198=WIDE + 110, f197=WIDE + 22)
+    assert pcie(machine.read(counts, 2.0)) == (50, 1)
+    assert pcie(machine.read(counts)) == (0, 0)
     assert "nvmlDeviceGetPcieThroughput" not in nvml.calls(0)
 
 
@@ -127,7 +244,8 @@ def test_a_device_that_does_not_know_its_pcie_traffic(
     machine = Machine(nvml, {"nvmlDeviceGetPcieThroughput": code})
     for _ in range(30):
         assert pcie(machine.read({})) == (reason, reason)
-    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == (1 if reason is NO_RATE else 6)
+    rounds = 1 if reason is NO_RATE else 6
+    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 2 * rounds
 
 
 @pytest.mark.parametrize("where", ["nvmlDeviceGetPcieThroughput", "field.186"])
@@ -197,11 +315,33 @@ def test_the_sum_of_the_driver_stands_without_a_link(nvml: FakeDriver) -> None:
     assert found == (3 * 1024, 7 * 1024, Absence.ERROR, EACH[1])
 
 
+def nvlink_5(*counts: int) -> dict[str, int]:
+    names = ("f204_0", "f204_1", "f202_0", "f202_1")
+    return fields(f91=2, **dict(zip(names, counts, strict=True)))
+
+
 def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    machine.read(fields(f91=2, f204_0=1, f204_1=2, f202_0=3, f202_1=4))
-    found = machine.read(fields(f91=2, f204_0=2, f204_1=4, f202_0=6, f202_1=8))
+    machine.read(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
+    found = machine.read(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
     assert nvlink(found) == (3, 7, (1, 2), (3, 4))
+
+
+def test_counters_of_nvlink_5_that_may_have_wrapped_have_no_rate(nvml: FakeDriver) -> None:
+    """None of them is down: they have no rate yet."""
+    machine = Machine(nvml)
+    machine.read(nvlink_5(WIDE, 1, 3, 4))
+    found = machine.read(nvlink_5(WIDE + 1, 2, 6, 8))
+    assert nvlink(found) == (NO_DATA_YET,) * 4
+    found = machine.read(nvlink_5(WIDE + 3, WIDE, WIDE, WIDE))
+    assert nvlink(found) == (WIDE, 2 * WIDE - 14, (2, WIDE - 2), (WIDE - 6, WIDE - 8))
+
+
+def test_counters_of_nvlink_that_are_set_back_have_no_rate_for_once(nvml: FakeDriver) -> None:
+    machine = Machine(nvml)
+    machine.read(dict.fromkeys(TWO_LINKS, 3_100_000_000) | fields(f91=2))
+    assert nvlink(machine.read(TWO_LINKS)) == (NO_DATA_YET,) * 4
+    assert nvlink(machine.read(LATER)) == (3 * 1024, 7 * 1024, *EACH)
 
 
 def test_more_links_than_this_nvidia_ml_py_knows_of(
@@ -249,8 +389,8 @@ def test_a_link_that_comes_up_is_found_within_a_minute(nvml: FakeDriver) -> None
 
 def test_one_call_a_second_fetches_all_of_it(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    machine.read(TWO_LINKS | ALL | fields(f197=1, f198=1, f185=1, f82=1, f3=1))
+    machine.read(TWO_LINKS | ALL | fields(f197=WIDE, f198=WIDE, f185=1, f82=1, f3=1))
     nvml.forget_calls()
-    sample = machine.read(LATER | ALL_LATER | fields(f197=1, f198=1, f185=1, f82=1, f3=1))
+    sample = machine.read(LATER | ALL_LATER | fields(f197=WIDE, f198=WIDE, f185=1, f82=1, f3=1))
     assert not set(RATES) & set(sample.absent)
     assert nvml.calls(0)["nvmlDeviceGetFieldValues"] == 2  # at every tick, and this
