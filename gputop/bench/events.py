@@ -111,6 +111,16 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a result compares with the best earlier run like it: the verdict as it was given."""
+
+    under_percent: float | None = None
+    """Percent under that run, negative above it; None where there was none to compare with."""
+    slower: str | None = None
+    """The warning, if the result was noticeably slower."""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A run that has ended. Throughput is in TFLOP/s, 2·m·n·k FLOP a product."""
 
@@ -170,6 +180,8 @@ class Result:
     """Of a CPU."""
     host: str | None = None
     """The machine that the device is in; None for results of older versions, of this machine."""
+    comparison: Comparison | None = field(default=None, compare=False)
+    """Made when the result is kept, and never again; None before that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,12 @@ PROBLEM = Problem("The products do not fit", "too little is free", "Choose a sma
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     """What is kept, in the order in which it is."""
     results: list[Result] = []
-    monkeypatch.setattr(benchmark, "append", results.append)
+
+    def keep(result: Result) -> Result:
+        results.append(result)
+        return result
+
+    monkeypatch.setattr(benchmark, "append", keep)
     return results
 
 

@@ -191,9 +191,10 @@ class BenchmarkTab(Vertical):
 
     async def _keep(self, result: Result) -> None:
         """Lists a result, and keeps it with the others."""
-        self._results.results.insert(0, result)
+        listed = self._results.results
+        listed.insert(0, result)
         try:
-            await asyncio.to_thread(append, result)  # the home may be far away
+            listed[0] = await asyncio.to_thread(append, result)  # the home may be far away
             self._results.problem = None
         except ResultsError as error:
             self._results.problem = f"Not kept: {error}"
