@@ -100,6 +100,8 @@ class Conditions:
     sm_clock_mhz_mean: float | None = None
     sm_clock_max_mhz: float | None = None
     temperature_celsius_max: float | None = None
+    heat_limit: str | None = None
+    """Where heat would have ended the run, such as `84°C (slowdown at 87°C)`; None for a CPU."""
     energy_joules: float | None = None
     """By the device's own counter."""
     tflop_per_joule: float | None = None

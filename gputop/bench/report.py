@@ -36,6 +36,7 @@ CONDITIONS = (
     ("sm_clock_mhz_mean", "SM clock, mean", " MHz"),
     ("sm_clock_max_mhz", "SM clock, maximum", " MHz"),
     ("temperature_celsius_max", "Temperature, highest", " °C"),
+    ("heat_limit", "Heat limit", ""),
     ("energy_joules", "Energy, by the device", " J"),
     ("tflop_per_joule", "Efficiency", " TFLOP/J"),
     ("driver_version", "Driver", ""),
