@@ -125,6 +125,8 @@ class BenchmarkTab(Vertical):
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
+        if not default and not self._form.take_highlighted():
+            return
         self.show_targets()
         try:
             if default:
