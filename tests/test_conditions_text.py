@@ -13,6 +13,7 @@ FULL = Conditions(
     sm_clock_mhz_mean=1755.2,
     sm_clock_max_mhz=1980.0,
     temperature_celsius_max=71.0,
+    heat_limit="84°C (slowdown at 87°C)\x1b",
     energy_joules=40_800.0,
     tflop_per_joule=1.0294,
     clock_event_seconds={"sw_thermal": 6.0, "sw_power_cap": 54.0, "bit_0x1\x1b": 0.5},
@@ -25,6 +26,7 @@ def test_all_that_is_known_is_said() -> None:
         ("energy", "40.8 kJ by the device's counter, 1.03 TFLOP/J"),
         ("clock", "1755 MHz in the mean, at most 1980 MHz"),
         ("heat", "up to 71°C"),
+        ("heat limit", "84°C (slowdown at 87°C)␛"),
         (
             "held back",
             "power cap 54.0 s, software thermal slowdown 6.0 s, bit_0x1␛ 500 ms",

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.compare import NOTICED_PERCENT, bests, percent_under
 from gputop.text import (
     ABSENT,
     brief,
@@ -21,7 +20,7 @@ from gputop.text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from gputop.bench.events import Point, Result
 
@@ -36,30 +35,6 @@ PREFERRED = ("datasheet dense", "formula at the maximum clock")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A result among others."""
-
-    result: Result
-    under_percent: float | None
-    """How far it is under the best that it can be compared with."""
-
-    @property
-    def faulty(self) -> bool:
-        return self.result.wrong_elements > 0
-
-    @property
-    def slow(self) -> bool:
-        """Whether it is so far under the best that this is worth a look."""
-        return self.under_percent is not None and self.under_percent > NOTICED_PERCENT
-
-
-def entries(results: Sequence[Result], among: Sequence[Result]) -> list[Entry]:
-    """Results with how each compares with the best of `among`."""
-    pairs = zip(results, bests(results, among), strict=True)
-    return [Entry(result, percent_under(result, best)) for result, best in pairs]
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
     """One column; those of a lower `rank` stay where the width is not enough for all."""
 
@@ -67,7 +42,7 @@ class Column:
     width: int
     """Cells; that of the device is its least."""
     rank: int
-    text: Callable[[Entry], str]
+    text: Callable[[Result], str]
     right: bool = False
 
 
@@ -94,19 +69,31 @@ def percent_of_peak(result: Result) -> str:
     return f"{'' if name == PREFERRED[0] else '~'}{percentage(known[name], digits=1)}"
 
 
-def verdict(entry: Entry) -> str:
+def is_slow(result: Result) -> bool:
+    """True if the result was noticeably slower than the best run before it."""
+    return result.comparison is not None and result.comparison.slower is not None
+
+
+def verdict(result: Result) -> str:
     """A fault first, then what is slower than it was, then how the run ended."""
-    if entry.faulty:
+    if result.wrong_elements:
         return "FAULTY"
-    if entry.slow:
-        return f"{entry.under_percent:.0f} % under"
-    return ENDS.get(entry.result.stopped, visible(entry.result.stopped, 20))
+    if is_slow(result):
+        return f"{under_percent(result):.0f} % under"
+    return ENDS.get(result.stopped, visible(result.stopped, 20))
 
 
-def of_best(entry: Entry) -> str:
-    """What it reached of the best it can be compared with."""
-    under = entry.under_percent
-    return ABSENT if under is None else f"{100 - under:.1f} %"
+def under_percent(result: Result) -> float | None:
+    """Percent under the best run before it, or None without a comparable one."""
+    return None if result.comparison is None else result.comparison.under_percent
+
+
+def of_best(result: Result) -> str:
+    """Share of the best run before it, or `new best` for one that is above that."""
+    under = under_percent(result)
+    if under is None:
+        return ABSENT
+    return "new best" if under < 0 else percentage(100 - under, digits=1)
 
 
 def speed(result: Result) -> str:
@@ -147,50 +134,50 @@ def rate(point: Point) -> tuple[float, str] | None:
     return None
 
 
-def device(entry: Entry) -> str:
+def device(result: Result) -> str:
     """Its name, without what every one has."""
-    return short_name(visible(entry.result.device))
+    return short_name(visible(result.device))
 
 
-def _condition(name: str, unit: str) -> Callable[[Entry], str]:
-    def text(entry: Entry) -> str:
-        conditions = entry.result.conditions
+def _condition(name: str, unit: str) -> Callable[[Result], str]:
+    def text(result: Result) -> str:
+        conditions = result.conditions
         return quantity(getattr(conditions, name) if conditions else None, unit)
 
     return text
 
 
-def _droop(entry: Entry) -> str:
-    return percentage(entry.result.droop_percent, digits=1)
+def _droop(result: Result) -> str:
+    return percentage(result.droop_percent, digits=1)
 
 
-def _driver(entry: Entry) -> str:
-    conditions = entry.result.conditions
+def _driver(result: Result) -> str:
+    conditions = result.conditions
     return visible((conditions.driver_version if conditions else None) or ABSENT, 20)
 
 
-WHEN = Column("WHEN", 12, 3, lambda each: when(each.result))
+WHEN = Column("WHEN", 12, 3, when)
 DEVICE = Column("DEVICE", NARROWEST_DEVICE, 0, device)
-SPEED = Column("TFLOP/s", 9, 1, lambda each: speed(each.result), right=True)
+SPEED = Column("TFLOP/s", 9, 1, speed, right=True)
 VERDICT = Column("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
     DEVICE,
-    Column("KIND", 7, 6, lambda each: visible(each.result.kind, 20)),
-    Column("TYPE", 8, 2, lambda each: visible(each.result.dtype, 40)),
-    Column("SIZE", 6, 2, lambda each: shape(each.result), right=True),
+    Column("KIND", 7, 6, lambda each: visible(each.kind, 20)),
+    Column("TYPE", 8, 2, lambda each: visible(each.dtype, 40)),
+    Column("SIZE", 6, 2, shape, right=True),
     SPEED,
-    Column("PEAK", 6, 5, lambda each: tflops(each.result.tflops_peak), right=True),
+    Column("PEAK", 6, 5, lambda each: tflops(each.tflops_peak), right=True),
     Column("DROOP", 6, 7, _droop, right=True),
-    Column("OF PEAK", 7, 8, lambda each: percent_of_peak(each.result), right=True),
-    Column("OF BEST", 7, 10, of_best, right=True),
-    Column("TIME", 7, 9, lambda each: duration(each.result.seconds), right=True),
+    Column("OF PEAK", 7, 8, percent_of_peak, right=True),
+    Column("OF BEST", 8, 10, of_best, right=True),
+    Column("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
     Column("POWER", 6, 11, _condition("power_watts_mean", " W"), right=True),
     Column("CLOCK", 8, 12, _condition("sm_clock_mhz_mean", " MHz"), right=True),
     Column("HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True),
-    Column("TORCH", 12, 14, lambda each: visible(each.result.torch_version, 40)),
+    Column("TORCH", 12, 14, lambda each: visible(each.torch_version, 40)),
     Column("DRIVER", 11, 15, _driver),
-    Column("BEST ROW", 30, 16, lambda each: best_row(each.result)),
+    Column("BEST ROW", 30, 16, best_row),
     VERDICT,
 )
 

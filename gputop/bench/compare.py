@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.bench.events import Comparison
 from gputop.text import brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
@@ -60,27 +62,51 @@ def _rate(point: Point) -> float | None:
     return point.values.get("bytes_per_second") or (1 / seconds if seconds else None)
 
 
-def best_of(result: Result, among: Iterable[Result]) -> Result | None:
-    """The best of those that a result can be compared with, other than itself; None without any.
+def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
+    """The results, each compared with the runs of `among` that were made before it.
 
-    Faulty ones do not count. Nor do runs of one shape that were shorter: a device that had less
-    time to get hot is faster, and says nothing about this one.
+    A result that was compared when it was kept stays as it is.
     """
-    return bests((result,), among)[0]
-
-
-def bests(results: Iterable[Result], among: Iterable[Result]) -> list[Result | None]:
-    """`best_of` for each of some results."""
-    ranked: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for other in among:
-        if score(other) is not None and not other.wrong_elements:
-            ranked[comparable(other)].append(other)
-    for others in ranked.values():
-        others.sort(key=lambda other: score(other) or 0.0, reverse=True)
+        groups[comparable(other)].append(other)
     return [
-        next((o for o in ranked[comparable(each)] if o != each and _as_long(o, each)), None)
+        each
+        if each.comparison is not None
+        else replace(each, comparison=_comparison(each, groups[comparable(each)]))
         for each in results
     ]
+
+
+def _comparison(result: Result, like: Iterable[Result]) -> Comparison:
+    best = None if result.wrong_elements else _best_of(result, like)
+    return Comparison(percent_under(result, best), regression(result, best))
+
+
+def best_of(result: Result, among: Iterable[Result]) -> Result | None:
+    """The best earlier run that a result can be compared with, or None without any.
+
+    Faulty runs do not count. Nor do runs of one shape that were shorter: a device that had less
+    time to get hot is faster. For the same reason a result is not held above longer runs.
+    """
+    key = comparable(result)
+    return _best_of(result, [other for other in among if comparable(other) == key])
+
+
+def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
+    earlier = [
+        (rate, other)
+        for other in like
+        if other.started_at < result.started_at
+        and not other.wrong_elements
+        and (rate := score(other)) is not None
+        and _as_long(other, result)
+    ]
+    rate, best = max(earlier, key=lambda each: each[0], default=(0.0, None))
+    if best is None or rate >= (score(result) or 0.0):
+        return best
+    as_short = [each for each in earlier if _as_long(result, each[1])]
+    return max(as_short, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def _as_long(other: Result, result: Result) -> bool:

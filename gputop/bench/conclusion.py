@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import exports, history
@@ -14,7 +14,7 @@ from gputop.bench.outliers import outliers, was_stopped
 from gputop.bench.outliers_page import document
 from gputop.bench.outliers_page import page as many
 from gputop.bench.page import in_short, page, table_of
-from gputop.bench.results import ResultsError, append, regression
+from gputop.bench.results import ResultsError, append
 from gputop.bench.said import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.telemetry.codec import to_json
@@ -33,9 +33,9 @@ GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 def conclude(ends: Sequence[Ended], args: argparse.Namespace) -> int:
     """Keeps, prints and exports what was measured; the gravest exit status of all devices."""
-    slower = {end.target: _keep(end.last.result) for end in ends if isinstance(end.last, Done)}
+    ends = [_kept(end) for end in ends]
     print_out(_text(ends, args))
-    statuses = [_judge(end, slower.get(end.target)) for end in ends]
+    statuses = [_judge(end) for end in ends]
     problems = [
         problem
         for end in ends
@@ -62,7 +62,7 @@ def conclude_many(
         unused = [asdict(each) for each in left_out]
         text = json.dumps({**document(members), "left_out": unused}, indent=2, allow_nan=False)
     elif args.csv:
-        text = history.as_csv([each.result for each in members if each.result is not None], [])
+        text = history.as_csv([each.result for each in members if each.result is not None])
     else:
         text = many(members) if members else ""
     print_out(text)
@@ -78,15 +78,14 @@ def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
     """Keeps and prints what was measured on a cluster; the gravest exit status."""
     from gputop.bench.cluster.run import member
 
+    # A CPU in the place of a GPU is a trial, and several of them have one name.
+    ends = [end if end.target.uuid is None else _kept(end) for end in burned.ends]
     statuses = []
-    for end in burned.ends:
-        # A CPU in the place of a GPU is a trial, and several of them have one name.
-        if isinstance(end.last, Done) and end.target.uuid is not None:
-            slower = _keep(end.last.result)
-            if slower is not None:
-                say(f"warning: {end.target.label}: {slower}")
-                statuses.append(DEGRADED)
-    members = [*map(member, burned.ends), *burned.not_begun]
+    for end in ends:
+        if slower := _slower(end):
+            say(f"warning: {end.target.label}: {slower}")
+            statuses.append(DEGRADED)
+    members = [*map(member, ends), *burned.not_begun]
     return conclude_many(members, (), args, statuses)
 
 
@@ -95,18 +94,23 @@ def gravest(statuses: Sequence[int]) -> int:
     return min(statuses, key=GRAVEST_FIRST.index)
 
 
-def _keep(result: Result) -> str | None:
-    """Keeps the result; says in a line where it is clearly under the best before it."""
+def _kept(end: Ended) -> Ended:
+    """Keep the result, if there is one; return the end with the comparison in its result."""
+    if not isinstance(end.last, Done):
+        return end
     try:
-        slower = regression(result)
-        append(result)
+        return replace(end, last=Done(append(end.last.result)))
     except ResultsError as error:
         say(f"warning: {error}")
-        return None
-    return slower
+        return end
 
 
-def _judge(end: Ended, slower: str | None) -> int:
+def _slower(end: Ended) -> str | None:
+    comparison = end.last.result.comparison if isinstance(end.last, Done) else None
+    return comparison.slower if comparison else None
+
+
+def _judge(end: Ended) -> int:
     """Says what is wrong with the run of one device; the exit status that it deserves."""
     if not isinstance(end.last, Done):
         say(f"error: {end.last.problem}")
@@ -118,6 +122,7 @@ def _judge(end: Ended, slower: str | None) -> int:
             f"in {result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
+    slower = _slower(end)
     if slower is not None:
         say(f"warning: {slower}")
     ended = DEGRADED if slower is not None else FINE
@@ -160,4 +165,4 @@ def _csv(results: Sequence[Result]) -> str:
     """The rows of a run that is a table, or else a line for each result."""
     if len(results) == 1 and results[0].points:
         return history.points_csv(results[0])
-    return history.as_csv(results, [])
+    return history.as_csv(results)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from gputop.bench import peaks
+from gputop.bench import limits, peaks
 from gputop.bench.compare import score
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
 from gputop.telemetry.history import FASTEST
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
+    from gputop.bench.limits import HeatLimit
     from gputop.bench.plan import Target
     from gputop.telemetry.snapshot import Device, Inventory, Sample
 
@@ -105,6 +106,8 @@ class Trace:
     began: float | None = None
     """When the timed part began, in Unix seconds."""
     temperature_max: float | None = None
+    heat_limits: tuple[HeatLimit, ...] = ()
+    """Those that hold; none before the first sample, and for a CPU."""
     _origin: float = 0.0
     """Where the run's time is zero. It moves where a CPU's checks, which are not timed, go by."""
     _last_at: float = 0.0
@@ -145,6 +148,8 @@ class Trace:
         readings = sample.device(uuid)
         if readings is None or readings.age_seconds is None:
             return
+        if self.gpu is not None:
+            self.heat_limits = limits.heat_limits(self.gpu, readings) or self.heat_limits
         at = sample.time - readings.age_seconds
         self.power_limit_watts = readings.power_limit_watts or self.power_limit_watts
         self._count(at, readings.energy_joules, readings.clock_event_seconds or {})
@@ -250,6 +255,7 @@ class Trace:
             sm_clock_mhz_mean=self.clock_mean,
             sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
+            heat_limit=limits.in_words(self.heat_limits) if self.gpu else None,
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={

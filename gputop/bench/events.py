@@ -100,6 +100,8 @@ class Conditions:
     sm_clock_mhz_mean: float | None = None
     sm_clock_max_mhz: float | None = None
     temperature_celsius_max: float | None = None
+    heat_limit: str | None = None
+    """Where heat would have ended the run, such as `84°C (slowdown at 87°C)`; None for a CPU."""
     energy_joules: float | None = None
     """By the device's own counter."""
     tflop_per_joule: float | None = None
@@ -108,6 +110,16 @@ class Conditions:
     percent_of_peak: Mapping[str, float] = field(default_factory=dict)
     """By the denominator's name, `datasheet dense` or `formula at the live clock`: of the mean,
     of a table of its best row, of copies of their bandwidth within the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a result compares with the best earlier run like it: the verdict as it was given."""
+
+    under_percent: float | None = None
+    """Percent under that run, negative above it; None where there was none to compare with."""
+    slower: str | None = None
+    """The warning, if the result was noticeably slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +182,8 @@ class Result:
     """Of a CPU."""
     host: str | None = None
     """The machine that the device is in; None for results of older versions, of this machine."""
+    comparison: Comparison | None = field(default=None, compare=False)
+    """Made when the result is kept, and never again; None before that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def write(args: argparse.Namespace, result: Result, course: Course) -> list[Prob
         from gputop.files import write_whole
 
         try:
-            write_whole(Path(args.report), page(result, course, _slower(result)).encode())
+            write_whole(Path(args.report), page(result, course).encode())
         except OSError as error:
             problems.append(_failed(Path(args.report), error))
     if args.tensorboard is not None:
@@ -98,15 +98,6 @@ def write(args: argparse.Namespace, result: Result, course: Course) -> list[Prob
         except OSError as error:
             problems.append(_failed(Path(args.tensorboard), error))
     return problems
-
-
-def _slower(result: Result) -> str | None:
-    from gputop.bench.results import ResultsError, regression
-
-    try:
-        return regression(result)
-    except ResultsError:  # which was said when the result was to be kept
-        return None
 
 
 def _failed(file: Path, error: OSError) -> Problem:

@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Literal
 
-from gputop.bench.columns import entries, fitting
+from gputop.bench.columns import fitting, under_percent
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import recent
 from gputop.text import ABSENT, visible
@@ -28,16 +28,15 @@ def text(device: str | None, form: Form, width: int | None = None) -> str:
 
     Raises `ResultsError` where they cannot be read, and `ValueError` for a device without a name.
     """
-    among = recent()
     if device is not None and device[0].isdigit():
         device = _uuid_of(device)
-    found = [result for result in among if device is None or _is_of(result, device)]
+    found = [result for result in recent() if device is None or _is_of(result, device)]
     if form == "json":
         return documents(found)
     if form == "csv":
-        return as_csv(found, among)
+        return as_csv(found)
     if found:
-        return table(found, among, width)
+        return table(found, width)
     return "No results" + (f" of {device}" if device else "")
 
 
@@ -61,15 +60,11 @@ def _uuid_of(label: str) -> str:
     raise ValueError(f"There is no device {label} now. Name it by its UUID")
 
 
-def table(results: Sequence[Result], among: Sequence[Result], width: int | None = None) -> str:
-    """The columns that have something in them, and room in `width` where there is one.
-
-    Results are compared with the best of `among`.
-    """
-    listed = entries(results, among)
-    rows = [""] * (len(listed) + 1)
+def table(results: Sequence[Result], width: int | None = None) -> str:
+    """The columns that have something in them, and room in `width` where there is one."""
+    rows = [""] * (len(results) + 1)
     for column, cells in fitting(width or ROOM_FOR_ALL):
-        texts = [column.text(each) for each in listed]
+        texts = [column.text(each) for each in results]
         if all(text == ABSENT for text in texts):
             continue
         if width is not None:
@@ -87,17 +82,17 @@ def documents(results: Iterable[Result]) -> str:
     return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
 
 
-def as_csv(results: Sequence[Result], among: Sequence[Result]) -> str:
+def as_csv(results: Sequence[Result]) -> str:
     """One line a result under a heading: units are in the names, `started_at` is ISO 8601, UTC."""
-    names = [f.name for f in fields(Result) if f.name not in ("points", "conditions")]
+    nested = ("points", "conditions", "comparison")
+    names = [f.name for f in fields(Result) if f.name not in nested]
     conditions = [f.name for f in fields(Conditions)]
     rows = []
-    for each in entries(results, among):
-        result = each.result
+    for result in results:
         row = {name: getattr(result, name) for name in names}
         row |= {name: getattr(result.conditions, name, None) for name in conditions}
         row["started_at"] = _iso(result.started_at)
-        row["under_best_percent"] = each.under_percent
+        row["under_best_percent"] = under_percent(result)
         rows.append(row)
     return _csv([*names, *conditions, "under_best_percent"], rows)
 

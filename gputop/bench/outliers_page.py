@@ -25,7 +25,7 @@ def page(members: Sequence[Member]) -> str:
     """The distribution, the devices where they are few, and the outliers."""
     results = [member.result for member in members if member.result is not None]
     found, known = outliers(members), distributions(members)
-    lines = [_head(members, results)]
+    lines = [_head(members, results), *_heat_limit(results)]
     if known:
         lines += ["", *_distributions(list(known.values()), results[0])]
     if results and len(members) <= MOST_ROWS:
@@ -80,6 +80,13 @@ def _head(members: Sequence[Member], results: Sequence[Result]) -> str:
     shape = f", {first.m} x {first.n} x {first.k}" if same else ""
     longest = max(result.seconds for result in results)
     return f"{what}{shape}, {duration(longest)}: {where}"
+
+
+def _heat_limit(results: Sequence[Result]) -> list[str]:
+    """A line with the limits that held, each once."""
+    limits = [result.conditions.heat_limit for result in results if result.conditions]
+    named = "; ".join(visible(limit, 120) for limit in dict.fromkeys(limits) if limit)
+    return [f"heat limit: {named}"] if named else []
 
 
 def count(number: int, what: str) -> str:

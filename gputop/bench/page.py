@@ -152,9 +152,18 @@ def table_of(results: Sequence[tuple[Target, Result]]) -> str:
         visible(f"  {target.label}: {line}")
         for target, result in results
         if result.kind in ("soak", "pairs")  # the others have pages of their own
-        for line in (*result.notes, f"{result.method}; torch {result.torch_version}")
+        for line in (
+            *result.notes,
+            f"{result.method}; torch {result.torch_version}",
+            *_heat(result),
+        )
     ]
     return "\n".join([*_columns(lines), *([""] if methods else []), *methods])
+
+
+def _heat(result: Result) -> list[str]:
+    limit = result.conditions.heat_limit if result.conditions else None
+    return [] if limit is None else [f"heat limit: {limit}"]
 
 
 def _rates(result: Result) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench import svg
-from gputop.bench.columns import shape
+from gputop.bench.columns import of_best, shape, under_percent
 from gputop.bench.svg import text
 from gputop.text import ABSENT, brief, duration, moment, number, percentage, tflops
 from gputop.text import size as sized
@@ -36,6 +36,7 @@ CONDITIONS = (
     ("sm_clock_mhz_mean", "SM clock, mean", " MHz"),
     ("sm_clock_max_mhz", "SM clock, maximum", " MHz"),
     ("temperature_celsius_max", "Temperature, highest", " °C"),
+    ("heat_limit", "Heat limit", ""),
     ("energy_joules", "Energy, by the device", " J"),
     ("tflop_per_joule", "Efficiency", " TFLOP/J"),
     ("driver_version", "Driver", ""),
@@ -69,18 +70,15 @@ footer { margin: 3em 0 1em; font-size: .85em }
 """
 
 
-def page(result: Result, course: Course, slower: str | None = None) -> str:
-    """The document. `slower` says how the run compares with the device's best, if it is under it.
-
-    No script, nothing that is fetched; text of others is escaped.
-    """
+def page(result: Result, course: Course) -> str:
+    """The document: no script, nothing that is fetched; text of others is escaped."""
     when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
     size = "" if result.points else f", {shape(result)}"
     title = f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"
     parts = [
         f"<h1>{text(result.device)}</h1>",
         f'<div class="sub">{text(f"{result.kind}, {result.dtype}{size}")} · {text(when)}</div>',
-        _verdict(result, slower),
+        _verdict(result),
         _table(_figures(result)),
         *_charts(result, course),
         *_rows(result.points),
@@ -99,7 +97,8 @@ def page(result: Result, course: Course, slower: str | None = None) -> str:
     )
 
 
-def _verdict(result: Result, slower: str | None) -> str:
+def _verdict(result: Result) -> str:
+    slower = result.comparison.slower if result.comparison else None
     level, says = "", "The run took its time, and every checked product was right."
     if result.wrong_elements:
         level = "fault"
@@ -132,6 +131,7 @@ def _figures(result: Result) -> Iterator[Fact]:
         yield "Steady after", f"{result.time_to_steady_seconds:.1f} s"
     for name, percent in (result.conditions.percent_of_peak if result.conditions else {}).items():
         yield "Of peak", f"{percentage(percent, digits=1)} ({name})"
+    yield from _of_best(result)
     yield "Time", duration(result.seconds)
     if result.iterations:
         yield "Products", str(result.iterations)
@@ -148,6 +148,13 @@ def _figures(result: Result) -> Iterator[Fact]:
     ):
         if size is not None:
             yield name, sized(size)
+
+
+def _of_best(result: Result) -> Iterator[Fact]:
+    under = under_percent(result)
+    if under is not None:
+        above = f", {-under:.1f} % above the best run before" if under < 0 else ""
+        yield "Of the best run before", f"{of_best(result)}{above}"
 
 
 def _charts(result: Result, course: Course) -> Iterator[str]:

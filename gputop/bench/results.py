@@ -51,8 +51,10 @@ def path() -> Path:
     return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
 
 
-def append(result: Result) -> None:
-    """Keeps a result; raises `ResultsError` where that is not possible."""
+def append(result: Result) -> Result:
+    """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
+    earlier = of_device(result.device_uuid, result.device)
+    (result,) = compare.compared([result], earlier)
     document = json.dumps(asdict(result), allow_nan=False)
     with _opened("write") as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -64,6 +66,7 @@ def append(result: Result) -> None:
             (result.started_at, result.device_uuid, document),
         )
         connection.execute("COMMIT")
+    return result
 
 
 def check_writable() -> None:
@@ -82,8 +85,14 @@ def check_writable() -> None:
 
 
 def recent(limit: int | None = None) -> list[Result]:
-    """The latest results, newest first; raises `ResultsError` where the file cannot be read."""
-    return _read("", (), limit)
+    """The latest results, newest first; raises `ResultsError` where the file cannot be read.
+
+    Those of older versions were kept without a comparison: it is made of the runs before them.
+    """
+    results = _read("", (), limit)
+    if all(result.comparison is not None for result in results):
+        return results
+    return compare.compared(results, results if limit is None else _read(""))
 
 
 def of_device(uuid: str | None, name: str) -> list[Result]:
@@ -91,24 +100,6 @@ def of_device(uuid: str | None, name: str) -> list[Result]:
     if uuid is not None:
         return _read("WHERE device_uuid = ?", (uuid,))
     return [result for result in _read("WHERE device_uuid IS NULL") if result.device == name]
-
-
-def like(result: Result) -> list[Result]:
-    """Those of the same device by the same method, newest first; itself too, once it is kept."""
-    key = compare.comparable(result)
-    kept = of_device(result.device_uuid, result.device)
-    return [other for other in kept if compare.comparable(other) == key]
-
-
-def best_before(result: Result) -> Result | None:
-    """The best of the device's earlier results by the same method; see `compare.best_of`."""
-    earlier = [other for other in like(result) if other.started_at < result.started_at]
-    return compare.best_of(result, earlier)
-
-
-def regression(result: Result) -> str | None:
-    """One line where a result is clearly under `best_before`, None otherwise."""
-    return compare.regression(result, best_before(result))
 
 
 def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> list[Result]:

@@ -191,7 +191,9 @@ NOT_SAID = (
     *("sm_clock_max_mhz", "memory_clock_max_mhz", "video_clock_max_mhz", "minor_number"),
     *("power_limit_default_watts", "power_limit_min_watts", "power_limit_max_watts"),
     *("temperature_slowdown_celsius", "temperature_shutdown_celsius", "bar1_total_bytes"),
-    *("memory_temperature_max_celsius", "pcie_generation_max", "pcie_width_max"),
+    *("memory_temperature_max_celsius", "memory_temperature_max_margin_celsius"),
+    *("temperature_slowdown_margin_celsius", "temperature_shutdown_margin_celsius"),
+    *("temperature_max_margin_celsius", "pcie_generation_max", "pcie_width_max"),
     *("compute_mode", "persistence_mode", "mig_mode", "ecc_enabled", "virtualization"),
 )
 """What no exporter says of a device."""

@@ -32,6 +32,8 @@ def condition_rows(conditions: Conditions | None) -> Iterator[tuple[str, str]]:
         yield "clock", f"{known.sm_clock_mhz_mean:.0f} MHz in the mean{of}"
     if known.temperature_celsius_max is not None:
         yield "heat", f"up to {quantity(known.temperature_celsius_max, '°C')}"
+    if known.heat_limit is not None:
+        yield "heat limit", visible(known.heat_limit, 120)
     if known.clock_event_seconds:
         yield "held back", ", ".join(_held(known))
     if known.driver_version is not None:

@@ -149,6 +149,18 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
         ("margin", "temperature_margin_celsius"),
         ("slowdown at", "temperature_slowdown_celsius"),
         ("shutdown at", "temperature_shutdown_celsius"),
+        Row(
+            "at margin",
+            ("temperature_slowdown_margin_celsius", "temperature_shutdown_margin_celsius"),
+            "slowdown {}, shutdown {}",
+            ("slowdown", "shutdown"),
+        ),
+        Row(
+            "least margin",
+            ("temperature_max_margin_celsius", "memory_temperature_max_margin_celsius"),
+            "{}, of the memory {}",
+            ("GPU", "memory"),
+        ),
         _with_maximum(
             "memory temp.", "memory_temperature_celsius", "memory_temperature_max_celsius"
         ),

@@ -164,6 +164,12 @@ class Field:
         return (self._convert(value.number) if self._convert else value.number,)
 
 
+def signed(number: int) -> int:
+    """The number below zero that a driver may send as an unsigned one of 32 or 64 bits."""
+    bits = 64 if number >> 32 else 32
+    return number - (1 << bits) if number >> (bits - 1) == 1 else number
+
+
 class Sum:
     """A reading that is the sum of fields, and missing where one of them is."""
 

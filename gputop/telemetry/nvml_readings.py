@@ -13,7 +13,7 @@ from typing import Any
 import pynvml as nvml
 
 from gputop.telemetry.clock_events import words_of
-from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum
+from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum, signed
 from gputop.telemetry.nvml_question import SECOND, SLOW, UNAVAILABLE, Question, one, text
 from gputop.telemetry.nvml_samples import BusySamples
 from gputop.telemetry.nvml_traffic import NvLink, Pcie
@@ -174,6 +174,20 @@ def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
     return one(nvml.nvmlDeviceGetTemperatureThreshold, which)
 
 
+_MARGIN_THRESHOLDS = {
+    "temperature_shutdown_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
+    "temperature_slowdown_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
+    "memory_temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
+    "temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
+}
+"""T.Limit temperatures: degrees below zero are beyond the maximum operating temperature."""
+
+
+def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
+    fields = (Field(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
+    return Batch(time.monotonic, *fields)(handle)
+
+
 MEMORY = Question(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
@@ -210,6 +224,7 @@ IDENTITY = (
     Question("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
     Question("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
     Question("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
+    Question(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
     Question("pcie_generation_max", one(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
     Question("pcie_width_max", one(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
     Question("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
@@ -312,6 +327,8 @@ def readings(
             for names, source in (
                 ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
                 ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
+                # A stress test ends by it: heat rises several degrees in a few seconds.
+                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
                 (second.names, second),
             )
         ),
@@ -319,7 +336,6 @@ def readings(
             Question(names, source, seconds=SLOW)
             for names, source in (
                 ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
-                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
                 ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
                 ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
                 ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),

@@ -145,6 +145,15 @@ class Device:
     temperature_shutdown_celsius: int | None = None
     memory_temperature_max_celsius: int | None = None
     """From where the device slows down for its memory."""
+    temperature_shutdown_margin_celsius: int | None = None
+    """This and the next three are thresholds on the scale of `temperature_margin_celsius`, which
+    replace the ones above since Ada: here, where the device may shut down."""
+    temperature_slowdown_margin_celsius: int | None = None
+    """Where the hardware may begin to slow down."""
+    memory_temperature_max_margin_celsius: int | None = None
+    """Where software may begin to slow down for the memory."""
+    temperature_max_margin_celsius: int | None = None
+    """Where the device may be throttled below its base clock."""
     pcie_generation_max: int | None = None
     """What device and slot can do together, as is the width."""
     pcie_width_max: int | None = None

@@ -73,7 +73,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings())
-    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (100, "wide")]  # noqa: RUF012 - as Textual types it
+    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
     def __init__(

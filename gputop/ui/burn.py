@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from gputop.bench.attended import Ended
+    from gputop.bench.conditions import Trace
     from gputop.bench.events import Event
     from gputop.bench.fleet import Fleet
     from gputop.bench.plan import Request, Target
@@ -50,10 +51,11 @@ class BurnApp(ThemedApp):
         stop: Callable[[], Awaitable[None]],
         settings: Settings,
         terminal: Terminal,
+        traces: Sequence[Trace] = (),
     ) -> None:
         super().__init__(settings, terminal=terminal)
         self._gathering, self._stop = gathering, stop
-        self._view = BurnView(gathering, request)
+        self._view = BurnView(gathering, request, traces)
         self._stops: list[asyncio.Future[None]] = []
         self._leaving = False
 
@@ -97,7 +99,8 @@ async def on_screen(runs: Fleet, requests: Sequence[Request], watch: Watching) -
     let_go.install()
     settings, _ = load(path(None), given={})
     gathering = Gathering([request.target for request in requests])
-    app = BurnApp(gathering, requests[0], runs.stop, settings, Terminal.of(os.environ))
+    terminal = Terminal.of(os.environ)
+    app = BurnApp(gathering, requests[0], runs.stop, settings, terminal, runs.traces)
 
     def ending(target: Target, limit: Limit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")

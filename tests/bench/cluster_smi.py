@@ -23,7 +23,10 @@ FACTS = {
     "power.draw": "688.10",
     "clocks.sm": "1740",
     "clocks_event_reasons.active": "0x0000000000000004",
+    "temperature.memory": "55",
+    "temperature.gpu.tlimit": "26",
 }
+HEAT = "GPU Slowdown T.Limit Temp : -2 C"
 
 
 def gpu(name: str) -> dict[str, str]:
@@ -33,13 +36,17 @@ def gpu(name: str) -> dict[str, str]:
 
 def main() -> None:
     name = sys.argv[sys.argv.index("-i") + 1]
+    if "-q" in sys.argv:
+        print(gpu(name).get("heat", HEAT))
+        return
     (query,) = (word for word in sys.argv if word.startswith("--query"))
     what, _, fields = query.partition("=")
     if what == "--query-compute-apps":
         print(gpu(name).get("apps", ""))
         return
-    if "old" in gpu(name) and "clocks_event" in fields:
-        sys.exit('Field "clocks_event_reasons.active" is not a valid field to query.')
+    for unknown in gpu(name).get("unknown", "").split():
+        if unknown in fields:
+            sys.exit(f'Field "{unknown}" is not a valid field to query.')
     while True:
         print(", ".join(gpu(name)[field] for field in fields.split(",")), flush=True)
         if "-l" not in sys.argv:

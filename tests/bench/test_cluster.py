@@ -216,7 +216,7 @@ def test_throttled_and_hot_ones_are_named_and_results_are_kept(
 ) -> None:
     nodes.change(
         g1={"clocks_event_reasons.active": "0x0000000000000044"},
-        g4={"temperature.gpu": "91"},
+        g4={"temperature.gpu.tlimit": "2"},
     )
     status, document, err = nodes.ran("--seconds", "3", *pretending(tmp_path))
     assert status == 4, err
@@ -224,6 +224,7 @@ def test_throttled_and_hot_ones_are_named_and_results_are_kept(
     assert set(odd) == {"GPU 1", "GPU 4"}
     assert odd["GPU 1"]["reasons"][0].startswith("throttled: hw_thermal for ")
     assert "limit" in odd["GPU 4"]["reasons"][0]
+    assert "its margin fell to 2°C, and its limit is 3°C (slowdown at -2°C)" in err
     assert odd["GPU 4"]["device_uuid"] == "GPU-0000-4"
     first = document["results"][0]
     assert first["conditions"]["driver_version"] == "570.86.15"

@@ -68,20 +68,29 @@ def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
     found = post.facts(own)
     assert found["gpu"]["uuid"] == "GPU-0000-3"
     assert found["apps"] == "\n"
+    assert found["heat"] == "GPU Slowdown T.Limit Temp : -2 C\n"
     post.start(b"{}\n", NOT_INHERITED)
     found = heard(post, "line", "readings")
     assert found["line"][0] == b"GPU-0000-3\n"
-    assert found["readings"][0] == "58, 688.10, 1740, 700.00, 0x0000000000000004"
+    assert found["readings"][0] == "58, 688.10, 1740, 700.00, 0x0000000000000004, 55, 26"
     post.signal(9)
     assert heard(post, "ended")["ended"][0][0] == -9
 
 
-def test_an_old_driver_calls_its_reasons_otherwise(smi: Path) -> None:
-    smi.write_text(json.dumps({"3": {"clocks_throttle_reasons.active": "0x40", "old": "1"}}))
+@pytest.mark.parametrize(
+    ("unknown", "end"),
+    [
+        ("temperature.gpu.tlimit", "0x0000000000000004"),
+        ("temperature.gpu.tlimit clocks_event_reasons.active", "0x40"),
+    ],
+)
+def test_an_old_driver_says_less_or_calls_it_otherwise(smi: Path, unknown: str, end: str) -> None:
+    old = {"clocks_throttle_reasons.active": "0x40", "unknown": unknown}
+    smi.write_text(json.dumps({"3": old}))
     post = Post(SLEEPER, None, cpu=False)
     post.facts(own)
     post.start(b"{}\n", NOT_INHERITED)
-    assert heard(post, "readings")["readings"][0].endswith("0x40")
+    assert heard(post, "readings")["readings"][0].endswith(f" {end}")
     post.signal(9)
     heard(post, "ended")
 

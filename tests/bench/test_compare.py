@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.compare import best_of, bests, comparable, percent_under, regression, score
-from gputop.bench.events import Point
+from gputop.bench.compare import best_of, comparable, compared, regression, score
+from gputop.bench.events import Comparison, Point
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
 from tests.bench.workers import RESULT
 
@@ -77,26 +77,41 @@ def test_the_score_is_one_number() -> None:
     assert score(table("copy", ())) is None
 
 
-def test_the_best_is_the_best_of_the_others() -> None:
+def test_the_best_is_the_best_of_the_earlier_ones() -> None:
     runs = [soak(780.0), soak(801.0, ago=10), soak(790.0, ago=20)]
     assert best_of(runs[0], runs) is runs[1]
     assert best_of(runs[1], runs) is runs[2]
+    assert best_of(runs[2], runs) is None
     assert best_of(runs[0], runs[:1]) is None
-    assert bests(runs, runs) == [runs[1], runs[2], runs[1]]
 
 
-def test_a_faulty_result_is_no_measure() -> None:
-    assert best_of(BASE, [soak(900.0, wrong_elements=1)]) is None
-    assert best_of(soak(700.0, wrong_elements=1), [BASE]) is BASE
+def test_a_faulty_result_is_no_measure_and_is_not_compared() -> None:
+    assert best_of(BASE, [soak(900.0, ago=1, wrong_elements=1)]) is None
+    (faulty,) = compared([soak(700.0, wrong_elements=1)], [soak(780.0, ago=1)])
+    assert faulty.comparison == Comparison()
 
 
 def test_a_shorter_run_was_cooler_and_is_no_measure() -> None:
-    assert best_of(BASE, [soak(900.0, seconds=5.0)]) is None
+    assert best_of(BASE, [soak(900.0, ago=9.0, seconds=5.0)]) is None
     for seconds in (59.0, 600.0):
-        other = soak(900.0, seconds=seconds)
+        other = soak(900.0, ago=9.0, seconds=seconds)
         assert best_of(BASE, [other]) is other
     copied = table("copy", COPY, ago=9.0, seconds=1.0)
     assert best_of(table("copy", COPY, seconds=20.0), [copied]) is copied
+
+
+def test_a_short_run_is_no_new_best_over_a_long_one() -> None:
+    long, short = soak(780.0, ago=20), soak(770.0, ago=10, seconds=5.0)
+    now = soak(800.0, seconds=5.0)
+    assert best_of(now, [long]) is None
+    assert best_of(now, [long, short]) is short
+    assert best_of(soak(750.0, seconds=5.0), [long, short]) is long
+
+
+def test_a_result_that_was_compared_stays_as_it_is() -> None:
+    given = soak(780.0, comparison=Comparison(20.0, "slower"))
+    (kept,) = compared([given], [soak(790.0, ago=1.0)])
+    assert kept is given
 
 
 def test_a_regression_is_more_than_five_percent() -> None:
@@ -144,14 +159,16 @@ def test_names_of_others_are_inert() -> None:
 
 
 @given(st.lists(st.floats(0.001, 1e6), min_size=2, max_size=8))
-def test_nothing_is_better_than_the_best(means: list[float]) -> None:
-    runs = [soak(mean, ago=float(n)) for n, mean in enumerate(means)]
-    for run, best in zip(runs, bests(runs, runs), strict=True):
-        assert best is not None
-        assert best is not run
-        assert best.tflops_mean == max(
-            m for m, other in zip(means, runs, strict=True) if other is not run
-        )
-        under = percent_under(run, best)
-        assert under is not None
-        assert (under > 0) == (run.tflops_mean < best.tflops_mean)  # type: ignore[operator]
+def test_what_comes_later_changes_nothing(means: list[float]) -> None:
+    """A result's place among all runs is the same as when it was the newest."""
+    runs = [soak(mean, ago=-float(n)) for n, mean in enumerate(means)]
+    for n, found in enumerate(compared(runs, runs)):
+        (then,) = compared(runs[n : n + 1], runs[: n + 1])
+        assert found.comparison == then.comparison
+        assert found.comparison is not None
+        under = found.comparison.under_percent
+        if n == 0:
+            assert under is None
+        else:
+            assert under is not None
+            assert (under < 0) == (means[n] > max(means[:n]))

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import columns, history, results
-from gputop.bench.columns import COLUMNS, DEVICE, Entry, entries, fitting
-from gputop.bench.events import Conditions, Point
+from gputop.bench import columns, compare, history, results
+from gputop.bench.columns import COLUMNS, DEVICE, fitting
+from gputop.bench.compare import compared
+from gputop.bench.events import Comparison, Conditions, Point
 from gputop.commands import bench as command
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import Device, DriverState, Host, Inventory, Problem, Sample, Source
@@ -44,9 +45,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def kept() -> list[Result]:
-    for each in reversed(RUNS):
-        results.append(each)
-    return RUNS
+    return [results.append(each) for each in reversed(RUNS)][::-1]
 
 
 def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,8 +56,8 @@ def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFix
     assert head.split()[:4] == ["WHEN", "DEVICE", "KIND", "TYPE"]
     assert head.split()[-1] == "VERDICT"
     assert len(rows) == len(kept)
-    assert [row.rsplit(None, 1)[1] for row in rows] == ["ok", "under", "FAULTY", "ok", "ok"]
-    assert " 10 % under" in rows[1]
+    assert [row.rsplit(None, 1)[1] for row in rows] == ["ok", "ok", "FAULTY", "ok", "ok"]
+    assert " new best " in rows[0]
     assert "3900 GB/s" in rows[3]
     assert "a CPU" in rows[4]
 
@@ -67,6 +66,10 @@ def test_json_has_the_documents(kept: list[Result], capsys: pytest.CaptureFixtur
     assert run("--json") == 0
     documents = json.loads(capsys.readouterr().out)
     assert documents == json.loads(json.dumps([asdict(each) for each in kept]))
+    assert [each["comparison"]["under_percent"] for each in documents] == [
+        pytest.approx(100 * -80 / 700),
+        *[None] * 4,
+    ]
 
 
 def test_csv_has_units_in_its_heading(
@@ -80,7 +83,8 @@ def test_csv_has_units_in_its_heading(
     assert float(first["tflops_mean"]) == 780.0
     assert first["power_watts_mean"] == "690.0"
     assert first["percent_of_peak"] == "datasheet dense=78.1; formula at the live clock=99"
-    assert float(second["under_best_percent"]) == pytest.approx(100 * 80 / 780)
+    assert float(first["under_best_percent"]) == pytest.approx(100 * -80 / 700)
+    assert second["under_best_percent"] == ""
     assert third["wrong_elements"] == "3"
     assert (copy["tflops_mean"], copy["kind"]) == ("", "copy")
     assert (cpu["device_uuid"], cpu["power_watts_mean"]) == ("", "")
@@ -159,7 +163,7 @@ def test_what_does_not_go_together(
 
 @given(st.integers(40, 300))
 def test_a_table_fits_into_its_width(width: int) -> None:
-    lines = history.table(RUNS, RUNS, width).splitlines()
+    lines = history.table(RUNS, width).splitlines()
     assert len(lines) == len(RUNS) + 1
     assert max(map(len, lines)) <= width
     assert sum(cells + 1 for _, cells in fitting(width)) <= width
@@ -177,14 +181,14 @@ def test_wider_is_more() -> None:
 
 
 def test_columns_without_anything_are_left_out_of_the_page() -> None:
-    head = history.table(RUNS[4:], RUNS).splitlines()[0]
+    head = history.table(RUNS[4:]).splitlines()[0]
     assert "POWER" not in head
     assert "TFLOP/s" in head
 
 
 def text(title: str, result: Result, among: list[Result] | None = None) -> str:
-    (entry,) = entries([result], among or [])
-    return next(column for column in COLUMNS if column.title == title).text(entry)
+    (result,) = compared([result], among or [])
+    return next(column for column in COLUMNS if column.title == title).text(result)
 
 
 def test_the_percentage_says_whether_the_peak_is_by_formula() -> None:
@@ -215,10 +219,53 @@ def test_the_verdict(changes: dict[str, object], says: str) -> None:
 
 
 def test_what_is_slower_says_by_how_much_before_how_it_ended() -> None:
-    assert text("VERDICT", soak(700.0, stopped="limit"), RUNS) == "10 % under"
-    assert text("VERDICT", soak(750.0), RUNS) == "ok"
-    assert text("OF BEST", soak(750.0), RUNS) == "96.2 %"
-    assert text("OF BEST", RUNS[4], RUNS) == "–"
+    earlier = [soak(780.0, ago=60.0), RUNS[4]]
+    assert text("VERDICT", soak(700.0, stopped="limit"), earlier) == "10 % under"
+    assert text("VERDICT", soak(750.0), earlier) == "ok"
+    assert text("OF BEST", soak(750.0), earlier) == "96.2 %"
+    assert text("OF BEST", soak(780.0), earlier) == "100.0 %"
+    assert text("OF BEST", soak(780.1), earlier) == "new best"
+    assert text("OF BEST", RUNS[4], earlier) == "–"
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str], list[object]]:
+    """The oldest result: the end of its row, its figure in CSV, its comparison in JSON."""
+    said = []
+    for form in ((), ("--csv",), ("--json",)):
+        assert run(*form) == 0
+        said.append(capsys.readouterr().out)
+    row = said[0].splitlines()[-1].split()[-6:]
+    figure = list(csv.DictReader(io.StringIO(said[1])))[-1]["under_best_percent"]
+    return row, [figure], [json.loads(said[2])[-1]["comparison"]]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_later_runs_change_no_verdict(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    if is_old:  # a version that kept results without a comparison
+        monkeypatch.setattr(compare, "compared", lambda kept, _: kept)
+    results.append(soak(780.0, ago=60.0))
+    monkeypatch.undo() if is_old else None
+    before = listed(capsys)
+    for n, mean in enumerate((870.0, 300.0, 900.0)):
+        results.append(soak(mean, ago=50.0 - n))
+    assert listed(capsys) == before
+
+
+def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where an earlier run comes in later, from a clock that was set back."""
+    results.append(soak(780.0, ago=60.0))
+    assert results.append(soak(700.0)).comparison is not None
+    results.append(soak(2000.0, ago=90.0))
+    newest, *_ = results.recent()
+    assert newest.comparison == Comparison(
+        100 * (780 - 700) / 780, compare.regression(soak(700.0), soak(780.0, ago=60.0))
+    )
+    assert run() == 0
+    assert " 10 % under" in capsys.readouterr().out
 
 
 def test_tables_have_their_best_row() -> None:
@@ -245,9 +292,9 @@ def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
-    assert all(line.isprintable() for line in history.table([odd], []).splitlines())
-    assert "\x1b" not in history.as_csv([odd], [])
-    assert DEVICE.text(Entry(odd, None)) == "␛[2J"
+    assert all(line.isprintable() for line in history.table([odd]).splitlines())
+    assert "\x1b" not in history.as_csv([odd])
+    assert DEVICE.text(odd) == "␛[2J"
 
 
 def test_the_rows_of_a_table_as_csv() -> None:

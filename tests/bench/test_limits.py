@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from gputop.bench import devices, plan, selection
-from gputop.bench.limits import UNKNOWN_LIMIT_CELSIUS, reached, temperature_limit
-from gputop.telemetry.snapshot import Absence, DeviceState, ProcessKind
+from gputop.bench.cluster.readings import thresholds
+from gputop.bench.limits import heat_limits, in_short, in_words, reached
+from gputop.telemetry.snapshot import (
+    Absence,
+    Device,
+    DeviceState,
+    Inventory,
+    ProcessKind,
+    Sample,
+)
+from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import device, inventory, process, readings, sample
 
@@ -25,24 +34,102 @@ def heated(celsius: int | None) -> Any:
     return dataclasses.replace(sample(2), devices=(readings(0, temperature_celsius=celsius),))
 
 
+def card(text: str) -> Device:
+    """A card with the thresholds of what its nvidia-smi prints."""
+    bare = device(0, temperature_slowdown_celsius=None)
+    return dataclasses.replace(bare, **thresholds(text))
+
+
+CORE, MARGIN, MEMORY = (
+    "temperature_celsius",
+    "temperature_margin_celsius",
+    "memory_temperature_celsius",
+)
+NOTHING = {CORE: None, MARGIN: None, MEMORY: None}
+T_LIMIT = "margin 3°C (slowdown at -2°C)"
+DEFAULT = "default 80°C (the driver reports none)"
+BOTH = "86°C (slowdown at 89°C), margin 3°C"
+A100_LIMITS = "86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"
+
+
 @pytest.mark.parametrize(
-    ("celsius", "words"),
+    ("text", "read", "says"),
     [
-        (None, None),
-        (40, None),
-        (85, None),
-        (86, "it reached 86°C, and its limit is 86°C"),
-        (101, "it reached 101°C, and its limit is 86°C"),
+        pytest.param(heat.H100, {CORE: 59, MARGIN: 26, MEMORY: 55}, T_LIMIT, id="H100"),
+        pytest.param(heat.H200, {CORE: 52, MARGIN: 35, MEMORY: 41}, T_LIMIT, id="H200"),
+        pytest.param(heat.L40S, {CORE: 54, MARGIN: 34}, T_LIMIT, id="L40S"),
+        pytest.param(
+            heat.RTX_2080_SUPER, {CORE: 38}, "94°C (slowdown at 97°C)", id="RTX 2080 Super"
+        ),
+        pytest.param(
+            heat.RTX_4080_SUPER, {CORE: 45}, "93°C (slowdown at 96°C)", id="RTX 4080 Super"
+        ),
+        pytest.param(heat.A100, {CORE: 62, MEMORY: 80}, A100_LIMITS, id="A100"),
+        pytest.param(heat.A100, {CORE: 62}, "86°C (slowdown at 89°C)", id="memory not read"),
+        pytest.param(heat.A100, {CORE: 62, MARGIN: 9}, BOTH, id="both"),
+        pytest.param(heat.H100, {CORE: 59, MEMORY: 55}, DEFAULT, id="H100 before 550"),
+        pytest.param("", {CORE: 50}, DEFAULT, id="no limit known"),
+        pytest.param("", {CORE: 50, MARGIN: 30}, "margin 3°C", id="margin alone"),
+        pytest.param("", {}, "none, no temperature is read", id="no temperature"),
+    ],
+)  # fmt: skip
+def test_the_limits_that_hold_are_named(text: str, read: dict[str, int], says: str) -> None:
+    seen = readings(0, **NOTHING | read)
+    assert in_words(heat_limits(card(text), seen)) == says
+    assert reached(target(0), machine(text), with_heat(**read)) is None
+
+
+def machine(text: str) -> Inventory:
+    return dataclasses.replace(inventory(1), devices=(card(text),))
+
+
+def with_heat(**read: int) -> Sample:
+    return dataclasses.replace(sample(1), devices=(readings(0, **NOTHING | read),))
+
+
+@pytest.mark.parametrize(
+    ("text", "fine", "hot", "says"),
+    [
+        (heat.H100, {CORE: 83, MARGIN: 4}, {CORE: 84, MARGIN: 3}, "its margin fell to 3°C"),
+        (heat.H100, {CORE: 87, MARGIN: 4}, {CORE: 53, MARGIN: -1}, "its margin fell to -1°C"),
+        (heat.L40S, {CORE: 84, MARGIN: 4}, {CORE: 85, MARGIN: 3}, "its margin fell to 3°C"),
+        (heat.RTX_2080_SUPER, {CORE: 93}, {CORE: 94}, "it reached 94°C, and its limit is 94°C"),
+        (heat.RTX_4080_SUPER, {CORE: 92}, {CORE: 93}, "it reached 93°C, and its limit is 93°C"),
+        (heat.A100, {CORE: 85}, {CORE: 86}, "it reached 86°C, and its limit is 86°C (slowdown at"),
+        (
+            heat.A100,
+            {CORE: 60, MEMORY: 91},
+            {CORE: 60, MEMORY: 92},
+            "its memory reached 92°C, and its limit is 92°C (maximum 95°C)",
+        ),
+        (
+            "",
+            {CORE: 79},
+            {CORE: 80},
+            "it reached 80°C, and its limit is 80°C (the driver",
+        ),
+        (heat.A100, {}, {CORE: 101}, "it reached 101°C, and its limit is 86°C"),
+    ],
+    ids=[
+        *("H100", "H100 by its memory", "L40S", "RTX 2080 Super", "RTX 4080 Super"),
+        *("A100", "A100 by its memory", "no limit known", "nothing read before"),
     ],
 )
-def test_the_limit_is_three_degrees_under_the_slowdown(
-    celsius: int | None, words: str | None
+def test_a_run_ends_at_its_limit_and_not_before(
+    text: str, fine: dict[str, int], hot: dict[str, int], says: str
 ) -> None:
-    assert reached(target(0), inventory(2), heated(celsius)) == words
+    assert reached(target(0), machine(text), with_heat(**fine)) is None
+    why = reached(target(0), machine(text), with_heat(**hot))
+    assert why is not None
+    assert why.startswith(says)
 
 
-def test_a_device_without_a_threshold_has_a_limit_all_the_same() -> None:
-    assert temperature_limit(device(0, temperature_slowdown_celsius=None)) == UNKNOWN_LIMIT_CELSIUS
+def test_the_limits_of_several_gpus_are_named_once_each() -> None:
+    h100 = heat_limits(card(heat.H100), readings(0, **NOTHING | {MARGIN: 20}))
+    a100 = heat_limits(card(heat.A100), readings(0, **NOTHING | {CORE: 50, MEMORY: 60}))
+    assert in_short([h100, h100]) == "margin 3°C"
+    nothing = "none, no temperature is read"
+    assert in_short([h100, a100, ()]) == f"margin 3°C; 86°C, memory 92°C; {nothing}"
 
 
 def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
@@ -58,8 +145,8 @@ def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
     [
         (None, None),
         (85, None),
-        (86, "GPU 3 reached 86°C, and its limit is 86°C"),
-        (95, "GPU 3 reached 95°C, and its limit is 86°C"),
+        (86, "GPU 3 reached 86°C, and its limit is 86°C (slowdown at 89°C)"),
+        (95, "GPU 3 reached 95°C, and its limit is 86°C (slowdown at 89°C)"),
     ],
 )
 def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
@@ -68,6 +155,15 @@ def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
     part = devices.choose(divided(), seen(), "3:1")
     assert reached(part, divided(), seen(celsius)) == words
     assert reached(devices.choose(divided(), seen(), "0"), divided(), seen(celsius)) is None
+
+
+def test_the_margin_of_an_instance_is_that_of_its_gpu() -> None:
+    part = devices.choose(divided(), seen(), "3:1")
+    whole = readings(3, uuid=WHOLE.uuid, **NOTHING | {MARGIN: 2})
+    close = dataclasses.replace(seen(), devices=(whole,))
+    assert (
+        reached(part, divided(), close) == "the margin of GPU 3 fell to 2°C, and its limit is 3°C"
+    )
 
 
 def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:

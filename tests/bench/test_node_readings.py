@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.cluster import post
 from gputop.bench.cluster.readings import facts, sample
+from tests.bench import heat
 
 GPU = {
     "index": "3",
@@ -112,10 +113,53 @@ def test_a_line_of_readings() -> None:
     assert (readings.temperature_celsius, readings.clock_event_reasons) == (None, None)
 
 
+def test_a_line_with_the_heat_of_a_newer_driver() -> None:
+    line = "84, 688.10, 1740, 700.00, 0x0000000000000044, 71, 3"
+    found = sample(line, facts(said(), "n").inventory)
+    assert found is not None
+    readings = found.devices[0]
+    assert (readings.temperature_celsius, readings.memory_temperature_celsius) == (84, 71)
+    assert readings.temperature_margin_celsius == 3
+    found = sample("45, 61.02, 210, 320.00, 0x1, N/A, [N/A]", facts(said(), "n").inventory)
+    assert found is not None
+    assert found.devices[0].temperature_margin_celsius is None
+
+
+@pytest.mark.parametrize(
+    ("text", "celsius", "margins"),
+    [
+        (heat.H100, (None, None, None), (-2, -8, 0, 0)),
+        (heat.H200, (None, None, None), (-2, -8, 0, 0)),
+        (heat.L40S, (None, None, None), (-2, -5, 0, None)),
+        (heat.RTX_2080_SUPER, (97, 100, None), (None,) * 4),
+        (heat.RTX_4080_SUPER, (96, 101, None), (None,) * 4),
+        (heat.A100, (89, 92, 95), (None,) * 4),
+        ("", (None, None, None), (None,) * 4),
+        ("GPU Slowdown Temp :\n: 3 C\nGPU Slowdown Temp", (None, None, None), (None,) * 4),
+    ],
+    ids=["H100", "H200", "L40S", "RTX 2080 Super", "RTX 4080 Super", "A100", "nothing", "broken"],
+)
+def test_thresholds_are_those_that_nvidia_smi_lists(
+    text: str, celsius: tuple[int | None, ...], margins: tuple[int | None, ...]
+) -> None:
+    gpu = facts(said(heat=text), "n").inventory.devices[0]
+    assert (
+        gpu.temperature_slowdown_celsius,
+        gpu.temperature_shutdown_celsius,
+        gpu.memory_temperature_max_celsius,
+    ) == celsius
+    assert (
+        gpu.temperature_slowdown_margin_celsius,
+        gpu.temperature_shutdown_margin_celsius,
+        gpu.temperature_max_margin_celsius,
+        gpu.memory_temperature_max_margin_celsius,
+    ) == margins
+
+
 @given(st.text())
 def test_no_line_is_too_strange(line: str) -> None:
     found = sample(line, facts(said(), "n").inventory)
-    assert found is None or line.count(",") == 4
+    assert found is None or line.count(",") in (4, 6)
 
 
 def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,10 @@ def test_a_page_has_everything_at_80_columns() -> None:
     assert "bfloat16, 1024 x 1024 x 1024, 1:00: 6 devices on 2 hosts" in text
     assert "node-1, GPU 1, GPU-9" in text
     assert "see below" in text
+    assert "heat limit" not in text
+    limit = Conditions(heat_limit="margin 3°C (slowdown at -2°C)")
+    hot = page([member(n, conditions=limit) for n in range(3)])
+    assert hot.splitlines()[1] == "heat limit: margin 3°C (slowdown at -2°C)"
     many = page([member(n, 700 + n % 3) for n in range(1000)])
     assert len(many.splitlines()) < 10
     assert "No outliers among 1000 devices." in many

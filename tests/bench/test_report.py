@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gputop.bench import svg
 from gputop.bench.course import Course
-from gputop.bench.events import Conditions, Point, Progress
+from gputop.bench.events import Comparison, Conditions, Point, Progress
 from gputop.bench.report import CONDITIONS, by_value, page
 from gputop.bench.svg import Axis
 from tests.bench.kept import BASE, COPY, SWEEP, table
@@ -98,7 +98,7 @@ def test_text_of_others_is_no_markup() -> None:
     points = (Point(odd, 1.0, {odd: 1.0}), Point(odd, 2.0, {odd: 2.0}))
     named = replace(BASE, **changes, points=points, device_uuid=odd, layout=odd)
     course = Course(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
-    text = page(named, course, odd)
+    text = page(replace(named, comparison=Comparison(7.0, odd)), course)
     made = Page(text)
     assert made.count("script") == 0
     assert made.text.count("<script>alert(1)</script>") > 10
@@ -118,12 +118,23 @@ def test_text_of_others_is_no_markup() -> None:
     ],
 )
 def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, says: str) -> None:
-    made = Page(page(replace(BASE, **changes), COURSE, slower))
+    comparison = Comparison(7.0, slower)
+    made = Page(page(replace(BASE, comparison=comparison, **changes), COURSE))
     (found,) = [
         a["class"] for _, a in made.elements if (a.get("class") or "").startswith("verdict")
     ]
     assert found == f"verdict {level}"
     assert says in made.text
+
+
+@pytest.mark.parametrize(
+    ("under", "says"),
+    [(None, None), (3.8, "96.2 %"), (0.0, "100.0 %"), (-11.5, "new best, 11.5 % above")],
+)
+def test_the_best_run_before_it_is_named(under: float | None, says: str | None) -> None:
+    text = Page(page(replace(BASE, comparison=Comparison(under)), COURSE)).text
+    assert ("best run before" in text) is (says is not None)
+    assert (says or "") in text
 
 
 def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bench import compare, results
-from gputop.bench.events import Conditions, Point
+from gputop.bench.events import Comparison, Conditions, Point
 from gputop.bench.results import ResultsError
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
@@ -160,7 +160,7 @@ def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     (old,) = results.recent()
     assert (old.kind, old.points, old.conditions, old.layout) == ("soak", (), None, None)
     assert old.tflops_mean == 900.0
-    assert results.best_before(BASE) is None
+    assert results.append(BASE).comparison == Comparison()
 
 
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:
@@ -185,29 +185,44 @@ def test_like_is_of_the_same_method(file: Path) -> None:
     runs = [soak(), soak(dtype="float16"), soak(ago=5.0, method="20 warm-up products")]
     for run in runs:
         results.append(run)
-    assert results.like(BASE) == [runs[0], runs[2]]
+    assert [compare.comparable(run) == compare.comparable(BASE) for run in runs] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
-    assert results.best_before(BASE) is None
-    assert results.regression(BASE) is None
-    for mean, ago in ((780.0, 30.0), (850.0, 20.0), (700.0, 10.0), (990.0, -10.0)):
+    assert results.append(soak(780.0, ago=30.0)).comparison == Comparison()
+    for mean, ago in ((850.0, 20.0), (700.0, 10.0), (990.0, -10.0)):
         results.append(soak(mean, ago))
-    now = soak(790.0)
-    best = results.best_before(now)
-    assert best is not None
-    assert best.tflops_mean == 850.0
-    assert results.regression(now) == compare.regression(now, best)
-    assert "7.1 % under" in str(results.regression(now))
-    results.append(now)
-    assert results.best_before(now) == best
-    assert results.regression(soak(849.0)) is None
+    kept = results.append(soak(790.0))
+    assert kept == soak(790.0), "the measurement itself is as it was"
+    slower = compare.regression(soak(790.0), soak(850.0, ago=20.0))
+    assert kept.comparison == Comparison(100 * (850 - 790) / 850, slower)
+    assert "7.1 % under" in str(slower)
+    fine = results.append(soak(849.0)).comparison
+    assert fine == Comparison(100 * (850 - 849) / 850, None)
+
+
+def test_results_of_older_versions_are_compared_with_the_runs_before_them(file: Path) -> None:
+    runs = [soak(850.0, ago=30.0), soak(700.0, ago=20.0), soak(990.0, ago=10.0)]
+    for run in runs:
+        results.append(run)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE results SET document = json_remove(document, '$.comparison')")
+    connection.close()
+    under = [each.comparison and each.comparison.under_percent for each in results.recent()]
+    assert under == [pytest.approx(100 * -140 / 850), pytest.approx(100 * 150 / 850), None]
+    assert [each.comparison for each in results.recent(2)] == [
+        each.comparison for each in results.recent()[:2]
+    ]
 
 
 def test_tables_are_compared_too(file: Path) -> None:
     results.append(table("copy", COPY, ago=60.0))
-    assert results.best_before(table("copy", COPY)) == table("copy", COPY, ago=60.0)
-    assert results.best_before(table("sweep", SWEEP)) is None
+    assert results.append(table("copy", COPY)).comparison == Comparison(0.0)
+    assert results.append(table("sweep", SWEEP)).comparison == Comparison()
 
 
 def test_an_empty_file_is_begun(file: Path) -> None:

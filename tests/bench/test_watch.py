@@ -105,7 +105,8 @@ async def test_heat_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     last, limits = await run_of(session, Trace(GPU))
     assert isinstance(last, Done)
     assert last.result.stopped == session.stopped_by == "limit"
-    assert [limit.why for limit in limits] == ["it reached 90°C, and its limit is 86°C"]
+    why = "it reached 90°C, and its limit is 86°C (slowdown at 89°C)"
+    assert [limit.why for limit in limits] == [why]
     join()
     assert not session.killed.is_set()
     assert stream.closed
@@ -258,7 +259,8 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
     async with asyncio.timeout(30):
         ends = await attended([Request(GPU, "bfloat16", None, 60.0)])
     assert capsys.readouterr().err == (
-        "gputop: GPU 0, NVIDIA H100 80GB HBM3: too hot, it reached 90°C, and its limit is 86°C\n"
+        "gputop: GPU 0, NVIDIA H100 80GB HBM3: too hot, it reached 90°C, "
+        "and its limit is 86°C (slowdown at 89°C)\n"
     )
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)

@@ -26,6 +26,7 @@ PCIE_COUNTERS = (197, 198)
 REPLAYS = (94,)
 ECC = (3, 4, 5, 6)
 LINK_COUNT = (91,)
+MARGIN_THRESHOLDS = (193, 194, 195, 196)
 EVENT_TIMES = (74, 75, 76, 77, 78, 79, 269, 270, 271)
 
 
@@ -35,8 +36,12 @@ def _values(
     throughput_kib: tuple[int, int] | None = None,
     links: int = 0,
 ) -> dict[str, int]:
-    """The keys with a number: thresholds are 0 shutdown, 1 slowdown, 2 of the memory."""
-    kept = {n: value for n, value in FIELDS.items() if n not in (*without, *LINK_COUNT)}
+    """The keys with a number: thresholds are 0 shutdown, 1 slowdown, 2 of the memory.
+
+    Who has these has none on the scale of the margin.
+    """
+    left_out = (*without, *LINK_COUNT, *MARGIN_THRESHOLDS)
+    kept = {n: value for n, value in FIELDS.items() if n not in left_out}
     linked = {
         f"field.{field}.{link}": (links if link == ALL_LINKS else 1) << 30
         for field in (138, 139)

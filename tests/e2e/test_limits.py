@@ -95,6 +95,36 @@ def test_heat_ends_a_run_without_the_dashboard(driver: FakeDriver, tmp_path: Pat
     assert "too hot, it reached 88°C, and its limit is 86°C" in line
 
 
+@pytest.mark.parametrize(
+    ("changes", "why", "limits"),
+    [
+        (
+            {"temperature_celsius": 84, "temperature_margin_celsius": 3},
+            "its margin fell to 3°C, and its limit is 3°C (slowdown at -2°C)",
+            "margin 3°C (slowdown at -2°C)",
+        ),
+        (
+            {"temperature_celsius": 81, "temperature_margin_celsius": None},
+            "it reached 81°C, and its limit is 80°C (the driver reports none)",
+            "default 80°C (the driver reports none)",
+        ),
+    ],
+)
+def test_a_device_without_absolute_thresholds_ends_by_its_margin_or_the_default(
+    driver: FakeDriver, tmp_path: Path, changes: dict[str, Any], why: str, limits: str
+) -> None:
+    """As an H100 with its driver, and with one that is too old to tell the margin."""
+    margins = {"field.193": -8, "field.194": -2, "field.195": 0, "field.196": 0}
+    driver.write(FakeDevice(values=margins, **changes))
+    process = bench(driver, tmp_path, 600.0)
+    result, err = result_of(process)
+    assert process.returncode == 4
+    assert result["stopped"] == "limit"
+    (line,) = err.splitlines()
+    assert f"too hot, {why}" in line
+    assert result["conditions"]["heat_limit"] == limits
+
+
 def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
     driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,10 +206,10 @@ def written(result: Result, course: Course) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
     several = pages.table_of([(GPU, each) for each in both])
-    for text in (pages.page(result), several, history.table(both, both, 100)):
+    for text in (pages.page(result), several, history.table(both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
     json.loads(history.documents(both))
-    for text in (history.as_csv(both, both), history.points_csv(result)):
+    for text in (history.as_csv(both), history.points_csv(result)):
         text.encode()
     report.page(result, course).encode()
     compare.regression(*both)

@@ -230,6 +230,10 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         "temperature_slowdown_celsius": Absence.NOT_SUPPORTED,
         "temperature_shutdown_celsius": Absence.NOT_SUPPORTED,
         "memory_temperature_max_celsius": Absence.NOT_SUPPORTED,
+        "temperature_shutdown_margin_celsius": Absence.NOT_SUPPORTED,
+        "temperature_slowdown_margin_celsius": Absence.NOT_SUPPORTED,
+        "memory_temperature_max_margin_celsius": Absence.NOT_SUPPORTED,
+        "temperature_max_margin_celsius": Absence.NOT_SUPPORTED,
         "sm_count": Absence.NOT_SUPPORTED,
         "sm_clock_max_mhz": Absence.NO_PERMISSION,
         "memory_clock_max_mhz": Absence.NO_PERMISSION,
@@ -252,6 +256,22 @@ def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
 def test_a_name_in_bytes_as_from_old_versions() -> None:
     source = text(lambda _handle: b"Tesla \xff")
     assert source(None) == ("Tesla �",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(1, 0xFFFF_FFFE), (2, 0xFFFF_FFFE), (3, 0xFFFF_FFFE), (3, -2), (4, -2), (5, 0xFFFF_FFFE)],
+)
+def test_a_threshold_below_zero_is_the_same_in_every_type(
+    nvml: FakeDriver, kind: int, value: int
+) -> None:
+    """In the types 1, 2 and 3, which are unsigned, of 32 or 64 bits; 4 and 5 are signed."""
+    nvml.write(FakeDevice(values={"field.194": value, "field_type.194": kind, "field.196": 0}))
+    reader = only_reader()
+    reader.read(gpm=False)
+    assert reader.device.temperature_slowdown_margin_celsius == -2
+    assert reader.device.temperature_max_margin_celsius == 0
+    assert reader.device.absent["temperature_shutdown_margin_celsius"] is Absence.NOT_SUPPORTED
 
 
 def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
@@ -352,12 +372,12 @@ def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> N
     reader = only_reader()
     for _ in range(3):
         sample = reader.read(gpm=False)[0].sample
-    # Several sources call for clocks, fields, memory and BAR1 (these also for who the device is).
+    # Several sources call for clocks, and for fields, memory and BAR1 also for who the device is.
     calls = nvml.calls(0)
     assert {name: calls[name] for name in FUNCTIONS} == {
         **dict.fromkeys(FUNCTIONS, 1),
         "nvmlDeviceGetClockInfo": 3,
-        "nvmlDeviceGetFieldValues": 3,
+        "nvmlDeviceGetFieldValues": 4,
         "nvmlDeviceGetMemoryInfo_v2": 2,
         "nvmlDeviceGetBAR1MemoryInfo": 2,
     }
@@ -770,6 +790,7 @@ EVERY_TICK = (
 EVERY_SECOND = (
     "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetDecoderUtilization",
+    "nvmlDeviceGetMarginTemperature",
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
@@ -778,7 +799,6 @@ EVERY_SECOND = (
 EVERY_FIVE_SECONDS = (
     "nvmlDeviceGetJpgUtilization",
     "nvmlDeviceGetOfaUtilization",
-    "nvmlDeviceGetMarginTemperature",
     "nvmlDeviceGetFanSpeed",
     "nvmlDeviceGetNumFans",
     "nvmlDeviceGetBAR1MemoryInfo",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once."""
     monkeypatch.setattr(benchmark, "recent", lambda _: [])
-    monkeypatch.setattr(benchmark, "append", lambda _: None)
+    monkeypatch.setattr(benchmark, "append", lambda result: result)
     monkeypatch.setattr(watch, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan._cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr("gputop.ui.screens.deliberate.QUIET_SECONDS", 0.0)

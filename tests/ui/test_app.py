@@ -26,7 +26,16 @@ from gputop.ui.widgets.panel import Density
 from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
-from tests.streams import PreparedStream, inventory, lost, no_driver, process, readings, sample
+from tests.streams import (
+    PreparedStream,
+    device,
+    inventory,
+    lost,
+    no_driver,
+    process,
+    readings,
+    sample,
+)
 from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
@@ -365,6 +374,47 @@ async def test_x_stops_the_run_and_b_does_not_start_a_second_one(
         assert shown(pilot, ResultsView).splitlines()[1].split()[-1] == "stopped"
 
 
+MARGIN = {"temperature_slowdown_margin_celsius": -2}
+BOTH = {"temperature_slowdown_celsius": 89, "memory_temperature_max_celsius": 95}
+
+
+@pytest.mark.parametrize(
+    ("device_says", "margin", "size", "text"),
+    [
+        (MARGIN, 26, (80, 24), "heat limit: margin 3°C (slowdown at -2°C)"),
+        (MARGIN, 26, (120, 40), "heat limit: margin 3°C (slowdown at -2°C)"),
+        (BOTH, None, (80, 24), "heat limit: 86°C, memory 92°C"),
+        (BOTH, None, (120, 40), "heat limit: 86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"),
+        ({}, None, (80, 24), "heat limit: default 80°C"),
+        ({}, None, (120, 40), "heat limit: default 80°C (the driver reports none)"),
+    ],
+)
+async def test_the_heat_limit_that_holds_is_named_during_the_run(
+    endless: type[EndlessSession],
+    monkeypatch: pytest.MonkeyPatch,
+    device_says: dict[str, int],
+    margin: int | None,
+    size: tuple[int, int],
+    text: str,
+) -> None:
+    gpu = device(0, **{"temperature_slowdown_celsius": None} | device_says)
+    read = readings(0, temperature_margin_celsius=margin, memory_temperature_celsius=70)
+    records = (
+        dataclasses.replace(inventory(1), devices=(gpu,)),
+        dataclasses.replace(sample(1, processes=[]), devices=(read,)),
+    )
+    watched = PreparedStream(*records)
+    monkeypatch.setattr(watch, "open_stream", lambda: watched)
+    app = app_with(*records)
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("2", "b")
+        await until(pilot, lambda: "heat limit" in shown(pilot, ReadoutView))
+        _, progress = shown(pilot, ReadoutView).splitlines()
+        assert progress.rstrip().endswith(text)
+        assert "58 s left" in progress
+
+
 @pytest.mark.parametrize("tab", ["1", "2"])
 async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
     endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch, tab: str
@@ -381,4 +431,5 @@ async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
         await pilot.press("2")
         await settle(pilot)
         assert "Too hot it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)
+        assert "heat limit: 86°C (slowdown at 89°C)" in shown(pilot, ReadoutView)
         assert shown(pilot, ResultsView).splitlines()[1].endswith("too hot")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.bench import devices
+from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan import Request, Target
 from gputop.bench.together import Gathering
@@ -18,6 +21,7 @@ from gputop.ui.burn import BurnApp
 from gputop.ui.themed import ANY_TERMINAL
 from gputop.ui.widgets.burn import BurnView, histogram
 from tests.sessions import PLANNED, RESULT
+from tests.streams import inventory, sample
 
 LOST = Failed(Problem("The stress test on node-1 was lost", "its node is gone", "R"), 1)
 READY = dataclasses.replace(PLANNED, expected_seconds=60.0)
@@ -56,10 +60,10 @@ class Stopped:
         self.app.ended()
 
 
-def app_of(gathering: Gathering) -> tuple[BurnApp, Stopped]:
+def app_of(gathering: Gathering, traces: Sequence[Trace] = ()) -> tuple[BurnApp, Stopped]:
     stop = Stopped(gathering)
     request = Request(gathering.targets[0], "bfloat16", None, 60.0)
-    stop.app = BurnApp(gathering, request, stop, DEFAULT, ANY_TERMINAL)
+    stop.app = BurnApp(gathering, request, stop, DEFAULT, ANY_TERMINAL, traces)
     return stop.app, stop
 
 
@@ -81,6 +85,19 @@ async def test_distribution_counts_and_who_is_odd(size: tuple[int, int]) -> None
     assert "its node is gone" in text
     assert text.index("GPU 4") < text.index("GPU 2")
     assert lines[-1].startswith(" q stop and leave  x stop")
+
+
+async def test_the_heat_limits_that_hold_are_named() -> None:
+    traces = [Trace(target) for target in devices.targets(inventory(2), sample(2))[:2]]
+    app, _ = app_of(running(6), traces)
+    async with app.run_test(size=(80, 24)):
+        view = app.query_one(BurnView)
+        assert "heat limit" not in view.text()
+        for trace in traces:
+            trace.look(inventory(2), sample(2))
+        view.redraw()
+        head = view.text().splitlines()[0]
+    assert head.endswith("on 6 devices of 1 host · heat limit: 86°C")
 
 
 async def test_a_thousand_devices_fit_and_what_does_not_is_counted() -> None:

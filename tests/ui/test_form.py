@@ -13,9 +13,10 @@ from gputop.bench import plan
 from gputop.telemetry.snapshot import DriverState
 from gputop.ui.app import GputopApp
 from gputop.ui.screens.benchmark import BenchmarkTab
+from gputop.ui.screens.several import Several
 from gputop.ui.widgets.form import Form
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
-from tests.ui.pilots import settle
+from tests.ui.pilots import lines, settle, text_of
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -285,3 +286,130 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
         assert [request.kind for request in session.requests] == ["soak"]
         assert choice(app, "kind").value == "soak"
         assert disabled(app) == set()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(
+    ("tabs", "downs", "chosen"),
+    [
+        (1, 1, ("sweep", "bfloat16", 0)),
+        (2, 2, ("soak", "bfloat16", 2)),
+        (3, 1, ("soak", "float64", 0)),
+    ],
+    ids=["kind", "device", "type"],
+)
+async def test_b_runs_what_is_chosen_in_an_open_list(
+    session: type[PreparedSession],
+    tabs: int,
+    downs: int,
+    chosen: tuple[str, str, int],
+    size: tuple[int, int],
+) -> None:
+    app = GputopApp(PreparedStream(inventory(4), sample(4, processes=[])))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "2", *["tab"] * tabs, "enter")
+        await type_at_once(pilot, *["down"] * downs, "b")
+        await settle(pilot)
+        (request,) = session.requests
+        assert (request.kind, request.dtype, request.target.index) == chosen
+        assert not any(each.expanded for each in app.query(Select))
+        assert choice(app, "kind").value == chosen[0]
+        assert choice(app, "device").value == device(chosen[2]).uuid
+        assert choice(app, "dtype").value == chosen[1]
+
+
+async def test_b_on_several_in_an_open_list_asks_which(session: type[PreparedSession]) -> None:
+    app = GputopApp(PreparedStream(inventory(4), sample(4, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2", "tab", "tab", "enter", "end", "b")
+        await settle(pilot)
+        assert session.requests == []
+        assert isinstance(app.screen, Several)
+
+
+async def test_b_on_the_choice_in_an_open_list_runs_it_and_escape_chooses_nothing(
+    session: type[PreparedSession],
+) -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("2", "tab", "enter", "down", "escape", "b")
+        await settle(pilot)
+        assert [request.kind for request in session.requests] == ["soak"]
+
+
+LONGEST = {"size": str(plan.LARGEST_SIZE), "seconds": "604799.5"}
+
+
+def form_text(pilot: Pilot[None]) -> str:
+    """The lines of the form as they are shown."""
+    region = pilot.app.query_one(Form).region
+    return text_of(lines(pilot.app)[region.y : region.bottom])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_every_field_shows_the_longest_that_it_takes(size: tuple[int, int]) -> None:
+    b300 = dataclasses.replace(device(0), compute_capability="10.3")
+    app = GputopApp(PreparedStream(dataclasses.replace(inventory(1), devices=(b300,)), sample(1)))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "kind", "sweep")
+        for name, longest in LONGEST.items():
+            field(app, name).focus()
+            await pilot.press("ctrl+u", *longest)
+            await settle(pilot)
+            assert longest in form_text(pilot), name
+        for name in ("kind", "dtype", "device"):
+            for label, value in [*choice(app, name)._options]:
+                await chosen(pilot, name, str(value))
+                assert f" {label} " in form_text(pilot), name
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(
+    ("name", "typed", "why"),
+    [
+        ("seconds", "999999", "'999999' is not a duration: it is in seconds, from 0.5 to 604800"),
+        ("seconds", "6048000000", "'6048000000' is not a duration"),
+        ("seconds", "1.2.3", "'1.2.3' is not a duration"),
+        ("seconds", "", "'' is not a duration"),
+        ("seconds", ".4", "'.4' is not a duration"),
+        ("size", "10485760", "'10485760' is not a size: it is N of an N x N product, from 64 to"),
+        ("size", "63", "'63' is not a size"),
+        ("size", "12auto", "'12auto' is not a size"),
+        ("size", "", "'' is not a size"),
+    ],
+)
+async def test_bad_input_loses_nothing_and_is_one_line_of_error(
+    session: type[PreparedSession], name: str, typed: str, why: str, size: tuple[int, int]
+) -> None:
+    app = GputopApp(PreparedStream(inventory(2), sample(2, processes=[])))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("2")
+        await chosen(pilot, "kind", "peak")
+        await chosen(pilot, "device", device(1).uuid)
+        await chosen(pilot, "dtype", "float64")
+        field(app, name).focus()
+        await type_at_once(pilot, "ctrl+u", *typed, "b")
+        assert session.requests == []
+        (note,) = app._notifications
+        assert note.message.startswith(why)
+        assert "\n" not in note.message
+        assert field(app, name).value == typed
+        assert choice(app, "kind").value == "peak"
+        assert fields(app) == (device(1).uuid, "float64")
+        await settle(pilot)
+        assert typed[-7:] in form_text(pilot)
+
+
+async def test_no_digit_is_dropped_to_make_another_number(session: type[PreparedSession]) -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await in_the_size_field(pilot, "")
+        await type_at_once(pilot, *"4096000000", "b")
+        assert field(app, "size").value == "4096000000"
+        assert session.requests == []

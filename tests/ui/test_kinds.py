@@ -242,7 +242,12 @@ async def test_every_kind_runs_and_its_result_is_kept_and_listed(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     kept: list[Result] = []
-    monkeypatch.setattr(benchmark, "append", kept.append)
+
+    def keep(result: Result) -> Result:
+        kept.append(result)
+        return result
+
+    monkeypatch.setattr(benchmark, "append", keep)
     session.to_send = table_events(kind)
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(80, 24)) as pilot:

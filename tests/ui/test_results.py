@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
+from gputop.bench.compare import compared
 from gputop.bench.results import ResultsError
 from gputop.telemetry.snapshot import Problem
 from gputop.ui.app import GputopApp
@@ -34,7 +35,7 @@ NOW = time.time()
 
 def view(*results: Result) -> ResultsView:
     made = ResultsView(Telemetry())
-    made.results = list(results)
+    made.results = compared(results, results)
     return made
 
 

@@ -43,7 +43,12 @@ PROBLEM = Problem("The products do not fit", "too little is free", "Choose a sma
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     """What is kept, in the order in which it is."""
     results: list[Result] = []
-    monkeypatch.setattr(benchmark, "append", results.append)
+
+    def keep(result: Result) -> Result:
+        results.append(result)
+        return result
+
+    monkeypatch.setattr(benchmark, "append", keep)
     return results
 
 
@@ -343,6 +348,8 @@ async def test_each_run_takes_in_what_its_own_device_says(
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
         watched.send(sample(2, [], time=time.time() + 3600))
         await until(pilot, lambda: app._benchmark._group.only.trace.moments != [])  # type: ignore[union-attr]
+        view = TitleView if count > 1 else ReadoutView
+        await until(pilot, lambda: "heat limit: 86°C" in shown(pilot, view))
         await pilot.press("x")
         await ended(pilot)
         runs = app._benchmark._group.runs.values()  # type: ignore[union-attr]

@@ -31,8 +31,12 @@ FACTS = (
     "clocks.max.sm,power.limit"
 )
 READINGS = "temperature.gpu,power.draw,clocks.sm,enforced.power.limit"
-REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-"""The second is what drivers before 535 call it."""
+QUERIES = (
+    f"{READINGS},clocks_event_reasons.active,temperature.memory,temperature.gpu.tlimit",
+    f"{READINGS},clocks_event_reasons.active",
+    f"{READINGS},clocks_throttle_reasons.active",  # drivers before 535
+)
+"""The first that the node's nvidia-smi knows is used: it refuses a query with an unknown field."""
 
 Said = tuple[str, Any]
 """`line` of the worker's, `readings` of its GPU, or `ended` with status and standard error."""
@@ -170,18 +174,20 @@ class Post:
         values = [value.strip() for value in row.strip().split(",")]
         known = dict(zip(asked.split(","), values))  # noqa: B905 - Python 3.9 has no `strict`
         apps = "" if instance else _smi("-i", parent, f"--query-compute-apps={APPS}", *CSV)
+        heat = ""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            heat = _smi("-i", parent, "-q", "-d", "TEMPERATURE")
         self._uuid = number if instance else known.get("uuid")
         self._parent = known.get("uuid") or parent
-        return {"gpu": known, "instance": instance, "apps": apps}
+        return {"gpu": known, "instance": instance, "apps": apps, "heat": heat}
 
     def _read_smi(self) -> None:
         """Passes on the GPU's readings, one a second; the body of a thread."""
-        for reasons in REASONS:
-            asked = f"--query-gpu={READINGS},{reasons}"
+        for query in QUERIES:
             with (
                 contextlib.suppress(OSError),
                 subprocess.Popen(
-                    [SMI, "-i", self._parent, asked, *CSV, "-l", "1"],
+                    [SMI, "-i", self._parent, f"--query-gpu={query}", *CSV, "-l", "1"],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -44,7 +44,7 @@ def facts(said: Mapping[str, Any], host: str) -> Facts:
     """What a post says of itself; raises `ValueError` with why it has no GPU."""
     if "why" in said:
         raise ValueError(str(said["why"]))
-    device = None if "cpu" in said else _device(said["gpu"])
+    device = None if "cpu" in said else _device(said["gpu"], str(said.get("heat", "")))
     target = _cpu(said, host) if device is None else _target(device, said, host)
     gpu = said.get("gpu", {})
     inventory = Inventory(
@@ -61,16 +61,18 @@ def facts(said: Mapping[str, Any], host: str) -> Facts:
 
 
 def sample(line: str, inventory: Inventory) -> Sample | None:
-    """A line of the readings that `post.READINGS` names; None for what is none."""
+    """A line of the readings that one of `post.QUERIES` names; None for what is none."""
     values = [value.strip() for value in line.split(",")]
-    if len(values) != 5 or not inventory.devices:
+    if len(values) not in (5, 7) or not inventory.devices:
         return None
-    temperature, power, clock, limit, reasons = values
+    temperature, power, clock, limit, reasons, memory, margin, *_ = [*values, "", ""]
     now = time.time()
     readings = DeviceSample(
         inventory.devices[0].uuid,
         age_seconds=0.0,
         temperature_celsius=_whole(temperature),
+        memory_temperature_celsius=_whole(memory),
+        temperature_margin_celsius=_whole(margin),
         power_watts=_number(power),
         sm_clock_mhz=_whole(clock),
         power_limit_watts=_number(limit),
@@ -85,7 +87,7 @@ def _cpu(said: Mapping[str, Any], host: str) -> Target:
     return Target("cpu", None, index, str(said["cpu"]), None, free, host=host)
 
 
-def _device(gpu: Mapping[str, str]) -> Device:
+def _device(gpu: Mapping[str, str], heat: str) -> Device:
     """The whole GPU, also of an instance: that is what has readings."""
     total = _whole(gpu.get("memory.total"))
     identity = gpu.get("pci.device_id", "").lower().removeprefix("0x")
@@ -98,7 +100,27 @@ def _device(gpu: Mapping[str, str]) -> Device:
         memory_total_bytes=None if total is None else total * MIB,
         compute_capability=_known(gpu.get("compute_cap")),
         sm_clock_max_mhz=_whole(gpu.get("clocks.max.sm")),
+        **thresholds(heat),
     )
+
+
+THRESHOLDS = {
+    "GPU Slowdown Temp": "temperature_slowdown_celsius",
+    "GPU Shutdown Temp": "temperature_shutdown_celsius",
+    "Memory Max Operating Temp": "memory_temperature_max_celsius",
+    "GPU Slowdown T.Limit Temp": "temperature_slowdown_margin_celsius",
+    "GPU Shutdown T.Limit Temp": "temperature_shutdown_margin_celsius",
+    "GPU Max Operating T.Limit Temp": "temperature_max_margin_celsius",
+    "Memory Max Operating T.Limit Temp": "memory_temperature_max_margin_celsius",
+}
+"""By what `nvidia-smi -q` calls them, the fields of `Device`."""
+
+
+def thresholds(heat: str) -> dict[str, Any]:
+    """The thresholds in what `nvidia-smi -q -d TEMPERATURE` prints."""
+    rows = (line.partition(":") for line in heat.splitlines())
+    named = ((THRESHOLDS.get(label.strip()), text.split()) for label, _, text in rows)
+    return {name: _whole(words[0]) for name, words in named if name and words}
 
 
 def _target(device: Device, said: Mapping[str, Any], host: str) -> Target:

@@ -125,6 +125,8 @@ class BenchmarkTab(Vertical):
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
+        if not default and not self._form.take_highlighted():
+            return
         self.show_targets()
         try:
             if default:
@@ -191,9 +193,10 @@ class BenchmarkTab(Vertical):
 
     async def _keep(self, result: Result) -> None:
         """Lists a result, and keeps it with the others."""
-        self._results.results.insert(0, result)
+        listed = self._results.results
+        listed.insert(0, result)
         try:
-            await asyncio.to_thread(append, result)  # the home may be far away
+            listed[0] = await asyncio.to_thread(append, result)  # the home may be far away
             self._results.problem = None
         except ResultsError as error:
             self._results.problem = f"Not kept: {error}"

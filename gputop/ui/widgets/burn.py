@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from gputop.bench import limits
 from gputop.bench.outliers_page import count
 from gputop.text import duration, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, cells_of, clip
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
+    from gputop.bench.conditions import Trace
     from gputop.bench.outliers import Distribution
     from gputop.bench.plan import Request
     from gputop.bench.together import Gathering, Odd
@@ -36,10 +38,12 @@ class BurnView(LiveView):
         self,
         gathering: Gathering,
         request: Request,
+        traces: Sequence[Trace] = (),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(id="burn")
         self._gathering, self._request, self._now = gathering, request, now
+        self._traces = traces
         self._began: float | None = None
         self._ended: float | None = None
         self.stopping = False
@@ -73,7 +77,9 @@ class BurnView(LiveView):
         hosts = {target.host for target in so_far.targets}
         kind = "" if request.kind == "soak" else f"{request.kind}, "
         what = f"{kind}{request.dtype} on {count(len(so_far.targets), 'device')}"
-        rest = f"{what} of {count(len(hosts), 'host')}"
+        known = [trace.heat_limits for trace in self._traces if trace.gpu is not None]
+        heat = f" · heat limit: {limits.in_short(known)}" if known else ""
+        rest = f"{what} of {count(len(hosts), 'host')}{heat}"
         return [Span(word, style), Span(clip(rest, width - len(word)))]
 
     def _progress(self, width: int) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.bench import limits
 from gputop.bench.columns import ENDS
 from gputop.bench.several import numbers
 from gputop.text import duration, short_name, visible
@@ -41,7 +42,7 @@ def title(group: Group, width: int) -> Row:
 
 
 def _what(group: Group) -> str:
-    """`bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3`."""
+    """`bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · heat limit: margin 3°C · torch 2.9.1`."""
     runs = list(group.runs.values())
     shapes = {(run.planned.m, run.planned.n, run.planned.k) for run in runs if run.planned}
     shape = ""
@@ -53,7 +54,9 @@ def _what(group: Group) -> str:
         on = f"{len(runs)} × {short_name(names.pop())}"
     torch = {run.hello.torch_version for run in runs if run.hello}
     version = f" · torch {visible(torch.pop())}" if len(torch) == 1 else ""
-    return f"{group.only.what} {shape}on {on}{version}"
+    known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
+    heat = f" · heat limit: {limits.in_short(known)}" if known else ""
+    return f"{group.only.what} {shape}on {on}{heat}{version}"
 
 
 def _ending(group: Group, what: str) -> tuple[str, Style, str]:

@@ -8,7 +8,7 @@ from textual import on
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Button, Input, Label, Select
+from textual.widgets import Button, Input, Label, OptionList, Select
 
 from gputop.bench import plan, several
 from gputop.bench.plan import Request
@@ -30,6 +30,8 @@ KINDS = tuple(kind for kind in plan.KINDS if kind != "pairs")
 DEFAULT_KIND = "soak"
 WITHOUT_TYPE, WITHOUT_SIZE = ("copy",), ("latency", "copy")
 """Kinds that have no data type, and those that have sizes of their own."""
+LONGEST_TEXT = 32
+"""Characters of a number; the fields show as many as a value that is taken can have."""
 ALL = "all"
 """The choice of every data type that the device has, for a sweep."""
 
@@ -52,7 +54,8 @@ class Form(Container):
         self.choice = Choice(cpu)
         self._dtype: str | None = None
         """As chosen by hand; None is what suits the device."""
-        self._listed: tuple[object, object] | None = None
+        self._listed: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
+        """What can be chosen as device and as data type: label and value."""
         self._kinds = [(kind, kind) for kind in KINDS]
         self._kind_field: Select[str] = Select(
             self._kinds,
@@ -76,9 +79,10 @@ class Form(Container):
             allow_blank=False,
             type_to_search=False,
         )
-        self._size_field = Field("auto", "0123456789auto", id="size", max_length=7)
+        # Far longer than any value: a character that is dropped would make another number.
+        self._size_field = Field("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
         self._seconds_field = Field(
-            f"{plan.DEFAULT_SECONDS:g}", "0123456789.", id="seconds", max_length=6
+            f"{plan.DEFAULT_SECONDS:g}", "0123456789.", id="seconds", max_length=LONGEST_TEXT
         )
         self._button = Button("Start", id="start", compact=True)
 
@@ -148,6 +152,41 @@ class Form(Container):
         self._dtype = None
         self._show()
 
+    def take_highlighted(self) -> bool:
+        """Choose the highlighted line of an open list, as Enter would.
+
+        Return False if that opens another question, and the form is not ready to run.
+        """
+        devices, dtypes = self._listed
+        for field, options in (
+            (self._kind_field, self._kinds),
+            (self._device_field, devices),
+            (self._dtype_field, dtypes),
+        ):
+            line = field.query_one(OptionList).highlighted if field.expanded else None
+            field.expanded = False
+            if line is not None and not self._take(field, options[line][1]):
+                return False
+        return True
+
+    def _take(self, field: Select[str], value: str) -> bool:
+        if field is self._device_field:
+            return self._take_device(value)
+        with self.prevent(Select.Changed):
+            field.value = value
+        if field is self._dtype_field and value != self._suitable_dtype():
+            self._dtype = value
+        self._show()
+        return True
+
+    def _take_device(self, key: str) -> bool:
+        if key == MORE:
+            self.post_message(self.Several())
+        else:
+            self._pick(key)
+        self._show()
+        return key != MORE
+
     def _pick(self, key: str) -> None:
         if self.choice.pick(key):
             self._dtype = None
@@ -200,11 +239,7 @@ class Form(Container):
         key = str(event.value)
         if event.value != self._device_field.value or key == self.choice.key(self.kind):
             return
-        if key == MORE:
-            self.post_message(self.Several())
-        else:
-            self._pick(key)
-        self._show()
+        self._take_device(key)
 
     @on(Select.Changed, "#kind")
     def _kind_changed(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.bench import limits
 from gputop.output.values import value_text
 from gputop.text import (
     ABSENT,
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from gputop.ui.group import Group
     from gputop.ui.model import Telemetry
     from gputop.ui.run import Run
+
+
+SHORTEST_BAR = 10
 
 
 class TitleView(LiveView):
@@ -183,9 +187,20 @@ class ReadoutView(LiveView):
         share = share_of(elapsed, planned)
         if run.is_table:
             share, text = points.progress(run)
-        room = max(10, min(80, width - max(32, len(text) + 1)))
+        heat = _heat_limit(run, width - SHORTEST_BAR - len(text) - 1)
+        room = max(SHORTEST_BAR, min(80, width - max(32, len(text) + len(heat) + 1)))
         style = BUSY if run.ended else ACCENT
-        return [Span(" "), *bar(share, room, style), Span(text, TEXT)]
+        limit = [Span(heat, DIM)] if heat else []
+        return [Span(" "), *bar(share, room, style), Span(text, TEXT), *limit]
+
+
+def _heat_limit(run: Run, room: int) -> str:
+    """Where heat ends the run, with the reason if there is room; empty for a CPU."""
+    if run.trace.gpu is None:
+        return ""
+    found = run.trace.heat_limits
+    text = f"  heat limit: {limits.in_words(found)}"
+    return text if len(text) <= room else f"  heat limit: {limits.in_short([found])}"
 
 
 def _figures(run: Run) -> Row:

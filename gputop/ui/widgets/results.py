@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.columns import DEVICE, SPEED, VERDICT, WHEN, Entry, entries, fitting
+from gputop.bench.columns import DEVICE, SPEED, VERDICT, WHEN, fitting, is_slow
 from gputop.text import ABSENT, short_name, visible
 from gputop.ui.draw import Row, Span, cell, fit
 from gputop.ui.model import find_device
@@ -61,7 +61,7 @@ class ResultsView(LiveView):
         listed = self.results[self._first : self._first + self._room]
         columns = fitting(width)
         rows = [self._heading(columns, width)]
-        rows += [self._line(each, columns, width) for each in entries(listed, self.results)]
+        rows += [self._line(each, columns, width) for each in listed]
         return [*note, *rows]
 
     def _device_of(self, result: Result) -> str:
@@ -83,14 +83,14 @@ class ResultsView(LiveView):
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]
         return fit(row, width)
 
-    def _line(self, entry: Entry, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
+    def _line(self, result: Result, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
         row: Row = []
         titles = {column.title for column, _ in columns}
         for column, cells in columns:
-            text = self._device_of(entry.result) if column is DEVICE else column.text(entry)
-            if column.title == "TYPE" and "KIND" not in titles and entry.result.points:
-                text = visible(entry.result.kind, 20)  # tells more than its data type
-            style = _style(entry, column, text)
+            text = self._device_of(result) if column is DEVICE else column.text(result)
+            if column.title == "TYPE" and "KIND" not in titles and result.points:
+                text = visible(result.kind, 20)  # tells more than its data type
+            style = _style(result, column, text)
             row += [Span(" "), cell(text, cells, style, right=column.right)]
         return fit(row, width)
 
@@ -105,11 +105,11 @@ class ResultsView(LiveView):
         event.stop()
 
 
-def _style(entry: Entry, column: Column, text: str) -> Style:
+def _style(result: Result, column: Column, text: str) -> Style:
     """A fault is red all over; what is slow is marked where it says so."""
-    if entry.faulty:
+    if result.wrong_elements:
         return FAULT
-    if entry.slow and column in (VERDICT, SPEED):
+    if is_slow(result) and column in (VERDICT, SPEED):
         return WARN
     if text == ABSENT:
         return DIM

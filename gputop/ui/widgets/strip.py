@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.limits import temperature_limit
 from gputop.output.values import span_text
 from gputop.telemetry.clock_events import gravity
 from gputop.text import quantity, watts_of
@@ -104,12 +103,18 @@ def _lines(run: Run) -> list[Line]:
         Line(
             "temperature",
             [m.temperature_celsius for m in moments],
-            temperature_limit(gpu) if gpu else None,
+            _core_limit(trace),
             texts[2],
             TEMPERATURE,
         ),
     )
     return [line for line in found if any(value is not None for value in line.values)]
+
+
+def _core_limit(trace: Trace) -> float | None:
+    """Temperature of the core at which the run would end, where there is such a limit."""
+    limits = trace.heat_limits
+    return next((each.celsius for each in limits if each.reading == "temperature_celsius"), None)
 
 
 def _line(line: Line, moments: Sequence[Moment], axis: Axis, height: int) -> list[Row]:
