@@ -32,6 +32,8 @@ class Sshd:
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
+        self.reached_at = self.port
+        """The port that `ssh` connects to: that of a line, where one is between."""
         self.key = make_key(folder / f"{name}-host-key")
         self._config = folder / f"{name}-sshd-config"
         self._config.write_text(
@@ -99,10 +101,10 @@ def ssh_for(folder: Path, hosts: Iterable[Sshd], user_key: Path) -> Path:
     for host in hosts:
         public = Path(f"{host.key}.pub").read_text()
         with known.open("a") as file:
-            file.write(f"[127.0.0.1]:{host.port} {public}")
+            file.write(f"[127.0.0.1]:{host.reached_at} {public}")
         with config.open("a") as file:
             file.write(
-                f"Host {host.name}\n  HostName 127.0.0.1\n  Port {host.port}\n"
+                f"Host {host.name}\n  HostName 127.0.0.1\n  Port {host.reached_at}\n"
                 f"  User {getpass.getuser()}\n  IdentityFile {user_key}\n"
                 f"  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {known}\n"
                 "  GlobalKnownHostsFile /dev/null\n"
