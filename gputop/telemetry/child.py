@@ -104,13 +104,20 @@ class StreamChild:
         self._wanted: dict[str, Any] = {}
 
     def ask(self, **wanted: Any) -> None:
-        """Asks the child, which has `--control`, and those after it: `interval`, `gpm`."""
+        """Asks the child, which has `--control`, and those after it.
+
+        For `interval`, `gpm`, and to wait for each sample to be acknowledged: `acknowledge`.
+        """
         changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
         self._wanted |= changed
         if "interval" in changed:
             self._limit = _limit(changed["interval"])
         if changed:
             self._send(changed)
+
+    def acknowledge(self, sample: Sample, clock: float) -> None:
+        """Tells the child that the sample arrived, and the time by our clock."""
+        self._send({"received": sample.time, "clock": clock})
 
     def _send(self, wanted: dict[str, Any]) -> None:
         listens = self._process.stdin if self._process is not None else None

@@ -23,6 +23,8 @@ from gputop.telemetry.snapshot import (
     THIS_MACHINE,
     Inventory,
     Problem,
+    Sample,
+    old_after,
 )
 from gputop.telemetry.ssh import (
     CONNECT_SECONDS,
@@ -43,8 +45,15 @@ SLACK = 1.25
 """Of an interval: how long a sample waits for machines that are a little late."""
 AWAITED = 2.5
 """Intervals after which a machine that says nothing is not waited for."""
+MARGIN_SECONDS = 0.01
+"""By which what becomes old is older than it may be, so that no rounding makes it young again."""
 SOONEST_SECONDS = 0.1
 """Between two samples, where machines come or go at the same time."""
+
+
+def _clock() -> float:
+    """Return the uptime as samples have it, including the time that the machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def child_of(
@@ -73,7 +82,9 @@ class Machines:
         self._children = {
             host: child_of(host, remote, interval, control=True) for host in dict.fromkeys(hosts)
         }
-        now = time.monotonic()
+        for child in self._children.values():
+            child.ask(acknowledge=True)
+        now = _clock()
         self._machines = {host: MachineStream(host, explained, now) for host in self._children}
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
@@ -109,8 +120,7 @@ class Machines:
                     last = inventory
                     yield inventory
                 self._changed = False
-                uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
-                yield sample_of(streams, time.monotonic(), time.time(), uptime)
+                yield sample_of(streams, _clock(), time.time())
                 await self._due()
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
@@ -124,19 +134,29 @@ class Machines:
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     async def _read(self, host: str) -> None:
-        machine = self._machines[host]
-        async with contextlib.aclosing(self._children[host].records()) as records:
+        machine, child = self._machines[host], self._children[host]
+        async with contextlib.aclosing(child.records()) as records:
             async for record in records:
-                before = machine.state
-                machine.take(record, time.monotonic(), time.time())
+                before, now = machine.state, _clock()
+                machine.take(record, now, time.time())
+                if isinstance(record, Sample):
+                    child.acknowledge(record, now)
                 self._changed = self._changed or machine.state is not before
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Until all that are on time have said something new, or some time after the interval."""
-        began = time.monotonic()
+        """Until all that are on time have said something new, or some time after the interval.
+
+        Until one becomes old at most, so that this is seen.
+        """
+        began = _clock()
         while not self._complete():
-            left = began + SLACK * self._interval - time.monotonic()
+            old = [
+                due + MARGIN_SECONDS
+                for machine in self._machines.values()
+                if (due := machine.made_at + old_after(self._interval)) > began
+            ]
+            left = min(began + SLACK * self._interval, *old) - _clock()
             if left <= 0:
                 return
             if self._changed:
@@ -149,7 +169,7 @@ class Machines:
                     await self._arrived.wait()
 
     def _complete(self) -> bool:
-        limit = time.monotonic() - AWAITED * self._interval
+        limit = _clock() - AWAITED * self._interval
         awaited = [machine for machine in self._machines.values() if machine.arrived_since(limit)]
         return bool(awaited) and all(machine.fresh for machine in awaited)
 

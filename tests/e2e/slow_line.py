@@ -1,4 +1,4 @@
-"""A slow line to a port of this machine: a relay with a bandwidth, a latency and hardly a buffer."""
+"""A slow line to a port of this machine: a relay with a bandwidth, a latency and no buffer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 PIECE_BYTES = 512
@@ -41,9 +40,7 @@ class SlowLine:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.resume()
         for end in (self._listener, *self._ends):
             with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tests.driver import FakeDriver, build
 from tests.e2e import sshd
@@ -48,7 +48,7 @@ class Clock:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Clock:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -30,6 +30,12 @@ class Recorder:
     def set_gpm(self, *, wanted: bool) -> None:
         self.asked.append(wanted)
 
+    def open(self) -> None:
+        self.asked.append("acknowledge")
+
+    def received(self, time: float, clock: float) -> None:
+        self.asked.append((time, clock))
+
 
 @pytest.mark.parametrize(
     ("line", "asked"),
@@ -45,6 +51,13 @@ class Recorder:
         (b'{"interval": "1"}', []),
         (b'{"interval": true}', []),
         (b'{"gpm": 1, "later": 2}', []),
+        (request(acknowledge=True), ["acknowledge"]),
+        (request(acknowledge=False), []),
+        (request(received=12.5, clock=3), [(12.5, 3)]),
+        (b'{"received": 12.5}', []),
+        (b'{"received": "12.5", "clock": 3}', []),
+        (b'{"received": 1e999, "clock": 3}', []),
+        (b'{"received": true, "clock": 3}', []),
         (b"[1]", []),
         (b"{", []),
         (b"", []),
@@ -52,14 +65,14 @@ class Recorder:
 )
 def test_requests(line: bytes, asked: list[Any]) -> None:
     recorder = Recorder()
-    obey(recorder, [line])
+    obey(recorder, recorder, [line])
     assert recorder.asked == asked
 
 
 @given(st.lists(st.binary()))
 def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
     recorder = Recorder()
-    obey(recorder, [*lines, request(gpm=True)])
+    obey(recorder, recorder, [*lines, request(gpm=True)])
     assert recorder.asked[-1] is True
 
 
