@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -151,12 +152,7 @@ class Machines:
         """
         began = _clock()
         while not self._complete():
-            old = [
-                due + MARGIN_SECONDS
-                for machine in self._machines.values()
-                if (due := machine.made_at + old_after(self._interval)) > began
-            ]
-            left = min(began + SLACK * self._interval, *old) - _clock()
+            left = min(began + SLACK * self._interval, self._next_old(began)) - _clock()
             if left <= 0:
                 return
             if self._changed:
@@ -167,6 +163,12 @@ class Machines:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._arrived.wait()
+
+    def _next_old(self, after: float) -> float:
+        """Return when the next machine becomes old, if nothing comes of it."""
+        limit = old_after(self._interval) + MARGIN_SECONDS
+        due = (machine.made_at + limit for machine in self._machines.values())
+        return min((moment for moment in due if moment > after), default=math.inf)
 
     def _complete(self) -> bool:
         limit = _clock() - AWAITED * self._interval

@@ -26,7 +26,8 @@ INSTALLED = all((SSHD, SSH, KEYGEN))
 class Sshd:
     """One host: a port, a host key and an `sshd`, which can be stopped and started again."""
 
-    def __init__(self, folder: Path, name: str, user_key: Path) -> None:
+    def __init__(self, folder: Path, name: str, user_key: Path, *more: str) -> None:
+        """`more` are lines of its configuration."""
         self.name = name
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,7 +40,7 @@ class Sshd:
         self._config.write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.key}\n"
             f"AuthorizedKeysFile {user_key}.pub\nStrictModes no\nPidFile none\nUsePAM no\n"
-            "PasswordAuthentication no\n"
+            "PasswordAuthentication no\n" + "".join(f"{line}\n" for line in more)
         )
 
     def start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import subprocess
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from gputop.telemetry.child import StreamChild
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL, obey, request
+from gputop.telemetry.flow import IN_FLIGHT
 from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import Absence, Inventory, Sample, decode
 
@@ -139,3 +141,32 @@ def test_a_child_that_does_not_listen_is_no_fault() -> None:
         child.ask(gpm=True)
         child.ask(gpm=False)
     asyncio.run(child.close())
+
+
+def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -> None:
+    with subprocess.Popen(
+        command(interval=0.25, demo=True, control=True),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def sample() -> Sample:
+            assert process.stdout is not None
+            while not isinstance(record := decode(process.stdout.readline()), Sample):
+                pass
+            return record
+
+        process.stdin.write(request(acknowledge=True))
+        while (first := sample()).echo_seconds is None:  # those before it has read that
+            process.stdin.write(request(received=first.time, clock=1.0))
+        written = [first, *(sample() for _ in range(IN_FLIGHT - 1))]
+        assert not select.select([process.stdout], [], [], 1.0)[0]
+        process.stdin.write(request(received=written[-1].time, clock=7.0))
+        after = sample()
+        assert after.echo_seconds == 7.0
+        assert after.time - written[-1].time >= 0.9  # three that were made meanwhile are not sent
+        process.stdin.close()
+        assert process.wait(BOUND) == 0
