@@ -115,9 +115,9 @@ class StreamChild:
         if changed:
             self._send(changed)
 
-    def acknowledge(self, sample: Sample, clock: float) -> None:
-        """Tells the child that the sample arrived, and the time by our clock."""
-        self._send({"received": sample.time, "clock": clock})
+    def acknowledge(self, record: Record, clock: float) -> None:
+        """Tells the child that the record arrived, and the time by our clock."""
+        self._send({"received": record.time, "clock": clock})
 
     def _send(self, wanted: dict[str, Any]) -> None:
         listens = self._process.stdin if self._process is not None else None

@@ -7,7 +7,9 @@ acknowledges each sample, and the sender has at most `IN_FLIGHT` that are not ac
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,13 +18,22 @@ from gputop.telemetry.once import merged
 from gputop.telemetry.snapshot import Inventory, Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gputop.telemetry.snapshot import Record
 
 IN_FLIGHT = 2
 """Samples on their way. One would leave the line idle for a round trip after each; more than two
 would only wait for each other."""
+ACK_SECONDS = 0.25
+"""What an acknowledgement may take on a good line."""
 DRIFT = 2e-4
 """Seconds per second by which two clocks drift apart at most: 100 ppm each, as without NTP."""
+
+
+def uptime() -> float:
+    """Return the clock of `Sample.uptime_seconds`, which counts the time of a suspension, too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Window:
@@ -32,12 +43,14 @@ class Window:
     are kept for the next one. `received` may be called by another thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = uptime) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._opened = False
         self._in_flight: deque[float] = deque()
         """Times of the samples, as they are written."""
-        self._echo: float | None = None
+        self._reader_ahead: float | None = None
+        """The reader's clock minus ours, too small by the way of the acknowledgement."""
         self._inventory: Inventory | None = None
         self._dropped: Sample | None = None
 
@@ -48,10 +61,10 @@ class Window:
     def received(self, time: float, clock: float) -> None:
         """Notes that the sample of that time, and all before it, arrived; `clock` is the reader's.
 
-        A time that is not known is ignored, so a reader of another stream does no harm.
+        Of a time that is no sample's, such as an inventory's, only the clock is noted.
         """
         with self._lock:
-            self._echo = clock
+            self._reader_ahead = clock - self._clock()
             if time in self._in_flight:
                 while self._in_flight.popleft() != time:
                     pass
@@ -69,7 +82,9 @@ class Window:
                 self._dropped = sample
                 return []
             self._in_flight.append(round(sample.time, 3))  # as it is encoded
-            sample = replace(sample, echo_seconds=self._echo)
+            if self._reader_ahead is not None and sample.uptime_seconds is not None:
+                echo = sample.uptime_seconds + self._reader_ahead
+                sample = replace(sample, echo_seconds=echo)
         inventory, self._inventory, self._dropped = self._inventory, None, None
         return [sample] if inventory is None else [inventory, sample]
 
@@ -77,24 +92,29 @@ class Window:
 class ClockOffset:
     """The reader's clock minus the sender's, as far as the samples tell.
 
-    Every arrival is an upper bound: a sample cannot arrive before it is made. The smallest one is
-    kept, and what it exceeds the truth by is the shortest way that a sample has had. It may grow
-    by the drift of two clocks. A sample that echoes the reader's clock was made after that moment,
-    which is a lower bound: a clock that stood still, as in a virtual machine that was paused, is
-    found out by it, and so is one that was set.
+    No sample arrives before it is made: that is an upper bound, too large by the shortest way that
+    a sample has had. A sender that hears of the reader's clock gives a lower bound, too small by
+    the shortest way that an acknowledgement has had. `ACK_SECONDS` above that is the offset, or
+    the upper bound, which is usually smaller: on a line on which every sample is late it is not.
     """
 
     def __init__(self) -> None:
-        self._offset: float | None = None
-        self._theirs = self._now = 0.0
+        self._upper, self._lower = math.inf, -math.inf
+        self._theirs = self._now = -math.inf
 
     def made_at(self, theirs: float, now: float, echo: float | None = None) -> float:
         """Return when a sample that arrives `now` was made, by the reader's clock, never later."""
-        offset = now - theirs
-        # Samples come in order: a clock that does not go on was set.
-        if self._offset is not None and theirs > self._theirs:
-            offset = min(offset, self._offset + DRIFT * (now - self._now))
+        upper, lower = now - theirs, -math.inf
         if echo is not None and echo <= now:
-            offset = max(offset, echo - theirs)
-        self._offset, self._theirs, self._now = offset, theirs, now
+            lower = echo - theirs
+        drift = DRIFT * (now - self._now)
+        known = min(upper, self._upper + drift), max(lower, self._lower - drift)
+        # Samples come in order, so a clock that does not go on was set. One that leaps, or stood
+        # still with a virtual machine that was paused, is found out by what the bounds say.
+        if theirs <= self._theirs or known[1] > known[0]:
+            known = upper, lower
+        (self._upper, self._lower), self._theirs, self._now = known, theirs, now
+        offset = self._upper
+        if self._lower > -math.inf:
+            offset = min(offset, self._lower + ACK_SECONDS)
         return min(now, theirs + offset)  # which rounding could exceed

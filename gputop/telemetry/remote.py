@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.telemetry.child import (
+    Interruption,
     Patience,
     Snapshot,
     StreamChild,
@@ -17,6 +18,7 @@ from gputop.telemetry.child import (
     snapshots,
     waits,
 )
+from gputop.telemetry.flow import uptime
 from gputop.telemetry.launch import command
 from gputop.telemetry.machine import MachineStream
 from gputop.telemetry.merge import inventory_of, sample_of
@@ -24,7 +26,6 @@ from gputop.telemetry.snapshot import (
     THIS_MACHINE,
     Inventory,
     Problem,
-    Sample,
     old_after,
 )
 from gputop.telemetry.ssh import (
@@ -50,11 +51,6 @@ MARGIN_SECONDS = 0.01
 """By which what becomes old is older than it may be, so that no rounding makes it young again."""
 SOONEST_SECONDS = 0.1
 """Between two samples, where machines come or go at the same time."""
-
-
-def _clock() -> float:
-    """Return the uptime as samples have it, including the time that the machine was suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def child_of(
@@ -85,7 +81,7 @@ class Machines:
         }
         for child in self._children.values():
             child.ask(acknowledge=True)
-        now = _clock()
+        now = uptime()
         self._machines = {host: MachineStream(host, explained, now) for host in self._children}
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
@@ -121,7 +117,7 @@ class Machines:
                     last = inventory
                     yield inventory
                 self._changed = False
-                yield sample_of(streams, _clock(), time.time())
+                yield sample_of(streams, uptime(), time.time())
                 await self._due()
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
@@ -138,9 +134,9 @@ class Machines:
         machine, child = self._machines[host], self._children[host]
         async with contextlib.aclosing(child.records()) as records:
             async for record in records:
-                before, now = machine.state, _clock()
+                before, now = machine.state, uptime()
                 machine.take(record, now, time.time())
-                if isinstance(record, Sample):
+                if not isinstance(record, Interruption):
                     child.acknowledge(record, now)
                 self._changed = self._changed or machine.state is not before
                 self._arrived.set()
@@ -150,9 +146,9 @@ class Machines:
 
         Until one becomes old at most, so that this is seen.
         """
-        began = _clock()
+        began = uptime()
         while not self._complete():
-            left = min(began + SLACK * self._interval, self._next_old(began)) - _clock()
+            left = min(began + SLACK * self._interval, self._next_old(began)) - uptime()
             if left <= 0:
                 return
             if self._changed:
@@ -171,7 +167,7 @@ class Machines:
         return min((moment for moment in due if moment > after), default=math.inf)
 
     def _complete(self) -> bool:
-        limit = _clock() - AWAITED * self._interval
+        limit = uptime() - AWAITED * self._interval
         awaited = [machine for machine in self._machines.values() if machine.arrived_since(limit)]
         return bool(awaited) and all(machine.fresh for machine in awaited)
 

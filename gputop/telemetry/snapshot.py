@@ -487,7 +487,7 @@ class Sample:
     uptime_seconds: float | None = None
     """The same moment as `time`, by a clock that nobody sets: what lies between two samples."""
     echo_seconds: float | None = None
-    """By the clock of a reader that acknowledges samples: a moment before this one was made."""
+    """The same by the clock of a reader that acknowledges, less the way of an acknowledgement."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""

@@ -108,14 +108,18 @@ def watch(
     delay: float,
     tell: Callable[[Seen], None],
     stall: tuple[float, float] | None = None,
+    *more: str,
 ) -> list[Seen]:
-    """The screen, ten times a second; the line stalls from one moment of `stall` to the other."""
+    """The screen, ten times a second; the line stalls from one moment of `stall` to the other.
+
+    `more` are lines of the configuration of `sshd`.
+    """
     found: list[Seen] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         driver = FakeDriver(folder, build(folder, "cc"))
         user_key = sshd.make_key(folder / "user-key")
-        host = Sshd(folder, "far", user_key)
+        host = Sshd(folder, "far", user_key, *more)
         host.start()
         with (
             SlowLine(host.port, bytes_per_second, delay) as line,
@@ -153,6 +157,7 @@ def main() -> int:
     parser.add_argument("--delay", type=float, default=0.1, help="seconds, each way")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two lines")
     parser.add_argument("--stall", type=float, nargs=2, metavar=("FROM", "TO"))
+    parser.add_argument("--uncompressed", action="store_true", help="sshd refuses compression")
     arguments = parser.parse_args()
     due = 0.0
 
@@ -167,7 +172,8 @@ def main() -> int:
     print("seconds  behind  what the screen says of it")
     stall = tuple(arguments.stall) if arguments.stall else None
     speed, delay = arguments.bytes_per_second, arguments.delay
-    found = watch(arguments.seconds, speed, delay, tell, stall)
+    more = ["Compression no"] if arguments.uncompressed else []
+    found = watch(arguments.seconds, speed, delay, tell, stall, *more)
     behind = sorted(each.behind for each in found if each.behind is not None)
     quiet = [each.behind for each in found if each.behind is not None and not each.said]
     print(f"behind: median {behind[len(behind) // 2]:.2f} s, worst {behind[-1]:.2f} s;", end=" ")

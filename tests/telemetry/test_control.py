@@ -160,13 +160,15 @@ def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -
             return record
 
         process.stdin.write(request(acknowledge=True))
+        process.stdin.write(request(received=0.0, clock=1.0))  # as for an inventory
         while (first := sample()).echo_seconds is None:  # those before it has read that
             process.stdin.write(request(received=first.time, clock=1.0))
         written = [first, *(sample() for _ in range(IN_FLIGHT - 1))]
         assert not select.select([process.stdout], [], [], 1.0)[0]
-        process.stdin.write(request(received=written[-1].time, clock=7.0))
+        process.stdin.write(request(received=written[-1].time, clock=7000.0))
         after = sample()
-        assert after.echo_seconds == 7.0
+        assert after.echo_seconds is not None
+        assert after.echo_seconds >= 7000.0
         assert after.time - written[-1].time >= 0.9  # three that were made meanwhile are not sent
         process.stdin.close()
         assert process.wait(BOUND) == 0

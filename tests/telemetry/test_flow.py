@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.flow import DRIFT, IN_FLIGHT, ClockOffset, Window
+from gputop.telemetry.flow import ACK_SECONDS, DRIFT, IN_FLIGHT, ClockOffset, Window
 from gputop.telemetry.snapshot import Event, Inventory, Record, Sample, decode, encode
 from tests import streams
 from tests.streams import NOW
@@ -25,12 +25,14 @@ def sample(second: float, code: int | None = None, busy: tuple[int, ...] | None 
     events = () if code is None else (Event(NOW + second, None, "xid", code),)
     reading = streams.readings(0, gpu_utilization_samples_percent=busy)
     return dataclasses.replace(
-        streams.sample(1, time=NOW + second, events=events), devices=(reading,)
+        streams.sample(1, time=NOW + second, uptime_seconds=100.0 + second, events=events),
+        devices=(reading,),
     )
 
 
 def opened() -> Window:
-    window = Window()
+    """A window at the sending side, whose clock stands at 100."""
+    window = Window(lambda: 100.0)
     window.open()
     return window
 
@@ -56,7 +58,7 @@ def test_no_more_are_on_their_way_than_the_reader_has_acknowledged() -> None:
     window.received(NOW + 0, READER)
     (after,) = samples(window.due(sample(10)))
     assert after.time == NOW + 10  # the newest, and none of those between
-    assert after.echo_seconds == READER
+    assert after.echo_seconds == READER + 10  # which is 10 s later
     assert window.due(sample(11)) == []
     window.received(NOW + 10, READER)  # and with it all that were written before
     assert len(samples([*window.due(sample(12)), *window.due(sample(13))])) == IN_FLIGHT
@@ -145,26 +147,38 @@ def test_the_shortest_way_is_taken_for_none_and_all_others_are_longer_by_the_res
     assert ages == pytest.approx([0, 0, 0, 3, 20, 0], abs=90 * DRIFT)
 
 
-DELAYS = st.lists(st.floats(0, 60), min_size=1, max_size=50)
-"""Of each sample; the next one is made later by that and a second."""
+DELAYS = st.lists(st.tuples(st.floats(0, 60), st.floats(0, 5)), min_size=1, max_size=50)
+"""Of each sample, and of an acknowledgement before it. A sample is made when the one before it has
+arrived, and then both, and a second."""
 
 
 @given(DELAYS, st.floats(-1e9, 1e9), st.floats(-DRIFT / 2, DRIFT / 2), st.booleans())
-def test_a_sample_is_never_said_to_be_older_than_it_is_nor_newer_than_the_shortest_way(
-    delays: list[float], apart: float, drift: float, echoes: bool
+def test_an_age_is_wrong_by_no_more_than_the_shortest_ways(
+    delays: list[tuple[float, float]], apart: float, drift: float, echoes: bool
 ) -> None:
-    offset, now, echo = ClockOffset(), READER, None
-    shortest = delays[0]
-    for delay in delays:
+    offset, now = ClockOffset(), READER
+    shortest, shortest_ack = 1e9, 1e9
+    for delay, ack in delays:
+        made = now + ack + 1.0
+        theirs, echo = apart + made * (1 + drift), None
+        if echoes:
+            echo, shortest_ack = made - ack, min(shortest_ack, ack)
         shortest = min(shortest, delay)
-        made = now + 1.0
-        theirs = apart + made * (1 + drift)
         now = made + delay
         age = now - offset.made_at(theirs, now, echo)
-        echo = now if echoes else None
-        assert age <= delay + 1e-5
-        assert age >= delay - shortest - 2 * DRIFT * (now - READER) - 1e-5
+        slack = 2 * DRIFT * (now - READER) + 1e-5
+        assert age >= delay - (min(shortest, ACK_SECONDS) if echoes else shortest) - slack
+        assert age <= delay + (max(0.0, shortest_ack - ACK_SECONDS) if echoes else 0.0) + slack
         assert age >= 0
+
+
+def test_a_line_on_which_every_sample_is_late_hides_it_from_no_sender_that_echoes() -> None:
+    offset, silent = ClockOffset(), ClockOffset()
+    for n in range(20):
+        made, now = READER + n, READER + n + 4.0
+        assert now - silent.made_at(100.0 + n, now) == 0  # as of an older gputop
+        age = now - offset.made_at(100.0 + n, now, echo=made - 0.1)
+        assert age == pytest.approx(4.0 - ACK_SECONDS + 0.1, abs=0.01)
 
 
 def test_clocks_that_drift_apart_for_a_week_make_nothing_old() -> None:
@@ -191,8 +205,8 @@ def test_a_machine_that_was_paused_with_its_clock_is_not_behind() -> None:
     for n in range(10):
         paused = 60.0 if n >= 5 else 0.0
         now = READER + n + paused + 0.1
-        age = now - offset.made_at(100.0 + n, now, echo=now - 1.0)
-        assert age <= (1.0 if n >= 5 else 0.01)
+        age = now - offset.made_at(100.0 + n, now, echo=now - 0.2)
+        assert age <= 0.01
 
 
 def test_an_echo_of_another_clock_is_ignored() -> None:
