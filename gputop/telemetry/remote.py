@@ -144,7 +144,7 @@ class Machines:
     async def _due(self) -> None:
         """Until all that are on time have said something new, or some time after the interval.
 
-        Until one becomes old at most, so that this is seen.
+        One that becomes old before that is not waited for, so that the screen says it.
         """
         began = uptime()
         while not self._complete():
@@ -161,10 +161,14 @@ class Machines:
                     await self._arrived.wait()
 
     def _next_old(self, after: float) -> float:
-        """Return when the next machine becomes old, if nothing comes of it."""
+        """Return when the next machine becomes old, if nothing comes of it; half an interval on.
+
+        Of many machines each becomes old at another moment.
+        """
         limit = old_after(self._interval) + MARGIN_SECONDS
         due = (machine.made_at + limit for machine in self._machines.values())
-        return min((moment for moment in due if moment > after), default=math.inf)
+        first = min((moment for moment in due if moment > after), default=math.inf)
+        return max(first, after + self._interval / 2)
 
     def _complete(self) -> bool:
         limit = uptime() - AWAITED * self._interval

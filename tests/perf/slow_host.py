@@ -32,6 +32,8 @@ GPUTOP = [sys.executable, "-P", "-m", "gputop"]
 ROOT = Path(__file__).parents[2]
 SCENE = Scene(busy=True, devices=8, columns=160, rows=50, processes=4)
 TICK_SECONDS = 0.5
+INIT_MILLISECONDS = 500
+"""Until the driver answers for the first time: a real one takes as long, or longer."""
 FIRST_WATTS, WATTS = 100, 600
 ALLOWED_SECONDS = 3.0
 SAYS = re.compile(r"[\d.:]+(?: s| min)? behind|AWAY for [\d.:]+(?: s)?|connecting|no data for \S+")
@@ -67,7 +69,9 @@ class Clock:
             watts = FIRST_WATTS + tick % WATTS
             frame = self._frames[int(tick * TICK_SECONDS) % len(self._frames)]
             power = rb"(?m)^(device\.0\.(?:power_milliwatts|field\.18[56])) .*$"
-            new.write_bytes(re.sub(power, rb"\1 %d" % (1000 * watts), frame))
+            state = re.sub(power, rb"\1 %d" % (1000 * watts), frame)
+            init = rb"(?m)^init\.delay_ms .*$"
+            new.write_bytes(re.sub(init, b"init.delay_ms %d" % INIT_MILLISECONDS, state))
             new.replace(self._path)
             self._changed.pop(watts, None)
             if before is not None:
