@@ -170,6 +170,11 @@ def duration(seconds: float) -> str:
     return f"{minutes}:{seconds:02d}"
 
 
+def age(seconds: float) -> str:
+    """`2.1 s`, and from ten seconds on as a duration."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
 def brief(seconds: float) -> str:
     """Three significant digits in the unit that suits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):

@@ -55,15 +55,16 @@ class FakeSsh:
 
 
 STREAM = """\
-import os, select, sys
+import os, select, sys, time
 inventory, sample, seconds = sys.argv[1:4]
 os.write(1, inventory.encode() + b"\\n")
 while True:
     os.write(1, sample.encode() + b"\\n")
-    if select.select([0], [], [], float(seconds))[0]:
+    due = time.monotonic() + float(seconds)
+    while select.select([0], [], [], max(0.0, due - time.monotonic()))[0]:
         asked = os.read(0, 4096)
         if not asked:
-            break
+            sys.exit()
         with open(os.environ.get("ASKED", os.devnull), "ab") as file:
             file.write(asked)
 """

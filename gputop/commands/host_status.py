@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.commands.arguments import print_text
@@ -15,6 +16,8 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from gputop.telemetry.snapshot import Inventory, Sample
 
 
 def status(
@@ -29,12 +32,19 @@ def status(
         from json import dumps
 
         print_text(dumps([_document(each) for each in found], indent=2))
-    elif pages := [page(*each.snapshot, view) for each in found if each.snapshot]:
+    elif pages := [_page(each.host, *each.snapshot, view) for each in found if each.snapshot]:
         print_text("\n\n".join(pages))
     problems = [problem for each in found if (problem := _problem(each))]
     for problem in problems:
         print(f"gputop: error: {visible(problem)}", file=sys.stderr)
     return COULD_NOT_RUN if problems else FINE
+
+
+def _page(host: str, inventory: Inventory, sample: Sample, view: View) -> str:
+    """Return its page, headed by the name that was asked for: hosts may call themselves alike."""
+    own = inventory.hostname
+    name = host if host == own else f"{host} ({own})"
+    return page(replace(inventory, hostname=name), sample, view)
 
 
 def _problem(each: HostSnapshot) -> str | None:

@@ -7,10 +7,10 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex
 
 from gputop.exits import signal_name
 from gputop.frozen import dataclass
@@ -104,13 +104,20 @@ class StreamChild:
         self._wanted: dict[str, Any] = {}
 
     def ask(self, **wanted: Any) -> None:
-        """Asks the child, which has `--control`, and those after it: `interval`, `gpm`."""
+        """Asks the child, which has `--control`, and those after it.
+
+        For `interval`, `gpm`, and to wait for each sample to be acknowledged: `acknowledge`.
+        """
         changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
         self._wanted |= changed
         if "interval" in changed:
             self._limit = _limit(changed["interval"])
         if changed:
             self._send(changed)
+
+    def acknowledge(self, record: Record, clock: float) -> None:
+        """Tells the child that the record arrived, and the time by our clock."""
+        self._send({"received": record.time, "clock": clock})
 
     def _send(self, wanted: dict[str, Any]) -> None:
         listens = self._process.stdin if self._process is not None else None
@@ -167,7 +174,7 @@ class StreamChild:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(LONGEST_LINE_BYTES)
+        reader = _Lines(LONGEST_LINE_BYTES)
         errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
         lines, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), process.stdout
@@ -230,18 +237,30 @@ def _limit(interval: float) -> float:
     return silence_limit(interval) + 2.0
 
 
-async def _line_within(reader: asyncio.StreamReader, seconds: float) -> bytes:
-    """The next line, b"" at the end; raises `TimeoutError`.
+class _Lines(asyncio.StreamReader):
+    """Counts what it is fed: a line that is still coming, over a slow line, is no silence."""
+
+    pieces = 0
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        self.pieces += 1
+        super().feed_data(data)
+
+
+async def _line_within(reader: _Lines, seconds: float) -> bytes:
+    """The next line, b"" at the end; raises `TimeoutError` if nothing comes for that long.
 
     Where this process was suspended the time is up at once, and the line is there: a second look.
     """
     # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when a line comes.
-    try:
-        async with asyncio.timeout(seconds):
-            return await reader.readline()
-    except TimeoutError:
-        async with asyncio.timeout(SECOND_LOOK_SECONDS):
-            return await reader.readline()
+    before = -1
+    while reader.pieces != before:
+        before = reader.pieces
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await reader.readline()
+    async with asyncio.timeout(SECOND_LOOK_SECONDS):
+        return await reader.readline()
 
 
 def _close(pipe: IO[bytes] | None) -> None:

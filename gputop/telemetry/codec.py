@@ -36,7 +36,7 @@ def to_json(record: Any) -> dict[str, Any]:
     names, all_of, others, seldom = _fields(record.__class__)
     document = dict(zip(names, all_of(record), strict=True))
     for name in seldom:
-        if not document[name] and document[name] != "":
+        if not document[name] and document[name] not in ("", 0):
             del document[name]
     for name in others:
         value = document.get(name)
@@ -45,7 +45,7 @@ def to_json(record: Any) -> dict[str, Any]:
     return document
 
 
-SELDOM = {"absent", "check", "machine", "machines"}
+SELDOM = {"absent", "check", "echo_seconds", "machine", "machines"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.codec import LIMIT
+from gputop.telemetry.flow import ClockOffset
 from gputop.telemetry.once import joined, repeated
 from gputop.telemetry.snapshot import (
     READINGS,
@@ -24,7 +25,6 @@ from gputop.telemetry.snapshot import (
     Process,
     Sample,
     qualified,
-    silence_limit,
 )
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ NO_HOST = no_host(Absence.UNREACHABLE)
 
 
 class MachineStream:
-    """A machine as far as its stream has come. Times are those of this machine's monotonic clock.
+    """A machine as far as its stream has come. Times are by our uptime, which nobody sets.
 
-    Ages are counted from when a record arrived: no two machines have the same time.
+    Ages are counted from when a value was read over there, not from when it arrived. When that was
+    by our clock, `ClockOffset` knows from the machine's uptime: its time of day may be set.
     """
 
     def __init__(
@@ -59,6 +60,9 @@ class MachineStream:
         self._sample: Sample | None = None
         self._events: list[Event] = []
         self._arrived_at = self._asked_at = now
+        self.made_at = now
+        """When its newest sample was made."""
+        self._offset = ClockOffset()
         self._retry_at: float | None = None
         self._problem: Problem | None = None
         self._restarting = False
@@ -71,7 +75,8 @@ class MachineStream:
         if isinstance(record, Interruption):
             if not record.left_out:
                 self._leave(self._explain(self.name, record), now + record.retry_seconds)
-        elif isinstance(record, Inventory):
+            return
+        if isinstance(record, Inventory):
             starting = record.driver_state is DriverState.STARTING
             # A sampler that was started again knows nothing yet: its devices keep their place.
             self._restarting = starting and bool(self.devices)
@@ -79,19 +84,25 @@ class MachineStream:
                 self.state, self._asked_at = MachineState.CONNECTING, now
             if not self._restarting:
                 self._inventory = self._named(record)
-        elif self._inventory is not None and not self._restarting:
+            return
+        # Of every sample: those of a driver that starts are small, and have the shortest way.
+        theirs = record.time if record.uptime_seconds is None else record.uptime_seconds
+        made_at = self._offset.made_at(theirs, now, record.echo_seconds)
+        if self._inventory is not None and not self._restarting:
             renamed = self._renamed(record)
             if self.fresh and self._sample is not None:
                 devices = tuple(joined(self._sample.devices, renamed.devices))
                 renamed = replace(renamed, devices=devices)
-            self._arrived_at, self.fresh, self._sample = now, True, renamed
+            self._arrived_at, self.made_at = now, made_at
+            self.fresh, self._sample = True, renamed
             self.state, self._problem, self._retry_at = MachineState.OK, None, None
-            late = time - record.time  # of its clock against ours, and on its way
-            self._events += [self._event(event, late, time) for event in record.events]
+            ahead = time - (now - made_at) - record.time  # our time of day against theirs
+            self._events += [self._event(event, ahead, time) for event in record.events]
 
     def _leave(self, problem: Problem, retry_at: float) -> None:
         if self.state is MachineState.OK:
-            self._asked_at = self._arrived_at
+            self._asked_at = self.made_at
+        self._offset = ClockOffset()  # it may have been started again, or be another machine
         self.state, self._problem, self._retry_at = MachineState.AWAY, problem, retry_at
 
     @property
@@ -120,13 +131,11 @@ class MachineStream:
         devices = self._sample.devices
         if not self.fresh:
             devices = tuple(repeated(device) for device in devices)
-        overdue = self._overdue(now)
-        if overdue is None:
-            return devices
+        since = now - self.made_at
         return tuple(
             device
             if device.age_seconds is None
-            else replace(device, age_seconds=device.age_seconds + overdue)
+            else replace(device, age_seconds=device.age_seconds + since)
             for device in devices
         )
 
@@ -140,17 +149,11 @@ class MachineStream:
         """Whether it has sent a sample after that moment, and is not away."""
         return self._answers and self._arrived_at >= moment
 
-    def _overdue(self, now: float) -> float | None:
-        """Seconds without a sample, once these are too many."""
-        interval = self._inventory.interval_seconds if self._inventory else 1.0
-        age = now - self._arrived_at
-        return age if age > silence_limit(interval) else None
-
     def machine(self, now: float) -> Machine:
         """Its state and what does not belong to a device."""
         inventory, sample = self._inventory, self._sample
         answers = self._answers and sample is not None
-        since = self._arrived_at if answers else self._asked_at
+        since = self.made_at if answers else self._asked_at
         made = Machine(self.name, self.state, now - since, problem=self._problem)
         if self._retry_at is not None and self.state is MachineState.AWAY:
             made = replace(made, retry_seconds=max(0.0, self._retry_at - now))
@@ -190,8 +193,8 @@ class MachineStream:
         )
         return replace(sample, devices=devices, processes=processes)
 
-    def _event(self, event: Event, late: float, now: float) -> Event:
-        at = event.time + late
+    def _event(self, event: Event, ahead: float, now: float) -> Event:
+        at = event.time + ahead
         at = at if abs(at) < LIMIT else now  # or nobody could read what it is put together into
         uuid = None if event.device_uuid is None else self._uuid(event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)

@@ -43,10 +43,13 @@ def inventory_of(machines: Collection[MachineStream], interval: float, time: flo
     )
 
 
-def sample_of(
-    machines: Collection[MachineStream], now: float, time: float, uptime: float | None = None
-) -> Sample:
-    """What all of them have `now`, by the monotonic clock; `time` is the same as Unix seconds."""
+def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
+    """Return what all of them have `now`, by our uptime; `time` is the same as Unix seconds.
+
+    All times are those of our clock: a value was read `age_seconds` before the time of the sample,
+    and events have been moved from their machine's clock. Recordings keep them like this. Only a
+    machine's `time`, and the start of its processes, are by its own clock.
+    """
     states = tuple(each.machine(now) for each in machines)
     own = next((state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED)
     return Sample(
@@ -56,7 +59,7 @@ def sample_of(
         processes=tuple(process for each in machines for process in each.processes),
         events=tuple(event for each in machines for event in each.take_events()),
         machines=states,
-        uptime_seconds=uptime,
+        uptime_seconds=now,
     )
 
 

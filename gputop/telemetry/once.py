@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gputop.telemetry.snapshot import DeviceSample
+    from gputop.telemetry.snapshot import DeviceSample, Sample
 
 MOST = 256
 """Samples of a device that wait to be told: of a device that is late for long, the newest."""
+MOST_EVENTS = 1000
+"""Events that wait to be told: of more, the newest."""
 
 
 def repeated(sample: DeviceSample) -> DeviceSample:
@@ -36,3 +38,12 @@ def joined(
             yield replace(sample, gpu_utilization_samples_percent=both)
         else:
             yield sample
+
+
+def merged(untold: Sample, sample: Sample) -> Sample:
+    """Return the newer sample with the events and utilization samples of the one before it."""
+    return replace(
+        sample,
+        devices=tuple(joined(untold.devices, sample.devices)),
+        events=(untold.events + sample.events)[-MOST_EVENTS:],
+    )

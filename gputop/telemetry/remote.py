@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.telemetry.child import (
+    Interruption,
     Patience,
     Snapshot,
     StreamChild,
@@ -16,6 +18,7 @@ from gputop.telemetry.child import (
     snapshots,
     waits,
 )
+from gputop.telemetry.flow import uptime
 from gputop.telemetry.launch import command
 from gputop.telemetry.machine import MachineStream
 from gputop.telemetry.merge import inventory_of, sample_of
@@ -23,6 +26,7 @@ from gputop.telemetry.snapshot import (
     THIS_MACHINE,
     Inventory,
     Problem,
+    old_after,
 )
 from gputop.telemetry.ssh import (
     CONNECT_SECONDS,
@@ -43,6 +47,8 @@ SLACK = 1.25
 """Of an interval: how long a sample waits for machines that are a little late."""
 AWAITED = 2.5
 """Intervals after which a machine that says nothing is not waited for."""
+MARGIN_SECONDS = 0.01
+"""By which what becomes old is older than it may be, so that no rounding makes it young again."""
 SOONEST_SECONDS = 0.1
 """Between two samples, where machines come or go at the same time."""
 
@@ -73,7 +79,9 @@ class Machines:
         self._children = {
             host: child_of(host, remote, interval, control=True) for host in dict.fromkeys(hosts)
         }
-        now = time.monotonic()
+        for child in self._children.values():
+            child.ask(acknowledge=True)
+        now = uptime()
         self._machines = {host: MachineStream(host, explained, now) for host in self._children}
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
@@ -109,8 +117,7 @@ class Machines:
                     last = inventory
                     yield inventory
                 self._changed = False
-                uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
-                yield sample_of(streams, time.monotonic(), time.time(), uptime)
+                yield sample_of(streams, uptime(), time.time())
                 await self._due()
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
@@ -124,19 +131,24 @@ class Machines:
         await asyncio.gather(*self._readers, return_exceptions=True)
 
     async def _read(self, host: str) -> None:
-        machine = self._machines[host]
-        async with contextlib.aclosing(self._children[host].records()) as records:
+        machine, child = self._machines[host], self._children[host]
+        async with contextlib.aclosing(child.records()) as records:
             async for record in records:
-                before = machine.state
-                machine.take(record, time.monotonic(), time.time())
+                before, now = machine.state, uptime()
+                machine.take(record, now, time.time())
+                if not isinstance(record, Interruption):
+                    child.acknowledge(record, now)
                 self._changed = self._changed or machine.state is not before
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Until all that are on time have said something new, or some time after the interval."""
-        began = time.monotonic()
+        """Until all that are on time have said something new, or some time after the interval.
+
+        One that becomes old before that is not waited for, so that the screen says it.
+        """
+        began = uptime()
         while not self._complete():
-            left = began + SLACK * self._interval - time.monotonic()
+            left = min(began + SLACK * self._interval, self._next_old(began)) - uptime()
             if left <= 0:
                 return
             if self._changed:
@@ -148,8 +160,18 @@ class Machines:
                 async with asyncio.timeout(left):
                     await self._arrived.wait()
 
+    def _next_old(self, after: float) -> float:
+        """Return when the next machine becomes old, if nothing comes of it; half an interval on.
+
+        Of many machines each becomes old at another moment.
+        """
+        limit = old_after(self._interval) + MARGIN_SECONDS
+        due = (machine.made_at + limit for machine in self._machines.values())
+        first = min((moment for moment in due if moment > after), default=math.inf)
+        return max(first, after + self._interval / 2)
+
     def _complete(self) -> bool:
-        limit = time.monotonic() - AWAITED * self._interval
+        limit = uptime() - AWAITED * self._interval
         awaited = [machine for machine in self._machines.values() if machine.arrived_since(limit)]
         return bool(awaited) and all(machine.fresh for machine in awaited)
 

@@ -68,13 +68,18 @@ def silence_limit(interval_seconds: float) -> float:
     return max(3 * interval_seconds, 3.0)
 
 
-def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
-    """Whether a reading is older than one of a device that has missed a tick can be.
+def old_after(interval_seconds: float) -> float:
+    """Return the age in seconds beyond which a reading has missed a tick.
 
     A tick that is late by a moment is none that was missed: two of them take a little less than
     two intervals.
     """
-    return age_seconds is not None and age_seconds > 1.9 * interval_seconds
+    return 1.9 * interval_seconds
+
+
+def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
+    """Whether a reading is older than one of a device that has missed a tick can be."""
+    return age_seconds is not None and age_seconds > old_after(interval_seconds)
 
 
 class MachineState(StrEnum):
@@ -462,7 +467,7 @@ class Machine:
     name: str
     state: MachineState = MachineState.CONNECTING
     age_seconds: float | None = None
-    """Since its newest sample arrived; without any, since it was first asked."""
+    """Since its newest sample was made, not since it arrived; before any, since it was asked."""
     retry_seconds: float | None = None
     """Of one that is away: until it is tried again."""
     problem: Problem | None = None
@@ -493,6 +498,8 @@ class Sample:
     """Of a stream of several; `host` is then the machine that puts them together, if known."""
     uptime_seconds: float | None = None
     """The same moment as `time`, by a clock that nobody sets: what lies between two samples."""
+    echo_seconds: float | None = None
+    """The same by the clock of a reader that acknowledges, less the way of an acknowledgement."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""

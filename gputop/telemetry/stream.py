@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.control import obey
+from gputop.telemetry.flow import Window
 from gputop.telemetry.reading import ReplacedError
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
@@ -49,19 +50,21 @@ def run(
 ) -> None:
     """Writes the stream until nobody reads it, or `count` samples of a settled driver are out.
 
-    With `control` its reader asks for changes on standard input. Raises what `write` does.
+    With `control` its reader asks for changes on standard input, and may ask to get no more samples
+    than it acknowledges. Raises what `write` does.
     """
     threading.excepthook = _fall
     gc.set_threshold(NEW_OBJECTS)
-    sampler = make_sampler(interval, demo=demo, gpm=gpm)
+    sampler, window = make_sampler(interval, demo=demo, gpm=gpm), Window()
     if control:
-        threading.Thread(target=_obey, args=(sampler,), name="control", daemon=True).start()
+        threading.Thread(target=_obey, args=(sampler, window), name="control", daemon=True).start()
     else:
         leave_with_parent()
     # The reader has what it wanted: `gputop stream | head -1`.
     with contextlib.suppress(BrokenPipeError):
         for record in counted(sampler.records(), count):
-            write(record)
+            for each in window.due(record):
+                write(each)
 
 
 def run_several(
@@ -108,10 +111,10 @@ def _connects(sample: Sample) -> bool:
     )
 
 
-def _obey(sampler: Sampler) -> None:
+def _obey(sampler: Sampler, window: Window) -> None:
     # One that is closed from the start has come to its end.
     with contextlib.suppress(OSError), open(0, "rb", closefd=False) as requests:
-        obey(sampler, requests)
+        obey(sampler, window, requests)
     os._exit(0)  # its end is the reader's
 
 

@@ -19,6 +19,7 @@ from gputop.telemetry.snapshot import (
     Host,
     Inventory,
     Machine,
+    MachineState,
     Problem,
     Sample,
     Source,
@@ -235,6 +236,13 @@ class Telemetry:
         if readings.state is not DeviceState.OK or readings.age_seconds is None:
             return None
         age = readings.age_seconds + (self.silent_seconds or 0.0)
+        return age if is_old(age, self._interval) else None
+
+    def behind_seconds(self, machine: Machine) -> float | None:
+        """Return how far behind one of several machines is shown, or None if it is up to date."""
+        if machine.state is not MachineState.OK or machine.age_seconds is None:
+            return None
+        age = machine.age_seconds + (self.silent_seconds or 0.0)
         return age if is_old(age, self._interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:

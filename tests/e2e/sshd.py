@@ -28,18 +28,21 @@ INSTALLED = all((SSHD, SSH, KEYGEN)) and (os.geteuid() != 0 or SEPARATION.is_dir
 class Sshd:
     """One host: a port, a host key and an `sshd`, which can be stopped and started again."""
 
-    def __init__(self, folder: Path, name: str, user_key: Path) -> None:
+    def __init__(self, folder: Path, name: str, user_key: Path, *more: str) -> None:
+        """`more` are lines of its configuration."""
         self.name = name
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
+        self.reached_at = self.port
+        """The port that `ssh` connects to: that of a line, where one is between."""
         self.key = make_key(folder / f"{name}-host-key")
         self._config = folder / f"{name}-sshd-config"
         self._config.write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.key}\n"
             f"AuthorizedKeysFile {user_key}.pub\nStrictModes no\nPidFile none\nUsePAM no\n"
-            "PasswordAuthentication no\n"
+            "PasswordAuthentication no\n" + "".join(f"{line}\n" for line in more)
         )
 
     def start(self) -> None:
@@ -101,10 +104,10 @@ def ssh_for(folder: Path, hosts: Iterable[Sshd], user_key: Path) -> Path:
     for host in hosts:
         public = Path(f"{host.key}.pub").read_text()
         with known.open("a") as file:
-            file.write(f"[127.0.0.1]:{host.port} {public}")
+            file.write(f"[127.0.0.1]:{host.reached_at} {public}")
         with config.open("a") as file:
             file.write(
-                f"Host {host.name}\n  HostName 127.0.0.1\n  Port {host.port}\n"
+                f"Host {host.name}\n  HostName 127.0.0.1\n  Port {host.reached_at}\n"
                 f"  User {getpass.getuser()}\n  IdentityFile {user_key}\n"
                 f"  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {known}\n"
                 "  GlobalKnownHostsFile /dev/null\n"

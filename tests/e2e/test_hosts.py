@@ -204,12 +204,20 @@ def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
     hosts = ("--host", "b", "--host", "a", "--remote-command", words)
     done = run(ssh, *hosts, *command)
     heading, titles, *devices = done.stdout.splitlines()
-    assert heading.startswith(f"{streams.inventory(2).hostname} · ")
+    assert heading.startswith(f"a ({streams.inventory(2).hostname}) · ")
     assert titles.split()[:2] == ["GPU", "name"]
     assert [line.split()[0] for line in devices] == ["0", "1"]
     assert done.returncode == 3
     assert done.stderr.startswith("gputop: error: b is away: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_each_section_of_a_status_is_headed_by_the_name_that_was_asked_for(ssh: FakeSsh) -> None:
+    """Hosts may call themselves alike, as clones of one machine do."""
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    done = run(ssh, "status", "--host", "a", "--host", "node07", "--remote-command", words)
+    headings = [line.split(" · ")[0] for line in done.stdout.splitlines() if " · " in line]
+    assert headings == ["a (node07)", "node07"]
 
 
 def test_the_status_of_several_hosts_in_json(ssh: FakeSsh) -> None:

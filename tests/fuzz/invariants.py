@@ -15,6 +15,7 @@ from gputop.output.page import View, page
 from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.telemetry.codec import LIMIT, DecodeError
 from gputop.telemetry.control import obey
+from gputop.telemetry.flow import Window
 from gputop.telemetry.latest import Latest
 from gputop.telemetry.lines import LONGEST_LINE_BYTES, Line, Place, is_gzip, lines
 from gputop.telemetry.record_index import Index, Kind, look
@@ -63,7 +64,7 @@ def check_stream(data: bytes) -> list[Record]:
             assert found.kind is not Kind.DAMAGED, "it can be read, and is in no index"
             records.append(record)
     check_shown(records)
-    obey(_Asked(), data.splitlines())
+    obey(_Asked(), Window(), data.splitlines())
     after = data + b"\n" + encode(GOOD).encode() + b"\n"
     *_, last = lines(io.BytesIO(after), compressed=False)
     assert last.data is not None

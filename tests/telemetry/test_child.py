@@ -182,6 +182,15 @@ async def test_half_a_line_is_silence(spawn: Spawn) -> None:
     assert why(silence) == "it said nothing for too long"
 
 
+async def test_a_long_line_that_comes_slowly_is_not_silence() -> None:
+    """As that of many processes does, over a line of a few kB/s."""
+    lines = module._Lines(module.LONGEST_LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    for n, piece in enumerate([b"a"] * 20 + [b"\n"]):
+        loop.call_later(0.05 * n, lines.feed_data, piece)
+    assert await module._line_within(lines, 0.2) == b"a" * 20 + b"\n"
+
+
 async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
     program = 'print("Traceback ...\\nModuleNotFoundError: psutil", file=sys.stderr); sys.exit(1)'
     (death,) = await first(spawn(program), 1)

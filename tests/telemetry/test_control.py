@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import subprocess
 import sys
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from gputop.telemetry.child import StreamChild
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL, obey, request
+from gputop.telemetry.flow import IN_FLIGHT
 from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import Absence, Inventory, Sample, decode
 
@@ -30,6 +32,12 @@ class Recorder:
     def set_gpm(self, *, wanted: bool) -> None:
         self.asked.append(wanted)
 
+    def open(self) -> None:
+        self.asked.append("acknowledge")
+
+    def received(self, time: float, clock: float) -> None:
+        self.asked.append((time, clock))
+
 
 @pytest.mark.parametrize(
     ("line", "asked"),
@@ -45,6 +53,13 @@ class Recorder:
         (b'{"interval": "1"}', []),
         (b'{"interval": true}', []),
         (b'{"gpm": 1, "later": 2}', []),
+        (request(acknowledge=True), ["acknowledge"]),
+        (request(acknowledge=False), []),
+        (request(received=12.5, clock=3), [(12.5, 3)]),
+        (b'{"received": 12.5}', []),
+        (b'{"received": "12.5", "clock": 3}', []),
+        (b'{"received": 1e999, "clock": 3}', []),
+        (b'{"received": true, "clock": 3}', []),
         (b"[1]", []),
         (b"{", []),
         (b"", []),
@@ -52,14 +67,14 @@ class Recorder:
 )
 def test_requests(line: bytes, asked: list[Any]) -> None:
     recorder = Recorder()
-    obey(recorder, [line])
+    obey(recorder, recorder, [line])
     assert recorder.asked == asked
 
 
 @given(st.lists(st.binary()))
 def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
     recorder = Recorder()
-    obey(recorder, [*lines, request(gpm=True)])
+    obey(recorder, recorder, [*lines, request(gpm=True)])
     assert recorder.asked[-1] is True
 
 
@@ -126,3 +141,34 @@ def test_a_child_that_does_not_listen_is_no_fault() -> None:
         child.ask(gpm=True)
         child.ask(gpm=False)
     asyncio.run(child.close())
+
+
+def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -> None:
+    with subprocess.Popen(
+        command(interval=0.25, demo=True, control=True),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def sample() -> Sample:
+            assert process.stdout is not None
+            while not isinstance(record := decode(process.stdout.readline()), Sample):
+                pass
+            return record
+
+        process.stdin.write(request(acknowledge=True))
+        process.stdin.write(request(received=0.0, clock=1.0))  # as for an inventory
+        while (first := sample()).echo_seconds is None:  # those before it has read that
+            process.stdin.write(request(received=first.time, clock=1.0))
+        written = [first, *(sample() for _ in range(IN_FLIGHT - 1))]
+        assert not select.select([process.stdout], [], [], 1.0)[0]
+        process.stdin.write(request(received=written[-1].time, clock=7000.0))
+        after = sample()
+        assert after.echo_seconds is not None
+        assert after.echo_seconds >= 7000.0
+        assert after.time - written[-1].time >= 0.9  # three that were made meanwhile are not sent
+        process.stdin.close()
+        assert process.wait(BOUND) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.machine import MachineStream
 from gputop.telemetry.merge import inventory_of, sample_of
+from gputop.telemetry.recorded import Recording
+from gputop.telemetry.recording import Recorder
 from gputop.telemetry.snapshot import (
     READINGS,
     Absence,
@@ -28,6 +30,9 @@ from gputop.telemetry.snapshot import (
 from gputop.telemetry.ssh import explained
 from tests import streams
 from tests.streams import NOW
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECOND = 1.0
 DEATH = Interruption(
@@ -92,7 +97,7 @@ def test_this_machine_among_others_keeps_its_uuids() -> None:
 
 @pytest.mark.parametrize("theirs", [-86_400.0, -5.0, 0.0, 5.0, 86_400.0])
 def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
-    """Ages are by arrival; an event is as long ago as its own machine says."""
+    """Ages are without the difference; an event is as long ago as its own machine says."""
     made = machine()
     made.take(streams.inventory(1, time=NOW + theirs), 1.0, NOW)
     xid = Event(NOW + theirs - 30, streams.device(0).uuid, "xid", 79)
@@ -114,9 +119,93 @@ def test_an_event_of_no_device_is_one_of_its_machine() -> None:
 
 def test_silence_ages_its_readings() -> None:
     made = answering()
-    assert {r.age_seconds for r in made.readings(1.0 + 3.0)} == {0.0}
+    assert {r.age_seconds for r in made.readings(1.0 + 0.5)} == {0.5}
     assert {r.age_seconds for r in made.readings(1.0 + 4.5)} == {4.5}
     assert made.machine(1.0 + 4.5).state is MachineState.OK
+
+
+class Far:
+    """A machine whose clocks are other ones, at the end of a line that is late."""
+
+    def __init__(self, ahead: float = 0.0, uptime: float = 90_000.0) -> None:
+        self.ahead = ahead
+        self.uptime = uptime
+        """When our clock of that kind began."""
+        self.stream = machine()
+        self.stream.take(streams.inventory(1), 0.0, NOW)
+
+    def send(self, made: float, arrives: float, *events: Event) -> None:
+        """A sample of a device that was read 0.25 s before."""
+        reading = streams.readings(0, age_seconds=0.25)
+        sample = dataclasses.replace(
+            streams.sample(),
+            time=NOW + made + self.ahead,
+            uptime_seconds=self.uptime + made,
+            devices=(reading,),
+            events=events,
+        )
+        self.stream.take(sample, arrives, NOW + arrives)
+
+    def ages(self, now: float) -> tuple[float | None, float | None]:
+        """Of the machine, and of the device's readings."""
+        (reading,) = self.stream.readings(now)
+        return self.stream.machine(now).age_seconds, reading.age_seconds
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(
+    ahead: float,
+) -> None:
+    far = Far(ahead)
+    far.send(1.0, 1.0)
+    for made, arrives in ((2.0, 4.5), (3.0, 9.0), (60.0, 171.0)):
+        far.send(made, arrives)
+        late = arrives - made
+        assert far.ages(arrives) == pytest.approx((late, late + 0.25), abs=0.05)
+        assert far.ages(arrives + 1) == pytest.approx((late + 1, late + 1.25), abs=0.05)
+        assert far.stream.state is MachineState.OK
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_while_it_is_watched_makes_nothing_old(step: float) -> None:
+    far = Far()
+    for n in range(1, 10):
+        far.ahead = step if n >= 5 else 0.0
+        far.send(float(n), n + 0.1, Event(NOW + n + far.ahead - 30, None, "xid", n))
+        assert far.ages(n + 0.1) == pytest.approx((0, 0.25), abs=0.01)
+    for n, event in enumerate(far.stream.take_events(), 1):
+        assert event.time == pytest.approx(NOW + n - 30, abs=0.2)
+
+
+def test_a_machine_that_was_started_again_is_told_apart() -> None:
+    far = Far()
+    far.send(1.0, 1.0)
+    far.stream.take(DEATH, 5.0, NOW)
+    far.uptime = -100.0
+    far.stream.take(streams.inventory(1), 120.0, NOW)
+    far.send(120.0, 120.5)
+    assert far.ages(121.0) == (0.5, 0.75)
+
+
+def test_a_recording_has_the_times_when_values_were_read_by_the_clock_of_who_records(
+    tmp_path: Path,
+) -> None:
+    far = Far(ahead=3600.0)
+    path = tmp_path / "recording.jsonl.gz"
+    recorder = Recorder(path)
+    recorder.write(inventory_of([far.stream], 1.0, NOW))
+    far.send(1.0, 1.0)
+    for made, arrives in ((2.0, 2.5), (3.0, 7.0), (8.0, 8.0)):
+        far.send(made, arrives, Event(NOW + made + 3600, None, "xid", int(made)))
+        recorder.write(sample_of([far.stream], arrives + 0.25, NOW + arrives + 0.25))
+    recorder.close()
+    samples = [r for r in Recording(path).records() if isinstance(r, Sample)]
+    assert [s.time - NOW for s in samples] == [2.75, 7.25, 8.25]
+    read = [s.time - NOW - (s.devices[0].age_seconds or 0.0) for s in samples]
+    assert read == pytest.approx([1.75, 2.75, 7.75], abs=0.01)
+    events = [event.time - NOW for s in samples for event in s.events]
+    assert events == pytest.approx([2.0, 3.0, 8.0], abs=0.01)
+    assert [s.machines[0].time for s in samples] == [NOW + 3600 + n for n in (2, 3, 8)]
 
 
 def test_samples_of_utilization_are_told_once() -> None:

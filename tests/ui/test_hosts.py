@@ -131,15 +131,42 @@ async def test_a_new_host_that_is_away_rings() -> None:
         assert rung == [True]
 
 
-async def test_a_host_that_is_silent_says_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "silence_limit", lambda _: 3.0)
+def behind(seconds: float) -> list[Record]:
+    """Two hosts, and what there is of the second one is so old."""
     *before, last = fleets.two(away=None)
     assert isinstance(last, Sample)
-    late = dataclasses.replace(last.machines[1], age_seconds=4.0)
-    records = [*before, dataclasses.replace(last, machines=(last.machines[0], late))]
-    async with app_with(records).run_test(size=USUAL) as pilot:
+    late = dataclasses.replace(last.machines[1], age_seconds=seconds)
+    devices = tuple(
+        dataclasses.replace(d, age_seconds=seconds) if d.uuid.startswith("gpu-2/") else d
+        for d in last.devices
+    )
+    machines = (last.machines[0], late)
+    return [*before, dataclasses.replace(last, machines=machines, devices=devices)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(1.8, None), (2.0, "2.0 s behind"), (95.0, "1:35 behind")]
+)
+async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str | None) -> None:
+    async with app_with(behind(seconds)).run_test(size=USUAL) as pilot:
         await settle(pilot)
-        assert shown(pilot, DevicesView).count("no data for 4 s") == 1
+        text = shown(pilot, DevicesView)
+        assert text.count(" behind") == (said is not None)
+        if said is not None:
+            (title,) = [row for row in text.splitlines() if said in row]
+            assert title.startswith("─ gpu-2 ")
+            assert text.count(f"{said.removesuffix(' behind')} old") == 2  # its devices look old
+            assert "Xid" not in text  # which is no fault of theirs
+
+
+async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
+    async with app_with(behind(2.0)).run_test(size=USUAL) as pilot:
+        await settle(pilot)
+        await pilot.press("end", "enter")
+        await settle(pilot)
+        assert "gpu-2 is 2.0 s behind. These are the last readings that arrived" in shown(
+            pilot, DeviceTitle
+        )
 
 
 async def test_simulated_hosts_are_marked_each() -> None:

@@ -8,7 +8,7 @@ from textual.containers import Container, Vertical
 
 from gputop.output.faults import fault_of
 from gputop.telemetry.snapshot import MachineState
-from gputop.text import moment, short_name, visible
+from gputop.text import age, moment, short_name, visible
 from gputop.ui.draw import Row, Span, fit, spread, width_of
 from gputop.ui.model import find_device
 from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 OLD = "SLOW to answer, or a driver call hangs"
 OLD_REMEDY = "These are its last readings; `dmesg` may have an Xid"
+BEHIND_REMEDY = "These are the last readings that arrived: the line is slow, or the host stalls"
 WIDE, TALL = 150, 40
 """Cells from which charts and readings stand side by side, and rows from which events have room."""
 DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
@@ -80,6 +81,9 @@ class DeviceTitle(LiveView):
         if machine is not None and machine.state is MachineState.AWAY and machine.problem:
             problem = machine.problem
             return f"{visible(problem.what)}: {visible(problem.why)}", visible(problem.remedy)
+        behind = None if machine is None else telemetry.behind_seconds(machine)
+        if machine is not None and behind is not None:
+            return f"{visible(machine.name)} is {age(behind)} behind", BEHIND_REMEDY
         readings = telemetry.readings(device.uuid)
         old = telemetry.old_seconds(readings)
         return fault_of(readings) if old is None else (f"{OLD}: {age_text(old)}", OLD_REMEDY)

@@ -156,7 +156,9 @@ class DevicesView(LiveView):
             rows += beside([heading] * now.columns, now.panel_width, GAP)
         for line in self._shown:
             if line.machine is not None:
-                rows += sections.title(line.machine, width, self._telemetry.silence_limit)
+                telemetry = self._telemetry
+                behind = telemetry.behind_seconds(line.machine)
+                rows += sections.title(line.machine, width, behind, telemetry.silence_limit)
                 continue
             drawn = [self._drawn(device, device is selected, machine) for device in line.devices]
             rows += beside(drawn, now.panel_width, GAP)
@@ -218,6 +220,7 @@ class DevicesView(LiveView):
 
     def _panel(self, device: Device, selected: bool) -> Panel:
         telemetry = self._telemetry
+        machine = telemetry.machine_of(device)
         return Panel(
             device.own,
             telemetry.readings(device.uuid),
@@ -228,6 +231,7 @@ class DevicesView(LiveView):
             telemetry.host_of(device),
             next(iter(telemetry.judgement.of(device.uuid)), None),
             telemetry.old_seconds(telemetry.readings(device.uuid)),
+            machine is not None and telemetry.behind_seconds(machine) is not None,
         )
 
     def _past(self, device: Device) -> list[Past]:

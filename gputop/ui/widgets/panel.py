@@ -12,7 +12,7 @@ from gputop.telemetry.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.telemetry.snapshot import Absence, DeviceState
 from gputop.text import (
     ABSENT,
-    duration,
+    age,
     in_unit_of,
     percentage,
     quantity,
@@ -91,6 +91,8 @@ class Panel:
     """Why it may be slow, most of all."""
     old_seconds: float | None = None
     """How old the readings are, where that is too much for them to look like those of now."""
+    host_behind: bool = False
+    """True if they are old with all else of their host, which its title says."""
 
     @property
     def fault(self) -> Fault | None:
@@ -153,7 +155,7 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
     if density is Density.FULL:
         if not lacks(panel.readings, "power_watts"):
             body.append(_power_bar(panel, width))
-        if old:
+        if old and not panel.host_behind:
             last = [[Span(clip(OLD, width), WARN)]]
         elif panel.finding:
             last = [finding.line(panel.finding, width)]
@@ -216,7 +218,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
 
 def age_text(seconds: float) -> str:
     """`2.1 s old`."""
-    return f"{seconds:.1f} s old" if seconds < 10 else f"{duration(seconds)} old"
+    return f"{age(seconds)} old"
 
 
 def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DriverState, MachineState, Source
-from gputop.text import duration, number, percentage, used_of, visible
+from gputop.text import age, duration, number, percentage, used_of, visible
 from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
 
@@ -20,12 +20,12 @@ def rows(machine: Machine, width: int) -> int:
     return 1 + len(_problem(machine, width))
 
 
-def title(machine: Machine, width: int, limit: float) -> list[Row]:
-    """A rule with its name and state; under it why it is away, or why it has no devices.
+def title(machine: Machine, width: int, behind: float | None, limit: float) -> list[Row]:
+    """Return a rule with its name and state, and rows that say why it is away or has no devices.
 
-    After `limit` seconds without a sample one that is not away yet is said to be silent.
+    One that is `behind` seconds behind says so; beyond `limit` it looks like a fault.
     """
-    right = _state(machine, limit)
+    right = _state(machine, behind, limit)
     left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_NAME), ACCENT), Span(" ")]
     if machine.source is Source.SIMULATED:
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
@@ -67,17 +67,16 @@ def _facts(machine: Machine) -> list[Row]:
     return [[Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts]
 
 
-def _state(machine: Machine, limit: float) -> Row:
+def _state(machine: Machine, behind: float | None, limit: float) -> Row:
     """At the right end; nothing where all is well."""
-    age = machine.age_seconds or 0.0
     if machine.state is MachineState.CONNECTING:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:
-        again = machine.retry_seconds
+        since, again = duration(machine.age_seconds or 0.0), machine.retry_seconds
         next_try = f", tried again in {duration(max(1.0, again))}" if again else ", tried again now"
-        return [Span(f" AWAY for {duration(age)}", FAULT), Span(f"{next_try} ", DIM)]
-    if age > limit:
-        return [Span(f" no data for {duration(age)} ", FAULT)]
+        return [Span(f" AWAY for {since}", FAULT), Span(f"{next_try} ", DIM)]
+    if behind is not None:
+        return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]
     if machine.driver_state is DriverState.STARTING:
         return [Span(" waiting for its driver ", WARN)]
     return [Span(" ", TRACK)]
