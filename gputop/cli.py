@@ -29,6 +29,7 @@ from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.telemetry.ssh import REMOTE_COMMAND
+from gputop.terminal import in_notebook_cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -162,7 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_replay(arguments)
     check_fleet(arguments)
     hosts = hosts_of(arguments)
-    is_dashboard = arguments.command is None and os.isatty(0) and os.isatty(1)
+    is_dashboard = arguments.command is None and _is_attended()
     if hosts and arguments.command not in OF_HOSTS:
         fail(f"`{arguments.command}` is for this machine alone. Leave --host out.", USAGE)
     if arguments.prometheus is not None and arguments.command not in OF_FLEETS:
@@ -178,6 +179,11 @@ def run(arguments: argparse.Namespace) -> int:
 
         return status.bare(arguments)
     return dashboard(arguments)
+
+
+def _is_attended() -> bool:
+    """True if there is a terminal with a person behind it."""
+    return os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
 
 
 def _check_replay(arguments: argparse.Namespace) -> None:

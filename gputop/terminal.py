@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+
+_IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
+"""What ipykernel sets for its children. Jupyter also sets JPY_PARENT_PID, VS Code does not."""
 
 
 def locale_of(environment: Mapping[str, str]) -> str:
@@ -27,6 +31,16 @@ def ascii_is_safer(environment: Mapping[str, str]) -> bool:
     encoding = re.search(r"\.([^@]+)", locale_of(environment))
     foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
     return foreign or environment.get("TERM") == "linux"
+
+
+def in_notebook_cell(environment: Mapping[str, str]) -> bool:
+    """True if this is the `!command` of a notebook, which has a pty that nobody types into.
+
+    A terminal that was opened from a kernel has the kernel's variables, too, but its shell gives
+    each command a process group of its own.
+    """
+    from_kernel = "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
+    return from_kernel and os.getpgrp() == os.getsid(0)
 
 
 def terminfo_colours() -> int | None:

@@ -1,4 +1,4 @@
-"""NVML, as devices and readings: with the modules `nvml_*` all that imports `pynvml`.
+"""NVML, as devices and readings: with the modules `nvml_*` all that calls nvidia-ml-py.
 
 A call on a sick GPU can block for ever, attaching to it included. So nothing here touches a device
 before `Reader.read`, and each reader wants a thread of its own.
@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pynvml as nvml
-
 from gputop.telemetry.diagnosis import Failure, diagnose
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.nvml_events import Events
 from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
 from gputop.telemetry.nvml_mig import Instances

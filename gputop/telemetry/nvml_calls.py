@@ -1,17 +1,21 @@
-"""NVML's functions without nvidia-ml-py's wrappers around them, where it lets one have them.
+"""nvidia-ml-py as `nvml`, and NVML's functions without its wrappers, where it lets one have them.
 
 A wrapper of a call that fills an array looks at each field of each struct by name, in Python: that
 takes many times what the driver does. This is the one place that knows how to do without.
+
+Importing this raises `DriverError` if there is no usable nvidia-ml-py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pynvml as nvml
+from gputop.telemetry.bindings import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+nvml: Any = load()
 
 
 def function(name: str) -> Callable[..., int] | None:

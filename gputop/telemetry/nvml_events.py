@@ -14,8 +14,7 @@ import threading
 import time
 from typing import Any
 
-import pynvml as nvml
-
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.nvml_question import absence_of
 from gputop.telemetry.snapshot import Absence, Event
 

@@ -11,9 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import pynvml as nvml
-
-from gputop.telemetry.nvml_calls import check, function
+from gputop.telemetry.nvml_calls import check, function, nvml
 from gputop.telemetry.nvml_question import AGAIN, UNAVAILABLE, absence_of
 from gputop.telemetry.snapshot import Absence
 

@@ -13,8 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import pynvml as nvml
-
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.nvml_question import AGAIN, absence_of
 from gputop.telemetry.snapshot import GPM_READINGS, Absence
 

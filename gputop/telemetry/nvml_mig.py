@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import pynvml as nvml
-
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.nvml_gpm import Gpm, Percentages, all_missing
 from gputop.telemetry.nvml_processes import add_attributed, attributed, merge, total
 from gputop.telemetry.nvml_question import (

@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pynvml as nvml
-
-from gputop.telemetry.nvml_calls import check, function
+from gputop.telemetry.nvml_calls import check, function, nvml
 from gputop.telemetry.nvml_question import (
     SECOND,
     Answers,

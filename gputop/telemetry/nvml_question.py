@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-import pynvml as nvml
-
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.snapshot import READINGS, Absence, Device, DeviceSample, DeviceState
 
 # Seconds between questions that cost the driver more than others. Under the round number: of ticks

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pynvml as nvml
-
 from gputop.telemetry.clock_events import words_of
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.nvml_fields import Batch, Clock, Durations, Field, Sum, signed
 from gputop.telemetry.nvml_question import SECOND, SLOW, UNAVAILABLE, Question, one, text
 from gputop.telemetry.nvml_samples import BusySamples

@@ -14,9 +14,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import pynvml as nvml
-
-from gputop.telemetry.nvml_calls import check, function
+from gputop.telemetry.nvml_calls import check, function, nvml
 from gputop.telemetry.nvml_fields import VALUE_TYPES
 from gputop.telemetry.nvml_question import SLOW
 from gputop.telemetry.snapshot import SERIES_READINGS, Absence

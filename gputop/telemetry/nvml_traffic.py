@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pynvml as nvml
-
+from gputop.telemetry.nvml_calls import nvml
 from gputop.telemetry.nvml_fields import Clock, Found, Key, Value, first_reason
 from gputop.telemetry.nvml_question import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
 from gputop.telemetry.snapshot import Absence

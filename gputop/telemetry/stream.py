@@ -26,6 +26,7 @@ from gputop.telemetry.snapshot import (
 )
 
 if TYPE_CHECKING:
+    from gputop.telemetry.reading import Driver
     from gputop.telemetry.remote import Machines
 
 
@@ -137,9 +138,15 @@ def make_sampler(interval: float, *, demo: bool, gpm: bool = True) -> Sampler:
         from gputop.telemetry import simulated
 
         return simulated.sampler(interval, gpm=gpm)
+    return Sampler(_start_driver, interval, gpm=gpm)
+
+
+def _start_driver() -> Driver:
+    """Initialize NVML. Raises `DriverError`, also if there is no usable nvidia-ml-py."""
+    # Not before: the import fails without it, and is tried again with the driver.
     from gputop.telemetry import nvml
 
-    return Sampler(nvml.start, interval, gpm=gpm)
+    return nvml.start()
 
 
 def counted(records: Iterable[Record], count: int | None) -> Iterator[Record]:

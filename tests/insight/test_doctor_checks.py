@@ -100,6 +100,11 @@ def under(**environment: str) -> Machine:
     return Machine(environment={**TERMINAL, **environment})
 
 
+def binds(**versions: str) -> Machine:
+    """Return a machine with these distributions that install a `pynvml`."""
+    return Machine(changes={"bindings": versions})
+
+
 def without(root: dict[str, str], *names: str) -> dict[str, str]:
     return {path: content for path, content in root.items() if not path.startswith(names)}
 
@@ -388,6 +393,14 @@ TABLE = [
     Row("device_order", NOTE, "are not", "UUID", sees("2", torch=seen(2))),
     # gputop
     Row("version", OK, "Python 3.12.4", "", Machine()),
+    Row("bindings", OK, "nvidia-ml-py 13.580.82", "", binds(**{"nvidia-ml-py": "13.580.82"})),
+    Row(
+        "bindings",
+        NOTE,
+        "nvidia-ml-py 13.580.82, used although pynvml 11.5.3 installs a pynvml too",
+        "",
+        binds(**{"nvidia-ml-py": "13.580.82", "pynvml": "11.5.3"}),
+    ),
     Row("terminal", OK, "xterm-256color, 256 colours", "", Machine()),
     Row("terminal", OK, "true colour", "", under(COLORTERM="truecolor")),
     Row("terminal", OK, "without colours", "", under(NO_COLOR="1")),

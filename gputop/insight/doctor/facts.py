@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gputop.bench import interpreters, results
 from gputop.bench.interpreters import Found
 from gputop.insight.doctor.torch_facts import torch_facts
-from gputop.telemetry import kernel_log, system
+from gputop.telemetry import bindings, kernel_log, system
 from gputop.telemetry.child import StreamError, one_snapshot
 from gputop.telemetry.kernel_log import KernelLog
 from gputop.telemetry.snapshot import DeviceState, DriverState
@@ -55,6 +55,8 @@ class Facts:
     colours: int | None = None
     """By terminfo."""
     python_version: str = platform.python_version()
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the distributions that install a `pynvml`, by name."""
     results_file: str = ""
     results_problem: Problem | None = None
 
@@ -131,6 +133,7 @@ async def gather(
         environment=dict(os.environ),
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
+        bindings=bindings.installed(),
         results_file=str(results.path()),
         results_problem=results_problem,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.insight.doctor.finding import Check, Group, Judgement, note, ok, warning
+from gputop.telemetry.bindings import NAME, others
 from gputop.terminal import ascii_is_safer, locale_of, without_colours
 from gputop.text import visible
 
@@ -19,6 +20,15 @@ _TERM = "Set TERM to what the terminal is, such as xterm-256color"
 def version(facts: Facts) -> Iterator[Judgement]:
     """What to name where something is reported."""
     yield ok(f"gputop {__version__}, Python {facts.python_version}")
+
+
+def bindings(facts: Facts) -> Iterator[Judgement]:
+    """Which nvidia-ml-py is installed, and what else installs its module."""
+    said = f"{NAME} {facts.bindings.get(NAME, 'of unknown version')}"
+    if other := others(facts.bindings):
+        yield note(f"{said}, used although {other} installs a pynvml too")
+    else:
+        yield ok(said)
 
 
 def terminal(facts: Facts) -> Iterator[Judgement]:
@@ -64,6 +74,7 @@ def results(facts: Facts) -> Iterator[Judgement]:
 
 CHECKS = (
     Check("version", Group.GPUTOP, "version", version),
+    Check("bindings", Group.GPUTOP, "NVML bindings", bindings),
     Check("terminal", Group.GPUTOP, "terminal", terminal),
     Check("characters", Group.GPUTOP, "characters", characters),
     Check("results", Group.GPUTOP, "results file", results),
