@@ -204,10 +204,11 @@ class Reader:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            self._asker.fresh.clear()
             answers = [self._asker.answer(self._handle, q) for q in self._questions]
             *lists, usage = [self._asker.answer(self._handle, q) for q in self._processes]
-            _raise_failure(self._asker.fresh)
+            # Of those that are asked every time: others may have been answered before.
+            pairs = zip(answers, self._questions, strict=True)
+            _raise_failure(answer for answer, question in pairs if not question.seconds)
             self._follow_modes()
             percentages = self._ask_gpm(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)

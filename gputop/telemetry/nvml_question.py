@@ -95,8 +95,6 @@ class Asker:
         self._missing: set[Source] = set()
         """What the driver does not have: never called again."""
         self._answers: dict[Question, tuple[float, Any]] = {}
-        self.fresh: list[Any] = []
-        """What `answer` was told by the driver since this was cleared: nothing from before."""
 
     def answer(self, handle: Any, question: Question, ahead: float = 0.0) -> Any:
         """The last answer, as from `ask`, until the next one is due within `ahead` seconds."""
@@ -109,7 +107,6 @@ class Asker:
             if question not in self._answers and seconds >= SLOW:
                 seconds *= self._share
             self._answers[question] = now + seconds, answer
-            self.fresh.append(answer)
         return answer
 
     def ask(self, handle: Any, question: Question) -> Any:

@@ -68,7 +68,7 @@ def result_of(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
 
 
 def test_a_result_has_the_conditions_of_its_device(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(clock_event_reasons=0x20, fail={"field.269": 3}))
+    driver.write(FakeDevice(clock_event_reasons=0x20, fail={"field.75": 3, "field.269": 3}))
     process = bench(driver, tmp_path, 3.0)
     result, err = result_of(process)
     assert process.returncode == 0, err
