@@ -52,8 +52,8 @@ def test_the_page() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{fake.url} · ")
-    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 6 with something wrong · 4 stale · ")
-    assert lines[2].split() == ["median", "p5", "p95", "GPUs"]
+    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 1 fault · 4 stale · 1 warning · ")
+    assert lines[2].split() == ["median", "p5", "p95", "of"]
     assert lines[3].split() == ["busy", "90", "%", "90", "%", "90", "%", "20"]
     assert lines[6].split()[:2] == ["power", "600"]
     assert lines[6].endswith("12.0 kW in all")

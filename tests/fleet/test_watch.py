@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.picture import NotAnAnswerError, Picture
-from gputop.fleet.queries import OFTEN, Scope, names_of, values_of
+from gputop.fleet.queries import Scope, names_of, values_of
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from tests.prometheus import (
