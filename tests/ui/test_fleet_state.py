@@ -15,7 +15,6 @@ from gputop.ui.fleet.grouping import choices, grouped, natural
 from gputop.ui.fleet.metrics import AGE, BUSY, POWER, TEMPERATURE, UNKNOWN, Metric
 from gputop.ui.fleet.state import FleetState
 from tests.fleets import AWAY, LABELS, fleet
-from tests.streams import NOW
 
 SOME = fleet(512)
 
