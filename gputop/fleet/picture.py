@@ -11,7 +11,7 @@ from typing import Any
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import BITS, EVERY, READ_AS, SELDOM
+from gputop.fleet.queries import EVERY, READ_AS, SELDOM
 from gputop.fleet.read import (
     Moment,
     labels_of,
@@ -22,6 +22,7 @@ from gputop.fleet.read import (
     values_by,
     xids_of,
 )
+from gputop.output.dcgm import BITS
 from gputop.telemetry.snapshot import Problem
 from gputop.text import brief, visible
 

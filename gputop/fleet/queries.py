@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.output.dcgm import FIELDS
-from gputop.output.metric_table import METRICS, REASONS
+from gputop.output.dcgm import BITS, FIELDS
+from gputop.output.metric_table import METRICS
 from gputop.telemetry.snapshot import READINGS, DeviceSample
 
 if TYPE_CHECKING:
@@ -102,18 +102,18 @@ class Metric(NamedTuple):
 
 _OTHERS = {
     "gpu_utilization_percent": Metric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 100),
-    "power_limit_watts": Metric("DCGM_FI_DEV_POWER_MGMT_LIMIT"),
-    "remap_pending": Metric("DCGM_FI_DEV_ROW_REMAP_PENDING"),
     "memory_total_bytes": Metric("DCGM_FI_DEV_FB_TOTAL", 1 << 20),
-    "remapped_rows": Metric("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),
 }
-"""Fields of DCGM that say nearly the same, or that `gputop exporter` has not under that name."""
+"""Fields of DCGM that say nearly the same, or of which `gputop exporter` has only the parts."""
 
 
 def _metrics() -> dict[str, list[Metric]]:
     found: dict[str, list[Metric]] = {name: [] for name in NUMBERS}
+    others = {metric.name for metric in _OTHERS.values()}
     for field in FIELDS:
-        found[field.reading].append(Metric(f"{DCGM}{field.name}", _factor(field.parts)))
+        name = f"{DCGM}{field.name}"
+        if field.reading in found and name not in others:
+            found[field.reading].append(Metric(name, _factor(field.parts)))
     for name, metric in _OTHERS.items():
         found[name].append(metric)
     for name in NUMBERS:
@@ -158,8 +158,6 @@ INFO = "gputop_device_info"
 NOT_OK = 'state!="ok"'
 SLOWED = ("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 """Clock event reasons that are findings."""
-BITS: Mapping[str, int] = {reason: 1 << place for place, reason in enumerate(REASONS)}
-"""Clock event reasons as bits of NVML's mask, which is DCGM's."""
 
 
 def names_of(scope: Scope) -> list[Query]:

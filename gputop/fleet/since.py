@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.fleet.findings import HOT, HOT_MEMORY, SLOWDOWNS
 from gputop.fleet.matchers import one_of
-from gputop.fleet.queries import BITS, MASKS, READING_OF, XID
+from gputop.fleet.queries import MASKS, READING_OF, XID
 from gputop.fleet.read import labels_of, points_of
 from gputop.insight import thresholds as t
+from gputop.output.dcgm import BITS
 
 if TYPE_CHECKING:
     from gputop.fleet.findings import Known
