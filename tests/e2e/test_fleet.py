@@ -150,4 +150,4 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     assert first_wrong["index"] == str(lost.index)
     # It had its Xid from the first scrape on, before anybody asked.
     assert document["time"] - 5 * BOUND < first_wrong["since"] < document["time"]
-    assert document["totals"]["gpus"] == GPUS
+    assert document["totals"]["gpus"] == len(document["gpus"])
