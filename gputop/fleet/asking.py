@@ -18,6 +18,7 @@ from gputop.fleet.model import Fleet
 from gputop.fleet.picture import NotAnAnswerError, Picture
 from gputop.fleet.queries import (
     CLOCK,
+    FIRST,
     SELDOM,
     Query,
     Scope,
@@ -141,7 +142,9 @@ class Asking:
 
     def _dated(self, fleet: Fleet, deadline: float) -> Fleet:
         """Return the fleet with when its findings began, as far as a few queries tell."""
-        for batch in self._beginnings.undated(fleet, self.picture.known, every=self._at_once):
+        whole = self._turn >= EVERYTHING
+        batches = self._beginnings.undated(fleet, self.picture.known, every=self._at_once)
+        for batch in batches if whole else ():  # the first screen does not wait for it
             left = deadline - time.monotonic()
             if left <= 0:
                 break
@@ -156,7 +159,7 @@ class Asking:
                 continue
             found = moments_by(result_of(data, "matrix") or [], self.picture.places.key_of)
             self._beginnings.take(batch, found)
-        return self._beginnings.dated(fleet, self.picture.known)
+        return self._beginnings.dated(fleet, self.picture.known, whole=whole)
 
     def _ask_at_once(self, queries: list[Query], deadline: float) -> None:
         """For the first screen: names, and a value of each GPU, which is read by its name."""
@@ -217,16 +220,14 @@ class Asking:
 
 
 def due(queries: Iterable[Query], turn: int) -> list[Query]:
-    """Those of that refresh: the first asks what is asked each time, the second all others, too.
+    """Return the queries of that refresh: of the first what a map needs, of the second all.
 
     Later ones take turns, so that no refresh is much longer than another.
     """
+    if turn < EVERYTHING:
+        return [query for query in queries if query.name in FIRST]
     return [
-        query
-        for query in queries
-        if query.every == 1
-        or turn == EVERYTHING
-        or (turn > EVERYTHING and (query.phase + turn) % query.every == 0)
+        query for query in queries if turn == EVERYTHING or (query.phase + turn) % query.every == 0
     ]
 
 

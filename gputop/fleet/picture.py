@@ -245,7 +245,7 @@ class Picture:
             comparable=len(compared) == 1,
             xid_at={key: when for key, (_, when) in xids if when is not None},
             stale_after=self.stale_after,
-            targets={key: place.target for key, place in self.places.all.items()},
+            targets=self.places.targets,
             down=self._newest("down"),
             states=self._newest("state"),
             busy_mean=self._newest("busy_mean"),
@@ -282,7 +282,7 @@ class Picture:
 
     def _unseen(self) -> list[tuple[str, str]]:
         """Targets that are away and have not been seen, of jobs whose others have GPUs."""
-        known = {place.target for place in self.places.all.values()}
+        known = {*self.places.targets.values()}
         jobs = {job for job, _ in known}
         down = self._newest("down")
         return sorted(target for target in down if target[0] in jobs and target not in known)

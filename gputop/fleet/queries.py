@@ -138,6 +138,8 @@ ALWAYS = (
     "sm_clock_mhz",
 )
 """Readings asked in each refresh: rules compare them, and so they have to be of one moment."""
+FIRST = ("gpu_utilization_percent", "beat", "xid", "state", "down")
+"""Queries that the first screen waits for: a value of each GPU, and the gravest faults."""
 IN_TURN = (
     ("memory_total_bytes", "power_limit_watts"),
     ("sm_active_percent", "tensor_active_percent", "dram_active_percent"),

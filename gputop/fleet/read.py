@@ -78,7 +78,8 @@ def values_by(result: list[Any], key_of: KeyOf) -> Values:
         try:
             labels = each["metric"]
             value = float(each["value"][1])
-            key = key_of(labels)
+            # Most series have this label alone, which is the key then.
+            key = (len(labels) == 1 and labels.get("UUID")) or key_of(labels)
             if key and isfinite(value):
                 (found if "UUID" in labels else ours).setdefault(key, value)
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):

@@ -71,7 +71,7 @@ class Beginnings:
     def __init__(self) -> None:
         self._found: dict[Finding, _Beginning] = {}
         self._watching = False
-        """True once there was a fleet before: what is new then has begun since."""
+        """True once everything was asked: what is new then has begun since."""
         self._span = (0.0, 0.0, STEP_SECONDS)
 
     def range(self, fleet: Fleet) -> tuple[float, float, float]:
@@ -84,20 +84,23 @@ class Beginnings:
         gpus = {gpu.key: gpu for gpu in fleet.gpus} if fleet.wrong else {}
         new: dict[tuple[str, ...], dict[Finding, Condition]] = defaultdict(dict)
         for wrong in fleet.wrong:
-            finding = wrong.key, wrong.kind
-            before = self._found.get(finding)
-            if before is None:
-                since = fleet.moment if self._watching else None
-                before = self._found[finding] = _Beginning(since, fleet.moment)
-            condition = None if before.asked else condition_of(wrong, gpus[wrong.key], known)
-            if condition is not None:
-                new[condition.readings][finding] = condition
+            if not self._of(wrong, fleet).asked:
+                condition = condition_of(wrong, gpus[wrong.key], known)
+                if condition is not None:
+                    new[condition.readings][wrong.key, wrong.kind] = condition
         batches = (
             self._batch(readings, dict(conditions), gpus)
             for readings, all_of in new.items()
             for conditions in _pieces([*all_of.items()], MOST_GPUS)
         )
         yield from batches if every else islice(batches, MOST_BATCHES)
+
+    def _of(self, wrong: Wrong, fleet: Fleet) -> _Beginning:
+        finding = wrong.key, wrong.kind
+        if finding not in self._found:
+            since = fleet.moment if self._watching else None
+            self._found[finding] = _Beginning(since, fleet.moment)
+        return self._found[finding]
 
     def _batch(
         self,
@@ -118,12 +121,15 @@ class Beginnings:
             if began is not None:
                 self._found[finding].since = began
 
-    def dated(self, fleet: Fleet, known: Known) -> Fleet:
-        """Return the fleet with the beginnings of its findings; those long gone are forgotten."""
+    def dated(self, fleet: Fleet, known: Known, *, whole: bool = True) -> Fleet:
+        """Return the fleet with the beginnings of its findings; those long gone are forgotten.
+
+        `whole` is false while not everything was asked yet.
+        """
         ages = {gpu.key: gpu.age_seconds for gpu in fleet.gpus} if fleet.wrong else {}
         wrong = []
         for each in fleet.wrong:
-            beginning = self._found[each.key, each.kind]
+            beginning = self._of(each, fleet)
             beginning.seen = fleet.moment
             since = beginning.since
             if each.kind == "stale":
@@ -132,7 +138,7 @@ class Beginnings:
             elif each.kind == "xid":
                 since = known.xid_at.get(each.key, since)
             wrong.append(replace(each, since=since))
-        self._watching = True
+        self._watching = whole
         self._found = {
             finding: each
             for finding, each in self._found.items()
