@@ -34,6 +34,8 @@ from gputop.text import visible
 
 REFRESH_SECONDS = 20.0
 """For all answers of one refresh."""
+DATING_SECONDS = 5.0
+"""For when findings began, in a refresh that others follow."""
 MOST_PROBLEMS = 5
 SLOW, GONE = "slow", "gone"
 ASKED_ONCE = (SLOW, GONE)
@@ -143,6 +145,8 @@ class Asking:
     def _dated(self, fleet: Fleet, deadline: float) -> Fleet:
         """Return the fleet with when its findings began, as far as a few queries tell."""
         whole = self._turn >= EVERYTHING
+        if not self._at_once:
+            deadline = min(deadline, time.monotonic() + DATING_SECONDS)
         batches = self._beginnings.undated(fleet, self.picture.known, every=self._at_once)
         for batch in batches if whole else ():  # the first screen does not wait for it
             left = deadline - time.monotonic()
