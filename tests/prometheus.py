@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
-from gputop.fleet.queries import Scope, gone_of, names_of, values_of
+from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
 
 if TYPE_CHECKING:
     import ssl
@@ -47,7 +47,7 @@ NAMES = {
     for match in ("", 'cluster="a"')
     for twins in (False, True)
     for scope in (Scope(match, twins),)
-    for query in (*names_of(scope), gone_of(scope), *values_of(scope))
+    for query in (CLOCK, *names_of(scope), gone_of(scope), *values_of(scope))
 }
 
 
@@ -221,6 +221,8 @@ class Site:
 
     def _answer(self, request: Request, name: str) -> Response:
         there = [number for number in range(self.many) if number not in self.gone]
+        if name == "clock":
+            return vector([({}, self.now)], self.now)
         if name == "names_0":
             return vector(((labels(number), 1) for number in there), self.now)
         if name == "beat":

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.insight.judge import BY_NAME, RULES
 from gputop.insight.standing import Follower, Standing
 from gputop.output import dcgm, metric_table
@@ -107,6 +108,7 @@ OTHERS: dict[str, Any] = {
     "nvlink_link_rx_bytes_per_second": (7, None, 9),
     "nvlink_link_tx_bytes_per_second": (1, None, 0),
     "recovery_action": "drain_p2p",
+    "remapped_rows_uncorrected": 1,
     "remap_pending": True,
     "remap_failed": False,
     "memory_attributed_bytes": 2,
@@ -494,6 +496,15 @@ def test_dcgm_labels() -> None:
         ("PROF_DRAM_ACTIVE", 0.4),
         ("PROF_PCIE_TX_BYTES", 3),
         ("PROF_NVLINK_RX_BYTES", 3),
+        ("DEV_ENFORCED_POWER_LIMIT", 700),
+        ("DEV_POWER_MGMT_LIMIT", 700),
+        ("DEV_CLOCKS_EVENT_REASONS", 0x840),
+        ("DEV_UNCORRECTABLE_REMAPPED_ROWS", 1),
+        ("DEV_CORRECTABLE_REMAPPED_ROWS", 2),
+        ("DEV_ROW_REMAP_FAILURE", 0),
+        ("DEV_ROW_REMAP_PENDING", 1),
+        ("DEV_NVLINK_BANDWIDTH_TOTAL", 6e-6),
+        ("PROF_GR_ENGINE_ACTIVE", 0.4),
     ],
 )
 def test_dcgm_names_and_units(name: str, expected: float) -> None:
@@ -503,6 +514,56 @@ def test_dcgm_names_and_units(name: str, expected: float) -> None:
     assert [sample.value for sample in family.samples] == [expected]
     assert family.documentation
     assert not any(each.name.startswith("gputop_power") for each in found)
+
+
+DEFAULT_COUNTERS = """
+DEV_SM_CLOCK|SM clock frequency (in MHz).
+DEV_MEM_CLOCK|Memory clock frequency (in MHz).
+DEV_MEMORY_TEMP|Memory temperature (in C).
+DEV_GPU_TEMP|GPU temperature (in C).
+DEV_POWER_USAGE|Power draw (in W).
+DEV_TOTAL_ENERGY_CONSUMPTION|Total energy consumption since boot (in mJ).
+DEV_PCIE_REPLAY_COUNTER|Total number of PCIe retries.
+DEV_GPU_UTIL|GPU utilization (in %).
+DEV_MEM_COPY_UTIL|Memory utilization (in %).
+DEV_ENC_UTIL|Encoder utilization (in %).
+DEV_DEC_UTIL|Decoder utilization (in %).
+DEV_XID_ERRORS|Value of the last XID error encountered.
+DEV_FB_FREE|Framebuffer memory free (in MiB).
+DEV_FB_USED|Framebuffer memory used (in MiB).
+DEV_FB_RESERVED|Framebuffer memory reserved (in MiB).
+DEV_NVLINK_BANDWIDTH_TOTAL|Total number of NVLink bandwidth counters for all lanes.
+DEV_UNCORRECTABLE_REMAPPED_ROWS|Number of remapped rows for uncorrectable errors
+DEV_CORRECTABLE_REMAPPED_ROWS|Number of remapped rows for correctable errors
+DEV_ROW_REMAP_FAILURE|Whether remapping of rows has failed
+PROF_GR_ENGINE_ACTIVE|Ratio of time the graphics engine is active.
+PROF_PIPE_TENSOR_ACTIVE|Ratio of cycles the tensor (HMMA) pipe is active.
+PROF_DRAM_ACTIVE|Ratio of cycles the device memory interface is active sending or receiving data.
+PROF_PCIE_TX_BYTES|The rate of data transmitted over the PCIe bus - including both protocol \
+headers and data payloads - in bytes per second.
+PROF_PCIE_RX_BYTES|The rate of data received over the PCIe bus - including both protocol \
+headers and data payloads - in bytes per second.
+"""
+"""`etc/default-counters.csv` of dcgm-exporter 4.5.3-4.8.2, but for the licence of virtual GPUs."""
+
+
+def test_under_the_names_of_dcgm_there_are_its_default_counters() -> None:
+    found = {each.name: each for each in found_in(streams.inventory(1), EVERY, dcgm=True)}
+    lines = DEFAULT_COUNTERS.replace("\\\n", "").strip().splitlines()
+    for name, _, about in (line.partition("|") for line in lines):
+        assert found[f"DCGM_FI_{name}"].series, name
+        assert found[f"DCGM_FI_{name}"].help == about
+    ((labels, _),) = found["DCGM_FI_DEV_XID_ERRORS"].series
+    assert labels["err_code"] == "79"
+    assert labels["err_msg"]
+
+
+def test_what_the_fleet_asks_of_dcgm_exporter_is_there_under_its_names() -> None:
+    found = {each.name for each in found_in(streams.inventory(1), EVERY, dcgm=True)}
+    asked = {metric.name for metrics in READ_AS.values() for metric in metrics}
+    asked |= {*BEATS, XID, MASKS[-1]}
+    absent = {name for name in asked if name.startswith("DCGM_FI_")} - found
+    assert absent == {"DCGM_FI_DEV_FB_TOTAL"}  # the fleet adds up its parts
 
 
 def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> None:

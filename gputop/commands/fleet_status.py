@@ -106,9 +106,9 @@ def _text(arguments: argparse.Namespace, fleet: Fleet, width: int | None, *, col
     if arguments.json:
         from json import dumps
 
-        from gputop.telemetry.codec import to_json
+        from gputop.output.fleet import document
 
-        return dumps(to_json(fleet), indent=2 if arguments.watch is None else None)
+        return dumps(document(fleet), indent=2 if arguments.watch is None else None)
     from gputop.output.fleet import page
 
     return page(fleet, arguments.prometheus, arguments.match or "", width, colour=colour)

@@ -1,4 +1,8 @@
-"""A refresh of the fleet: what is due is asked, what is answered taken in, and nothing raises."""
+"""A refresh of the fleet: what is due is asked, what is answered taken in, and nothing raises.
+
+All queries of a refresh are evaluated for the same moment, so that the readings of a GPU fit each
+other whatever is scraped while they are asked.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,26 @@ from typing import Any
 from gputop.fleet.client import AWAY, LATER, AskError, Client
 from gputop.fleet.model import Fleet
 from gputop.fleet.picture import NotAnAnswerError, Picture
-from gputop.fleet.queries import SELDOM, Query, Scope, gone_of, names_of, values_of
+from gputop.fleet.queries import (
+    CLOCK,
+    FIRST,
+    SELDOM,
+    Query,
+    Scope,
+    all_of,
+    gone_of,
+    names_of,
+    values_of,
+)
+from gputop.fleet.read import Moment, moment_of, result_of
+from gputop.fleet.since import Beginnings, moments_by
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
 
 REFRESH_SECONDS = 20.0
 """For all answers of one refresh."""
+DATING_SECONDS = 5.0
+"""For when findings began, in a refresh that others follow."""
 MOST_PROBLEMS = 5
 SLOW, GONE = "slow", "gone"
 ASKED_ONCE = (SLOW, GONE)
@@ -51,6 +69,8 @@ class Asking:
         self._seconds = seconds
         self._turn = EVERYTHING if at_once else 0
         self._last: Fleet | None = None
+        self._at_once = at_once
+        self._beginnings = Beginnings()
         self._said: dict[str, tuple[Problem, ...]] = {}
         """By question, what was wrong with its last answer: it stays until it is asked again."""
 
@@ -64,18 +84,19 @@ class Asking:
 
         `tell` is told, the first time, how far it has come.
         """
-        began, now = time.monotonic(), time.time()
+        began = time.monotonic()
+        deadline = began + self._seconds
         for once in ASKED_ONCE:
             self._said.pop(once, None)
         try:
-            self._ask_all(began + self._seconds, now, tell)
+            self._ask_all(deadline, tell)
+            fleet = self._dated(self.picture.fleet(self._problems()), deadline)
         except AskError as error:
-            return self._as_before(now, error.problem)
+            return self._as_before(error.problem)
         except Exception as error:  # noqa: BLE001 - the screen says it, and goes on
-            return self._as_before(now, _own_fault(error))
+            return self._as_before(_own_fault(error))
         self._turn += 1
-        took = time.monotonic() - began
-        self._last = self.picture.fleet(now, self._problems(), took)
+        self._last = replace(fleet, took_seconds=time.monotonic() - began)
         return self._last
 
     def _problems(self, *others: Problem) -> tuple[Problem, ...]:
@@ -83,35 +104,68 @@ class Asking:
         found = dict.fromkeys(chain(others, *self._said.values()))
         return tuple(found)[:MOST_PROBLEMS]
 
-    def _as_before(self, now: float, why: Problem) -> Fleet:
-        before = self._last or Fleet(time=now)
+    def _as_before(self, why: Problem) -> Fleet:
+        before = self._last or Fleet(time=time.time())
         return replace(before, problems=self._problems(why), fresh=False)
 
-    def _ask_all(self, deadline: float, now: float, tell: Callable[[Fleet], None] | None) -> None:
+    def _ask_all(self, deadline: float, tell: Callable[[Fleet], None] | None) -> None:
         self.client.begin()
+        self.picture.begin(self._moment(deadline))
         queries = due(values_of(self._scope), self._turn)
         if not self.picture.is_named:
             first = queries.pop(0)
-            self._ask_at_once([*names_of(self._scope), first], deadline, now)
+            self._ask_at_once([*names_of(self._scope), first], deadline)
             if self._scope.twins:
                 queries = due(values_of(self._scope), self._turn)
             if tell is not None and self._turn < EVERYTHING:
-                self._last = self.picture.fleet(now, self._problems())
+                self._last = self.picture.fleet(self._problems())
                 tell(self._last)
         elif self._turn % SELDOM == 0 or self.picture.unknown:
             for query in names_of(self._scope):
-                self._ask(query, deadline, now)
+                self._ask(query, deadline)
             self._settle()
         if self._turn == EVERYTHING:
-            self._ask(gone_of(self._scope), deadline, now)
+            self._ask(gone_of(self._scope), deadline)
             self._settle()
         for query in queries:
             if query.every > 1 and time.monotonic() > deadline:
                 self._said[SLOW] = (self._slow(),)
                 break  # it has its turn again
-            self._ask(query, deadline, now)
+            self._ask(query, deadline)
 
-    def _ask_at_once(self, queries: list[Query], deadline: float, now: float) -> None:
+    def _moment(self, deadline: float) -> Moment:
+        """Ask the server what time it is, as the clock of this machine may be another."""
+        data, _ = self.client.ask("query", {"query": CLOCK.text}, deadline - time.monotonic())
+        moment = moment_of(data)
+        if moment is None:
+            why = "it does not say what time it is"
+            raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
+        return moment
+
+    def _dated(self, fleet: Fleet, deadline: float) -> Fleet:
+        """Return the fleet with when its findings began, as far as a few queries tell."""
+        whole = self._turn >= EVERYTHING
+        if not self._at_once:
+            deadline = min(deadline, time.monotonic() + DATING_SECONDS)
+        batches = self._beginnings.undated(fleet, self.picture.known, every=self._at_once)
+        for batch in batches if whole else ():  # the first screen does not wait for it
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            start, end, step = self._beginnings.range(fleet)
+            text = all_of(self._scope, batch.uuids, batch.readings)
+            span = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
+            try:
+                data, _ = self.client.ask("query_range", {"query": text, **span}, left)
+            except AskError as error:
+                if error.whole:
+                    break  # the readings are there: they are worth more than when it began
+                continue
+            found = moments_by(result_of(data, "matrix") or [], self.picture.places.key_of)
+            self._beginnings.take(batch, found)
+        return self._beginnings.dated(fleet, self.picture.known, whole=whole)
+
+    def _ask_at_once(self, queries: list[Query], deadline: float) -> None:
         """For the first screen: names, and a value of each GPU, which is read by its name."""
         answers: dict[str, Answer] = {}
 
@@ -126,7 +180,7 @@ class Asking:
             if query is queries[-1]:
                 self._settle()
             answer = answers.get(query.name, AskError(self._slow()))
-            self._take(query, answer, now)
+            self._take(query, answer)
 
     def _settle(self) -> None:
         if self.picture.settle():
@@ -136,20 +190,21 @@ class Asking:
         why = f"not all was answered within {self._seconds:g} s"
         return Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match")
 
-    def _ask(self, query: Query, deadline: float, now: float) -> None:
+    def _ask(self, query: Query, deadline: float) -> None:
         """One question; one that cannot be answered is a problem, and the rest goes on."""
-        self._take(query, self._answer(query, deadline), now)
+        self._take(query, self._answer(query, deadline))
 
     def _answer(self, query: Query, deadline: float) -> Answer:
         left = deadline - time.monotonic()
         if left <= 0:
             return AskError(self._slow())
         try:
-            return self.client.ask("query", {"query": query.text}, left)
+            asked = {"query": query.text, "time": f"{self.picture.moment.at:.3f}"}
+            return self.client.ask("query", asked, left)
         except AskError as error:
             return error
 
-    def _take(self, query: Query, answer: Answer, now: float) -> None:
+    def _take(self, query: Query, answer: Answer) -> None:
         if isinstance(answer, AskError):
             if answer.whole:
                 raise answer
@@ -158,7 +213,7 @@ class Asking:
         data, warnings = answer
         said = []
         try:
-            self.picture.take(query.name, data, now)
+            self.picture.take(query.name, data)
         except NotAnAnswerError:
             why = "an answer has another form than that of Prometheus"
             said.append(Problem("An answer is left out", why, "See what is at that URL"))
@@ -169,16 +224,14 @@ class Asking:
 
 
 def due(queries: Iterable[Query], turn: int) -> list[Query]:
-    """Those of that refresh: the first asks what is asked each time, the second all others, too.
+    """Return the queries of that refresh: of the first what a map needs, of the second all.
 
     Later ones take turns, so that no refresh is much longer than another.
     """
+    if turn < EVERYTHING:
+        return [query for query in queries if query.name in FIRST]
     return [
-        query
-        for place, query in enumerate(queries)
-        if query.every == 1
-        or turn == EVERYTHING
-        or (turn > EVERYTHING and (place + turn) % query.every == 0)
+        query for query in queries if turn == EVERYTHING or (query.phase + turn) % query.every == 0
     ]
 
 

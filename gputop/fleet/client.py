@@ -25,7 +25,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
-from gputop.fleet.server import CA, CERT, CredentialError, Server
+from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, Server
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
 
@@ -81,8 +81,8 @@ class Client:
         except CredentialError as error:
             raise AskError(error.problem) from None
         if authorization is not None:
-            headers["Authorization"] = authorization
-        self._headers = headers
+            headers[AUTHORIZATION] = authorization
+        self._headers = {**headers, **self._server.headers}
         if self._pool is None:
             self._pool = self._connect()
 
@@ -220,9 +220,12 @@ class Client:
             return AskError(Problem(AWAY, why, "Give the URL of Prometheus itself"))
         if status in (401, 403):
             what = "does not know you" if status == 401 else "does not let you ask"
-            return AskError(
-                Problem(f"Prometheus {what}", f"{status} of {url}", self._server.sign_in)
-            )
+            words = body[:1000].decode("utf-8", "replace")
+            challenge = answer.headers.get("WWW-Authenticate", "")
+            signed = AUTHORIZATION in self._headers
+            lacks, remedy = self._server.sign_in(words, challenge, signed=signed)
+            without = f": the request has no {lacks} header" if lacks and status == 401 else ""
+            return AskError(Problem(f"Prometheus {what}", f"{status} of {url}{without}", remedy))
         if said is not None and status in (400, 422, 503):
             return AskError(_failed(said), whole=status == 503)
         if status in (404, 405, 400, 422):

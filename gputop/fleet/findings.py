@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
@@ -14,7 +14,7 @@ from gputop.fleet.model import Gpu, Health, Wrong
 from gputop.insight import thresholds as t
 from gputop.output.faults import XIDS
 from gputop.telemetry.alerts import PROGRAM_XIDS
-from gputop.telemetry.clock_events import CLOCK_EVENTS, gravest
+from gputop.telemetry.clock_events import CLOCK_EVENTS, ClockEvent, gravest
 from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:
@@ -52,11 +52,15 @@ class Known:
     busy_mean: Values = field(default_factory=dict)
     """Over some minutes, of those that were there all the time."""
     ecc_rise: Values = field(default_factory=dict)
+    xid_at: Values = field(default_factory=dict)
+    """When the last Xid was, in Unix seconds, where that is said."""
     xid_before: Values = field(default_factory=dict)
     """The last Xid as it was an hour ago."""
     heat: Values = field(default_factory=dict)
     margin: Values = field(default_factory=dict)
     """°C until it slows down, of those that are close to that."""
+    comparable: bool = True
+    """True if load, clock and what holds the clock back were read for the same moment."""
 
 
 def find(gpus: Iterable[Gpu], known: Known) -> tuple[Wrong, ...]:
@@ -67,13 +71,33 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Wrong, ...]:
         found += [(place, wrong) for wrong in _of(gpu, known)]
     places = {gpu.key: place for place, gpu in enumerate(gpus)}
     explained = {wrong.key for _, wrong in found if wrong.kind in ("thermal", "slowdown")}
-    found += [
-        (places[wrong.key], wrong)
-        for wrong in _stragglers(gpus, known)
-        if wrong.key not in explained
-    ]
+    if known.comparable:
+        found += [
+            (places[wrong.key], wrong)
+            for wrong in _stragglers(gpus, known)
+            if wrong.key not in explained
+        ]
+    found = [*_once(found, gpus)]
     found.sort(key=lambda each: (_ORDER[each[1].severity], -each[1].rank, each[0], each[1].kind))
     return tuple(wrong for _, wrong in found)
+
+
+_OF_DEVICE = frozenset(
+    ("xid", "state", "ecc", "remap", "thermal", "slowdown", "hot", "straggler", "stale")
+)
+"""Kinds that are about a physical GPU: each of its MIG instances says the same."""
+
+
+def _once(found: Iterable[tuple[int, Wrong]], gpus: Sequence[Gpu]) -> Iterator[tuple[int, Wrong]]:
+    """Yield what is wrong with a physical GPU only for the first of its instances."""
+    told: set[tuple[tuple[str, str], str, str]] = set()
+    for place, wrong in found:
+        if wrong.kind in _OF_DEVICE:
+            mark = gpus[place].device, wrong.kind, wrong.text
+            if mark in told:
+                continue
+            told.add(mark)
+        yield place, wrong
 
 
 def is_stale(gpu: Gpu, known: Known) -> bool:
@@ -157,12 +181,17 @@ def _stale(gpu: Gpu, known: Known) -> Wrong:
     return _wrong(gpu, "stale", Health.STALE, text, round(gpu.age_seconds))
 
 
+def kind_of(event: ClockEvent) -> str:
+    """Return the kind of finding that a clock event reason is."""
+    return "thermal" if event.is_heat else "slowdown"
+
+
 def _slowed(gpu: Gpu, known: Known) -> Wrong | None:
     slowdown = gravest(gpu.clock_event_reasons or ())
     if slowdown is not None:
-        kind, degrees = ("thermal", _degrees(gpu)) if slowdown.is_heat else ("slowdown", "")
-        rank = 50 - CLOCK_EVENTS.index(slowdown)
-        return _wrong(gpu, kind, Health.WARNING, f"{slowdown.fault.capitalize()}{degrees}", rank)
+        degrees = _degrees(gpu) if slowdown.is_heat else ""
+        rank, text = 50 - CLOCK_EVENTS.index(slowdown), f"{slowdown.fault.capitalize()}{degrees}"
+        return _wrong(gpu, kind_of(slowdown), Health.WARNING, text, rank)
     if gpu.key in known.heat:
         text = f"Throttled by heat in the last minutes{_degrees(gpu)}"
         return _wrong(gpu, "thermal", Health.WARNING, text, 40)
@@ -196,32 +225,30 @@ def _idle(gpu: Gpu, known: Known) -> Wrong | None:
     return _wrong(gpu, "idle_held", Health.WARNING, text, 10 + held / (1 << 40))
 
 
+POWER_CAP = "sw_power_cap"
+"""The reason of a GPU that draws as much as it may: its clock is as it should be."""
+
+
 def _stragglers(gpus: Iterable[Gpu], known: Known) -> Iterator[Wrong]:
-    """Those that are behind the others of their job, or else of their host."""
-    groups: dict[tuple[str, str, str], list[Gpu]] = defaultdict(list)
+    """Yield those that are behind the others of their job: others may do different things."""
+    jobs: dict[tuple[str, str], list[Gpu]] = defaultdict(list)
     for gpu in gpus:
-        if not is_stale(gpu, known):
-            groups[_peers(gpu)].append(gpu)
-    for (_, what, _), peers in groups.items():
+        if not is_stale(gpu, known) and (job := _job(gpu)):
+            jobs[gpu.name, job].append(gpu)
+    for peers in jobs.values():
         if len(peers) > FEWEST_PEERS:
-            yield from _slow(peers, what)
-            if what == "job":  # those of a host may do different things
-                yield from _less_busy(peers, known)
+            yield from _slow(peers)
+            yield from _less_busy(peers, known)
 
 
-def _peers(gpu: Gpu) -> tuple[str, str, str]:
-    """Its model, and who works on the same: a job, or else a host."""
+def _job(gpu: Gpu) -> str:
+    """Return what works on the GPU together with others; "" where no label says."""
     labels = gpu.labels
     if not labels.keys().isdisjoint(_JOBS):
         label = next(each for each in _JOBS if each in labels)
-        return gpu.name, "job", f"{label}={labels[label]}"
-    pod = labels.get("pod")
-    if pod:
-        job = _job_of(pod)
-        if job is not None:
-            where = labels.get("cluster", "")
-            return gpu.name, "job", f"{where}/{labels.get('namespace', '')}/{job}"
-    return gpu.name, "host", gpu.host
+        return f"{label}={labels[label]}"
+    name = _job_of(labels.get("pod", ""))
+    return f"{labels.get('cluster', '')}/{labels.get('namespace', '')}/{name}" if name else ""
 
 
 @lru_cache(1 << 14)
@@ -231,8 +258,8 @@ def _job_of(pod: str) -> str | None:
     return job if job != pod else None
 
 
-def _slow(peers: list[Gpu], what: str) -> Iterator[Wrong]:
-    """By its clock, at the same load."""
+def _slow(peers: list[Gpu]) -> Iterator[Wrong]:
+    """Yield those with a lower clock at the same load, unless a power cap explains it."""
     working = [
         (gpu, gpu.sm_clock_mhz)
         for gpu in peers
@@ -244,8 +271,9 @@ def _slow(peers: list[Gpu], what: str) -> Iterator[Wrong]:
     middle, spread = _robust([clock for _, clock in working])
     limit = middle * (1 + t.STRAGGLER.begin / 100)
     for gpu, clock in working:
-        if clock <= limit and clock < middle - DEVIATIONS * spread:
-            text = f"Straggler: SM clock {clock:.0f} MHz, of its {what} {middle:.0f}"
+        capped = POWER_CAP in (gpu.clock_event_reasons or ())
+        if clock <= limit and clock < middle - DEVIATIONS * spread and not capped:
+            text = f"Straggler: SM clock {clock:.0f} MHz, of its job {middle:.0f}"
             yield _wrong(gpu, "straggler", Health.WARNING, text, 30 + (1 - clock / middle))
 
 

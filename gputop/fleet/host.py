@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from gputop.fleet.client import AskError
 from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import NUMBERS
-from gputop.fleet.read import readings_of, result_of
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.machine import no_host
 from gputop.telemetry.snapshot import (
@@ -71,8 +70,11 @@ class HostStream:
                         yield sample
             if not gpus:
                 continue
-            details, absence = await self._details(gpus)
-            samples = tuple(self._sample(gpu, details.get(gpu.key, {}), absence) for gpu in gpus)
+            details, absence = await self._details(fleet, gpus)
+            fresh = {name for name in NUMBERS if not fleet.lag_seconds(name)}
+            samples = tuple(
+                self._sample(gpu, details.get(gpu.key, {}), fresh, absence) for gpu in gpus
+            )
             events = tuple(_new_xids(gpus, seen_xids, fleet.time))
             yield Sample(time=fleet.time, host=NO_HOST, devices=samples, events=events)
 
@@ -119,22 +121,26 @@ class HostStream:
             if when < newest  # which is that of now
         ]
 
-    async def _details(self, gpus: Sequence[Gpu]) -> tuple[Found, Absence]:
-        """What the fleet does not ask of each, and why the rest is missing."""
+    async def _details(self, fleet: Fleet, gpus: Sequence[Gpu]) -> tuple[Found, Absence]:
+        """Return all readings of the fleet's moment, and why those that are not there are missing.
+
+        The fleet does not ask them all, and some of them were asked for an earlier moment.
+        """
         try:
-            data = await self._watch.ask("query", {"query": self._watch.all_of(_matcher(gpus))})
+            return await self._watch.details(_matcher(gpus), fleet.moment), Absence.NOT_SCRAPED
         except AskError:
             return {}, Absence.TIMED_OUT
-        result = result_of(data, "vector") or []
-        return readings_of(result, self._watch.places.key_of), Absence.NOT_SCRAPED
 
-    def _sample(self, gpu: Gpu, details: Mapping[str, float], absence: Absence) -> DeviceSample:
-        """The fleet's reading where it has one, so that both screens say the same."""
+    def _sample(
+        self, gpu: Gpu, details: Mapping[str, float], fresh: set[str], absence: Absence
+    ) -> DeviceSample:
+        """Return its readings: the fleet's where they are of the same moment, else the details.
+
+        Both screens say the same then, and no reading is of another time than the others.
+        """
         values = {name: value for name, value in details.items() if name in NUMBERS}
         values |= {
-            name: float(value)
-            for name in NUMBERS
-            if (value := getattr(gpu, name, None)) is not None
+            name: float(value) for name in fresh if (value := getattr(gpu, name, None)) is not None
         }
         more: dict[str, Any] = {}
         if gpu.clock_event_reasons is not None:

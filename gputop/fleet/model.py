@@ -61,6 +61,16 @@ class Gpu:
     remap_pending: bool | None = None
 
     @property
+    def is_instance(self) -> bool:
+        """True for a MIG instance."""
+        return ":" in self.index
+
+    @property
+    def device(self) -> tuple[str, str]:
+        """Identity of the physical GPU, which MIG instances share: its host, and number or UUID."""
+        return self.host, self.index.partition(":")[0] or self.uuid
+
+    @property
     def memory_used_percent(self) -> float | None:
         """Of its memory."""
         if self.memory_used_bytes is None or not self.memory_total_bytes:
@@ -102,7 +112,7 @@ class Fleet:
     """All of it, as the last refresh found it."""
 
     time: float
-    """When it was asked, in Unix seconds."""
+    """When it was asked, in Unix seconds, by the server's clock; ages count until then."""
     gpus: tuple[Gpu, ...] = ()
     """By host and index, in natural order: node2 is before node10."""
     wrong: tuple[Wrong, ...] = ()
@@ -115,5 +125,19 @@ class Fleet:
     """Whether the last refresh succeeded: else these are the readings of the one before."""
     label_names: tuple[str, ...] = ()
     """That differ among its GPUs, and so can be grouped by: those that most GPUs have first."""
+    read_at: Mapping[str, float] = field(default_factory=dict)
+    """For which moment each reading was asked, in Unix seconds: all of one moment fit each other.
+
+    Readings that change seldom are asked seldom, and so are of an earlier moment than others.
+    """
     simulated: bool = False
     """Whether any of it is made up, by `gputop exporter --demo` or `--demo-fleet`."""
+
+    @property
+    def moment(self) -> float:
+        """The moment of the newest readings, by the server's clock."""
+        return max(self.read_at.values(), default=self.time)
+
+    def lag_seconds(self, reading: str) -> float:
+        """Return by how much a reading is older than the newest ones."""
+        return self.moment - self.read_at.get(reading, self.moment)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 from typing import Any
 
 from gputop.fleet.findings import Known, find
-from gputop.fleet.model import Fleet, Gpu, Wrong
+from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.places import Labels, Places
 from gputop.fleet.queries import EVERY, READ_AS, SELDOM
 from gputop.fleet.read import (
+    Moment,
     labels_of,
     result_of,
     rows_of,
@@ -67,18 +67,24 @@ class Picture:
         self.places = Places()
         self.is_named = False
         """Whether it was answered who is where."""
+        self.moment = Moment(0.0, 0.0)
+        """When the present refresh is, by the server's clock."""
+        self.known = Known()
+        """What the last fleet was judged by."""
         self._answers: dict[str, tuple[Any, float]] = {}
+        """By query, the last answer and the moment that it is of."""
         self._beats: dict[str, float] = {}
         """When the newest reading of each was scraped, by the server's clock."""
-        self._now = 0.0
-        """By the server's clock, when it was asked for these last."""
         self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
         """By how much readings were newer than those before; no less than from scrape to scrape."""
-        self._since: dict[tuple[str, str], float] = {}
         self.unknown = False
         """Whether there was a GPU in the last answers that has no name yet."""
 
-    def take(self, name: str, data: Any, time: float) -> None:
+    def begin(self, moment: Moment) -> None:
+        """Begin a refresh: what is taken in from now on is of that moment."""
+        self.moment = moment
+
+    def take(self, name: str, data: Any) -> None:
         """Takes in the answer to the query of that name; raises `NotAnAnswerError`."""
         result = result_of(data, "vector")
         if result is None:
@@ -93,7 +99,7 @@ class Picture:
             rows_gone = [(row.labels, row.value) for row in rows_of(result)]
             self._gone, self._changed = rows_gone, self._changed or bool(rows_gone)
             return
-        self._answers[name] = self._parsed(name, result), time
+        self._answers[name] = self._parsed(name, result), self.moment.at
 
     def settle(self) -> bool:
         """Takes in who is where, after the names: before the values, that are known by it.
@@ -127,7 +133,7 @@ class Picture:
         return True
 
     def _is_kept(self, key: str) -> bool:
-        return self._now - self._beats.get(key, 0.0) < KEPT_SECONDS
+        return self.moment.now - self._beats.get(key, 0.0) < KEPT_SECONDS
 
     def _parsed(self, name: str, result: list[Any]) -> Any:
         key_of = self.places.key_of
@@ -147,8 +153,6 @@ class Picture:
 
     def _take_beats(self, result: list[Any]) -> None:
         """Also how often it is scraped: by how much newer they are than those before."""
-        times = [row.time for row in rows_of(result[:1])]
-        self._now = max([self._now, *times])
         beats = values_by(result, self.places.key_of)
         steps = [
             beat - before
@@ -167,36 +171,39 @@ class Picture:
         least, most = STALE_SECONDS
         return min(most, max(least, 3 * min(self._steps, default=20.0)))
 
-    def fleet(
-        self, time: float, problems: Iterable[Problem] = (), took: float | None = None
-    ) -> Fleet:
-        """All of it as it is at that Unix time, by this machine's clock."""
-        gpus = tuple(self._gpus(time))
+    def fleet(self, problems: Iterable[Problem] = ()) -> Fleet:
+        """Return all of it as it is at the moment of the present refresh."""
+        gpus = tuple(self._gpus())
+        self.known = self._known()
         # Before it is known how old they are, all would be stale.
-        wrong = find(gpus, self._known(time)) if "beat" in self._answers else ()
-        simulated = self.places.simulated or bool(self._newest("simulated", time))
+        wrong = find(gpus, self.known) if "beat" in self._answers else ()
+        simulated = self.places.simulated or bool(self._newest("simulated"))
         return Fleet(
-            time=time,
+            time=self.moment.now,
             gpus=gpus,
-            wrong=self._dated(wrong, time),
-            problems=(*problems, *self._gaps(gpus, time)),
-            took_seconds=took,
+            wrong=wrong,
+            problems=(*problems, *self._gaps(gpus)),
             label_names=self.places.label_names,
+            read_at={
+                _READINGS.get(name, name): at
+                for name, (_, at) in self._answers.items()
+                if name in EVERY
+            },
             simulated=simulated,
         )
 
-    def _newest(self, name: str, time: float) -> Any:
+    def _newest(self, name: str) -> Any:
         """The last answer of that name, where it is not too old."""
-        answer, asked = self._answers.get(name, ({}, time))
+        answer, asked = self._answers.get(name, ({}, self.moment.at))
         every = EVERY.get(name, SELDOM) * self._interval
-        return answer if time - asked <= max(OLD_SECONDS, OLD_TURNS * every) else {}
+        return answer if self.moment.at - asked <= max(OLD_SECONDS, OLD_TURNS * every) else {}
 
-    def _gpus(self, time: float) -> Iterable[Gpu]:
+    def _gpus(self) -> Iterable[Gpu]:
         """In their order; of one that is gone only what is remembered."""
         places = self.places.all
 
         def column(name: str) -> list[Any]:
-            return [*map(self._newest(name, time).get, places)]
+            return [*map(self._newest(name).get, places)]
 
         # One column after the other: by turns each dictionary would put the others out of the
         # processor's cache, ten thousand times.
@@ -221,7 +228,7 @@ class Picture:
             column("power_limit_watts"),
             column("sm_clock_mhz"),
             map(reasons_of, column("mask")),
-            column("xid"),
+            [code and code[0] for code in column("xid")],
             column("ecc_uncorrected"),
             map(_FLAGS.get, column("remap_failed")),
             map(_FLAGS.get, column("remap_pending")),
@@ -229,33 +236,30 @@ class Picture:
 
     def _age(self, key: str) -> float | None:
         beat = self._beats.get(key)
-        return None if beat is None else max(0.0, self._now - beat)
+        return None if beat is None else max(0.0, self.moment.now - beat)
 
-    def _known(self, time: float) -> Known:
+    def _known(self) -> Known:
+        compared = {self._answers[name][1] for name in COMPARED if name in self._answers}
+        xids = self._newest("xid").items()
         return Known(
+            comparable=len(compared) == 1,
+            xid_at={key: when for key, (_, when) in xids if when is not None},
             stale_after=self.stale_after,
-            targets={key: place.target for key, place in self.places.all.items()},
-            down=self._newest("down", time),
-            states=self._newest("state", time),
-            busy_mean=self._newest("busy_mean", time),
-            ecc_rise=self._newest("ecc_rise", time),
-            xid_before=self._newest("xid_before", time),
-            heat=self._newest("heat", time),
-            margin=self._newest("margin", time),
+            targets=self.places.targets,
+            down=self._newest("down"),
+            states=self._newest("state"),
+            busy_mean=self._newest("busy_mean"),
+            ecc_rise=self._newest("ecc_rise"),
+            xid_before=self._newest("xid_before"),
+            heat=self._newest("heat"),
+            margin=self._newest("margin"),
         )
 
-    def _dated(self, found: Sequence[Wrong], time: float) -> tuple[Wrong, ...]:
-        """With when each was first seen; of what is stale, when it was last read."""
-        self._since = {
-            (each.key, each.kind): self._since.get((each.key, each.kind), time) for each in found
-        }
-        return tuple(_since(each, self._since[each.key, each.kind], time) for each in found)
-
-    def _gaps(self, gpus: Sequence[Gpu], time: float) -> Iterable[Problem]:
+    def _gaps(self, gpus: Sequence[Gpu]) -> Iterable[Problem]:
         """What is missing that somebody will look for."""
         if not gpus:
             return
-        missing = [name for name in TOLD if name in self._answers and not self._newest(name, time)]
+        missing = [name for name in TOLD if name in self._answers and not self._newest(name)]
         if missing:
             names = ", ".join(READ_AS[name][0].name for name in missing)
             yield Problem(
@@ -263,7 +267,7 @@ class Picture:
                 "there are no series of it",
                 f"Have dcgm-exporter count {names}, or run `gputop exporter`",
             )
-        if unseen := self._unseen(time):
+        if unseen := self._unseen():
             named = ", ".join(visible(instance, 40) for _, instance in unseen[:NAMED])
             more = f" and {len(unseen) - NAMED} more" if len(unseen) > NAMED else ""
             yield Problem(
@@ -271,25 +275,23 @@ class Picture:
                 f"`up` is 0 for {named}{more}",
                 "Look whether the exporter runs there, and at the targets in Prometheus",
             )
-        ahead = max(self._beats.values(), default=0.0) - self._now
+        ahead = max(self._beats.values(), default=0.0) - self.moment.now
         if ahead > FUTURE_SECONDS:
             why = f"the newest is {brief(ahead)} ahead of Prometheus"
             yield Problem("Readings are from the future", why, "Set the clocks of the hosts")
 
-    def _unseen(self, time: float) -> list[tuple[str, str]]:
+    def _unseen(self) -> list[tuple[str, str]]:
         """Targets that are away and have not been seen, of jobs whose others have GPUs."""
-        known = {place.target for place in self.places.all.values()}
+        known = {*self.places.targets.values()}
         jobs = {job for job, _ in known}
-        down = self._newest("down", time)
+        down = self._newest("down")
         return sorted(target for target in down if target[0] in jobs and target not in known)
 
 
-def _since(wrong: Wrong, began: float, time: float) -> Wrong:
-    if wrong.kind == "stale" and wrong.rank < KEPT_SECONDS:
-        began = time - wrong.rank
-    return replace(wrong, since=began)
-
-
+_READINGS = {"mask": "clock_event_reasons"}
+"""What readings are called that have another name than their query."""
+COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
+"""Queries whose readings rules compare with each other."""
 _FLAGS = {0.0: False, 1.0: True}
 
 

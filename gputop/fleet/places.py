@@ -70,6 +70,7 @@ class Places:
         places = _told_apart(made)
         places.sort(key=lambda place: (natural(place.host), natural(place.index), place.key))
         self.all: Mapping[str, Place] = {place.key: place for place in places}
+        self.targets = {place.key: place.target for place in places}
         self.label_names = _differing(places)
         self.simulated = any("simulated" in place.labels for place in places)
 

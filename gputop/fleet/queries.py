@@ -8,26 +8,27 @@ in one answer, told apart by how they write their label of the UUID.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.output.dcgm import FIELDS
 from gputop.output.metric_table import METRICS
-from gputop.telemetry.clock_events import BITS
+from gputop.telemetry.clock_events import BITS, SLOWDOWNS
 from gputop.telemetry.snapshot import READINGS, DeviceSample
 
 if TYPE_CHECKING:
     from gputop.output.family import Parts
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
-OFTEN, SOMETIMES, SELDOM = 2, 3, 6
-"""Refreshes from one to the next of what is mostly scraped no more often, of what is looked at
-less, and of what changes seldom."""
+SELDOM = 6
+"""Refreshes between two questions for what changes seldom, or is looked at less."""
 SHARDS = 4
 """Answers that the labels of all GPUs come in: a large one holds up every other thread."""
 HELD_SECONDS = 300
 """Over which it has to be idle, and the mean is taken."""
+STEP_SECONDS, GAP_SECONDS = 60, 75
+"""From step to step in that window, and for how long a sample counts there."""
 LATELY = "1h"
 """In which errors count as new."""
 GONE = "[30m:2m]"
@@ -47,6 +48,8 @@ class Query(NamedTuple):
     text: str
     every: int = 1
     """How many refreshes there are between two of it."""
+    phase: int = 0
+    """In which of these it is asked: of the same phase are readings of the same moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +103,18 @@ class Metric(NamedTuple):
 
 _OTHERS = {
     "gpu_utilization_percent": Metric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 100),
-    "power_limit_watts": Metric("DCGM_FI_DEV_POWER_MGMT_LIMIT"),
-    "remap_pending": Metric("DCGM_FI_DEV_ROW_REMAP_PENDING"),
     "memory_total_bytes": Metric("DCGM_FI_DEV_FB_TOTAL", 1 << 20),
-    "remapped_rows": Metric("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),
 }
-"""Fields of DCGM that say nearly the same, or that `gputop exporter` has not under that name."""
+"""Fields of DCGM that say nearly the same, or of which `gputop exporter` has only the parts."""
 
 
 def _metrics() -> dict[str, list[Metric]]:
     found: dict[str, list[Metric]] = {name: [] for name in NUMBERS}
+    others = {metric.name for metric in _OTHERS.values()}
     for field in FIELDS:
-        found[field.reading].append(Metric(f"{DCGM}{field.name}", _factor(field.parts)))
+        name = f"{DCGM}{field.name}"
+        if field.reading in found and name not in others:
+            found[field.reading].append(Metric(name, _factor(field.parts)))
     for name, metric in _OTHERS.items():
         found[name].append(metric)
     for name in NUMBERS:
@@ -128,19 +131,26 @@ READING_OF: Mapping[str, tuple[str, float]] = {
     for metric in all_of
 }
 
+ALWAYS = (
+    "gpu_utilization_percent",
+    "memory_used_bytes",
+    "temperature_celsius",
+    "power_watts",
+    "sm_clock_mhz",
+)
+"""Readings asked in each refresh: rules compare them, and so they have to be of one moment."""
+FIRST = ("gpu_utilization_percent", "beat", "xid", "state", "down")
+"""Queries that the first screen waits for: a value of each GPU, and the gravest faults."""
+IN_TURN = (
+    ("memory_total_bytes", "power_limit_watts"),
+    ("sm_active_percent", "tensor_active_percent", "dram_active_percent"),
+    ("memory_temperature_celsius", "ecc_uncorrected"),
+    ("remap_failed", "remap_pending"),
+)
+"""Readings asked seldom: those that are shown side by side in the same refresh."""
 EVERY: Mapping[str, int] = {
-    "gpu_utilization_percent": 1,
-    **dict.fromkeys(("memory_used_bytes", "temperature_celsius", "power_watts"), OFTEN),
-    "sm_clock_mhz": SOMETIMES,
-    "sm_active_percent": SELDOM,
-    "tensor_active_percent": SELDOM,
-    "dram_active_percent": SELDOM,
-    "memory_temperature_celsius": SELDOM,
-    "memory_total_bytes": SELDOM,
-    "power_limit_watts": SELDOM,
-    "ecc_uncorrected": SELDOM,
-    "remap_failed": SELDOM,
-    "remap_pending": SELDOM,
+    **dict.fromkeys((*ALWAYS, "mask"), 1),
+    **{name: SELDOM for names in IN_TURN for name in names},
 }
 """The readings of every GPU of the fleet, and in how many refreshes they are asked once."""
 BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
@@ -185,20 +195,59 @@ def _shard(label: str, number: int) -> str:
     return f'{label}!~".*[0-9abAB]"'
 
 
+CLOCK = Query("clock", "vector(time())")
+"""The server's time: its answer has the time of the request, and that for which it was evaluated.
+
+VictoriaMetrics evaluates for half a minute ago unless it is told otherwise; see `read.moment_of`.
+"""
+
+
 def values_of(scope: Scope) -> list[Query]:
-    """What is read of all GPUs; those of each refresh first."""
+    """Queries for the readings of all GPUs, those of each refresh first."""
     beat = [scope.by(name, f"timestamp({scope.of(name)})") for name in (*BEATS, INFO)]
-    first, *rest = EVERY.items()
+    first, *rest = ALWAYS
     return [
-        Query(first[0], _reading(scope, first[0]), first[1]),
+        Query(first, _reading(scope, first)),
         Query("beat", " or ".join(beat)),
         Query("xid", " or ".join(_xid(scope))),
         Query("state", f"{scope.by(OWN, scope.of(f'{OWN}device_state', NOT_OK), ',state')} == 1"),
         Query("down", f"max by (job,instance) ({scope.of('up')}) == 0"),
-        *(Query(name, _reading(scope, name), count) for name, count in rest),
-        Query("mask", " or ".join(_mask(scope)), SOMETIMES),
+        *(Query(name, _reading(scope, name)) for name in rest),
+        Query("mask", " or ".join(_mask(scope))),
+        *(
+            Query(name, _reading(scope, name), SELDOM, phase)
+            for phase, names in enumerate(IN_TURN)
+            for name in names
+        ),
         *_over_time(scope),
     ]
+
+
+def all_of(scope: Scope, uuids: str, readings: Iterable[str] = ()) -> str:
+    """Return the query for readings of some GPUs, each series under the name of its metric.
+
+    `uuids` is the matcher of their label; without `readings` it is for all that are numbers.
+    """
+    names = [name for reading in readings or READ_AS for name in _names_of(reading)]
+    ours = "|".join(name for name in names if name.startswith(OWN))
+    others = "|".join(name for name in names if not name.startswith(OWN))
+    dcgm = scope.of("", f'__name__=~"{others}",UUID{uuids}')
+    # Of other metrics both labels are empty.
+    words = f'reason=~"{"|".join(SLOWDOWNS)}|",state!="ok"'
+    own = scope.of("", f'__name__=~"{ours}",uuid{uuids},{words}')
+    return (
+        f"max by (__name__,UUID,GPU_I_ID,Hostname) ({dcgm}) or "
+        f"max by (__name__,uuid,host,reason,state) ({own})"
+    )
+
+
+def _names_of(reading: str) -> Iterable[str]:
+    """Return the names of the metrics of a reading, or of what else is said of a GPU in words."""
+    if reading in READ_AS:
+        return [metric.name for metric in READ_AS[reading]]
+    return {"xid": [XID], "mask": [*MASKS, f"{OWN}clock_event_active"]}.get(
+        reading, [f"{OWN}device_state"]
+    )
 
 
 def _reading(scope: Scope, name: str) -> str:
@@ -238,29 +287,41 @@ def _mask(scope: Scope) -> Iterator[str]:
 
 
 def _over_time(scope: Scope) -> Iterator[Query]:
-    """What takes a while to be seen; mostly short answers."""
-    window, before = f"[{HELD_SECONDS}s]", f" offset {HELD_SECONDS - 60}s"
-    mean = [
-        f"{_scaled(scope.by(m.name, f'avg_over_time({scope.of(m.name, after=window)})'), m.factor)}"
-        f" and {scope.by(m.name, scope.of(m.name, after=before))}"
-        for m in READ_AS["gpu_utilization_percent"]
-    ]
-    yield Query("busy_mean", " or ".join(f"({each})" for each in mean), SELDOM)
+    """Queries over a window; mostly short answers."""
+    window = f"[{HELD_SECONDS}s]"
+    mean = []
+    for m in READ_AS["gpu_utilization_percent"]:
+        over = scope.by(m.name, f"avg_over_time({scope.of(m.name, after=window)})")
+        mean.append(f"({_scaled(over, m.factor)} and {_covered(scope, m.name)})")
+    yield Query("busy_mean", " or ".join(mean), SELDOM, 4)
     rise = [
         scope.by(m.name, f"increase({scope.of(m.name, after=f'[{LATELY}]')})")
         for m in READ_AS["ecc_uncorrected"]
     ]
-    yield Query("ecc_rise", " or ".join(f"({each} > 0)" for each in rise), SELDOM)
+    yield Query("ecc_rise", " or ".join(f"({each} > 0)" for each in rise), SELDOM, 5)
     before = scope.by(XID, scope.of(XID, after=f" offset {LATELY}"))
-    yield Query("xid_before", f"{before} > 0", SELDOM)
+    yield Query("xid_before", f"{before} > 0", SELDOM, 5)
     heat, own = f"{DCGM}DEV_THERMAL_VIOLATION", f"{OWN}clock_event_seconds_total"
     thermal = 'reason=~".*thermal"'
     slowed = [
         f"{scope.by(heat, f'rate({scope.of(heat, after=window)})')} > 0",
         f"{scope.by(own, f'rate({scope.of(own, thermal, window)})')} > 0.01",
     ]
-    yield Query("heat", " or ".join(f"({each})" for each in slowed), SELDOM)
+    yield Query("heat", " or ".join(f"({each})" for each in slowed), SELDOM, 5)
     margin = f"{OWN}temperature_margin_celsius"
-    yield Query("margin", f"{scope.by(margin, scope.of(margin))} <= 3", SELDOM)
+    yield Query("margin", f"{scope.by(margin, scope.of(margin))} <= 3")
     made_up = scope.of(f"{OWN}info", 'source="simulated"')
-    yield Query("simulated", f"max({made_up})", SELDOM)
+    yield Query("simulated", f"max({made_up})", SELDOM, 4)
+
+
+def _covered(scope: Scope, metric: str) -> str:
+    """Return a query for those GPUs that were scraped all through the window of the mean.
+
+    At each of its steps there has to be a sample that is no older than a scrape takes to come: a
+    mean over what is left beside an outage proves nothing. It needs no knowledge of how often is
+    scraped, and passes scrapes up to a minute apart.
+    """
+    recent = f"(time() - timestamp({scope.of(metric)}) < {GAP_SECONDS})"
+    steps = HELD_SECONDS // STEP_SECONDS
+    counted = f"count_over_time({recent}[{HELD_SECONDS}s:{STEP_SECONDS}s])"
+    return scope.by(metric, f"{counted} >= {steps}")

@@ -21,6 +21,34 @@ class Row(NamedTuple):
     """When it was evaluated, by the server's clock."""
 
 
+SETTLE_SECONDS = 5.0
+"""How far behind the server's clock a refresh is evaluated.
+
+A sample is dated by when its scrape began, and is there when that has ended and, over remote write,
+has been sent. Later than this, queries of one refresh hardly see what the ones before did not.
+"""
+
+
+class Moment(NamedTuple):
+    """When a refresh is, by the server's clock."""
+
+    now: float
+    at: float
+    """For which time all of its queries are evaluated."""
+
+
+def moment_of(data: Any) -> Moment | None:
+    """Return the moment of a refresh from the answer to `queries.CLOCK`; None if it has none.
+
+    The time for which the server evaluates by itself counts where it is further back.
+    """
+    row = next(rows_of(result_of(data, "vector") or []), None)
+    if row is None:
+        return None
+    # The API takes milliseconds; the same float everywhere makes readings of one moment equal.
+    return Moment(row.time, round(min(row.value, row.time - SETTLE_SECONDS), 3))
+
+
 def result_of(data: Any, kind: str) -> list[Any] | None:
     """The series of an answer of that kind (`vector`, `matrix`); None where it is another."""
     if not isinstance(data, dict) or data.get("resultType") != kind:
@@ -50,7 +78,8 @@ def values_by(result: list[Any], key_of: KeyOf) -> Values:
         try:
             labels = each["metric"]
             value = float(each["value"][1])
-            key = key_of(labels)
+            # Most series have this label alone, which is the key then.
+            key = (len(labels) == 1 and labels.get("UUID")) or key_of(labels)
             if key and isfinite(value):
                 (found if "UUID" in labels else ours).setdefault(key, value)
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
@@ -59,8 +88,8 @@ def values_by(result: list[Any], key_of: KeyOf) -> Values:
     return found
 
 
-def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, int]:
-    """The last code of each GPU: of ours, the number of a series is when it was."""
+def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, tuple[int, float | None]]:
+    """Return the last code of each GPU, and when it was, which only `gputop exporter` says."""
     found: dict[str, tuple[float, int]] = {}
     for row in rows_of(result):
         key, code = key_of(row.labels), row.labels.get("code")
@@ -72,7 +101,7 @@ def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, int]:
             continue
         if key and number > 0 and when > found.get(key, (-2.0, 0))[0]:
             found[key] = when, number
-    return {key: number for key, (_, number) in found.items()}
+    return {key: (code, None if when < 0 else when) for key, (when, code) in found.items()}
 
 
 def states_of(result: list[Any], key_of: KeyOf) -> dict[str, str]:
@@ -112,17 +141,20 @@ def series_by(result: list[Any], key_of: KeyOf) -> dict[tuple[str, str], list[tu
         known = READING_OF.get(labels.get("__name__", ""))
         if known is None or (key_of(labels), known[0]) in found:
             continue
-        points = []
-        values = each.get("values")
-        for point in values if isinstance(values, list) else ():
-            try:
-                time, value = float(point[0]), float(point[1])
-            except (TypeError, ValueError, IndexError, KeyError):
-                continue
-            if math.isfinite(value) and math.isfinite(time):
-                points.append((time, value * known[1]))
-        found[key_of(labels), known[0]] = points
+        found[key_of(labels), known[0]] = [(at, value * known[1]) for at, value in points_of(each)]
     return found
+
+
+def points_of(each: Any) -> Iterator[tuple[float, float]]:
+    """Yield the times and numbers of a series of a range query."""
+    values = each.get("values") if isinstance(each, dict) else None
+    for point in values if isinstance(values, list) else ():
+        try:
+            time, value = float(point[0]), float(point[1])
+        except (TypeError, ValueError, IndexError, KeyError):
+            continue
+        if math.isfinite(value) and math.isfinite(time):
+            yield time, value
 
 
 def labels_of(each: Any) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import netrc
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +20,18 @@ if TYPE_CHECKING:
 PREFIX = "GPUTOP_PROMETHEUS_"
 TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}PASSWORD"
 CERT, KEY, CA = f"{PREFIX}CERT", f"{PREFIX}KEY", f"{PREFIX}CA"
+HEADERS = f"{PREFIX}HEADERS"
+TENANT = "X-Scope-OrgID"
+"""The header by which Mimir, Cortex and Loki know whose series are asked for."""
+AUTHORIZATION = "Authorization"
 EXAMPLE = "http://prometheus:9090"
 LONGEST_TOKEN = 1 << 16
+_HEADER = re.compile(r"([\w!#$%&'*+.^`|~-]+)[ \t]*:[ \t]*([!-~](?:[ -~]*[!-~])?)", re.ASCII)
+_OF_CLIENT = {
+    *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
+    "transfer-encoding",
+}
+"""Headers that the client needs to set itself."""
 
 
 class CredentialError(Exception):
@@ -67,6 +78,8 @@ class Server:
     key: Path | None = None
     authorities: Path | None = None
     """Certificates that it is trusted by; None is the system's."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with each request, besides those of the client."""
 
     @classmethod
     def of(cls, url: str, environment: Mapping[str, str]) -> Self:
@@ -76,6 +89,10 @@ class Server:
             raise ValueError(f"{USER} and {TOKEN_FILE} are two ways to sign in. Unset one of them.")
         if environment.get(KEY) and not environment.get(CERT):
             raise ValueError(f"{KEY} is the key of a certificate. Name that with {CERT}.")
+        headers = parse_headers(environment.get(HEADERS, ""))
+        if (user or token) and any(name.lower() == "authorization" for name in headers):
+            other = USER if user else TOKEN_FILE
+            raise ValueError(f"{HEADERS} and {other} both set {AUTHORIZATION}. Unset one of them.")
 
         def path(name: str) -> Path | None:
             return Path(environment[name]).expanduser() if environment.get(name) else None
@@ -88,6 +105,7 @@ class Server:
             certificate=path(CERT),
             key=path(KEY),
             authorities=path(CA),
+            headers=headers,
         )
 
     def authorization(self) -> str | None:
@@ -95,20 +113,59 @@ class Server:
         if self.token_file is not None:
             return f"Bearer {_token(self.token_file)}"
         user, password = self.user, self.password
-        if user is None:
+        if user is None and not self._has_own_authorization:
             user, password = _of_netrc(urlsplit(self.url).hostname or "") or (None, None)
         if user is None:
             return None
         return "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode("ascii")
 
     @property
-    def sign_in(self) -> str:
-        """How it is signed in to, in words for a remedy."""
+    def _has_own_authorization(self) -> bool:
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    def sign_in(self, said: str, challenge: str, *, signed: bool) -> tuple[str, str]:
+        """Return which header a refused request lacks, "" if none, and the remedy.
+
+        `said` is the body of the refusal, `challenge` its `WWW-Authenticate`; `signed` is true if
+        the request had credentials.
+        """
+        if "org id" in said.lower() or TENANT.lower() in said.lower():
+            if any(name.lower() == TENANT.lower() for name in self.headers):
+                return "", f"Check {TENANT} in {HEADERS}"
+            return TENANT, f"Set {HEADERS}='{TENANT}: TENANT'"
+        if self._has_own_authorization:
+            return "", f"Check {AUTHORIZATION} in {HEADERS}"
         if self.token_file is not None:
-            return f"Check the token in {visible(str(self.token_file), 100)}"
+            return "", f"Check the token in {visible(str(self.token_file), 100)}"
         if self.user is not None:
-            return f"Check {USER} and {PASSWORD}"
-        return f"Set {TOKEN_FILE}, or {USER} and {PASSWORD}, or see to ~/.netrc"
+            return "", f"Check {USER} and {PASSWORD}"
+        if signed:
+            return "", "Check ~/.netrc"
+        scheme = challenge.partition(" ")[0].lower()
+        ways = {"bearer": f"Set {TOKEN_FILE}", "basic": f"Set {USER} and {PASSWORD}, or ~/.netrc"}
+        either = f"Set {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
+        return AUTHORIZATION, ways.get(scheme, either)
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Return headers written as `NAME: VALUE`, separated by commas or line ends.
+
+    Raises `ValueError`, which never repeats a value, as that may be secret.
+    """
+    found: dict[str, str] = {}
+    entries = text.splitlines() if "\n" in text else text.split(",")
+    for number, entry in enumerate(filter(None, map(str.strip, entries)), 1):
+        match = _HEADER.fullmatch(entry)
+        if match is None:
+            raise ValueError(
+                f"header {number} in {HEADERS} is not NAME: VALUE in ASCII. "
+                f"Give it as in '{TENANT}: TENANT', several separated by commas."
+            )
+        name, value = match.groups()
+        if name.lower() in _OF_CLIENT:
+            raise ValueError(f"{name} in {HEADERS} is set by gputop itself. Leave it out.")
+        found[name] = value
+    return found
 
 
 def _token(path: Path) -> str:

@@ -17,8 +17,8 @@ from gputop.fleet.asking import REFRESH_SECONDS, Asking, stalled
 from gputop.fleet.client import SECONDS, AskError, Client
 from gputop.fleet.matchers import quoted
 from gputop.fleet.model import Fleet, Gpu, Series
-from gputop.fleet.queries import OWN, READ_AS, Scope
-from gputop.fleet.read import result_of, series_by
+from gputop.fleet.queries import Scope, all_of
+from gputop.fleet.read import readings_of, result_of, series_by
 
 if TYPE_CHECKING:
     from gputop.fleet.places import Places
@@ -132,23 +132,20 @@ class FleetWatch:
     ) -> dict[tuple[str, str], list[tuple[float, float]]]:
         """By GPU and reading, numbers with their times; `uuids` is the matcher of the label."""
         step = max(SHORTEST_STEP, seconds / MOST_POINTS)
-        end = time.time()
+        end = self.fleet.moment if self.fleet is not None else time.time()
         parameters = {"start": f"{end - seconds:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         data = await self.ask("query_range", {"query": self.all_of(uuids), **parameters})
         return series_by(result_of(data, "matrix") or [], self.places.key_of)
 
+    async def details(self, uuids: str, moment: float) -> dict[str, dict[str, float]]:
+        """Return all readings of some GPUs at that moment, by GPU; raises `AskError`."""
+        asked = {"query": self.all_of(uuids), "time": f"{moment:.3f}"}
+        data = await self.ask("query", asked)
+        return readings_of(result_of(data, "vector") or [], self.places.key_of)
+
     def all_of(self, uuids: str) -> str:
-        """The query for all readings of some GPUs, each under the name of its metric."""
-        scope = Scope(self.match)
-        names = [metric.name for metrics in READ_AS.values() for metric in metrics]
-        ours = "|".join(name for name in names if name.startswith(OWN))
-        others = "|".join(name for name in names if not name.startswith(OWN))
-        dcgm = scope.of("", f'__name__=~"{others}",UUID{uuids}')
-        own = scope.of("", f'__name__=~"{ours}",uuid{uuids}')
-        return (
-            f"max by (__name__,UUID,GPU_I_ID,Hostname) ({dcgm}) or "
-            f"max by (__name__,uuid,host) ({own})"
-        )
+        """Return the query for all readings of some GPUs."""
+        return all_of(Scope(self.match), uuids)
 
     async def ask(self, path: str, parameters: dict[str, str]) -> Any:
         """The data of one more question; raises `AskError`."""

@@ -1,22 +1,24 @@
 """The metrics under dcgm-exporter's names and labels, for dashboards that were made for it.
 
-Names and units are those of its `etc/default-counters.csv`, those for NVLink of DCGM's field
+Names, units and helps are those of its `etc/default-counters.csv`, or else of DCGM's field
 identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. What it counts is
 `untyped` here, as its counters do not end in `_total`; queries are the same. Left out is what no
-reading is the same as.
+reading is the same as: of the default counters only the licence of virtual GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.output.family import Family, Kind, Parts, Read, family, plain, ratio, series_of, word
+from gputop.output.faults import XIDS
+from gputop.telemetry.clock_events import mask_of
 
 if TYPE_CHECKING:
     from gputop.output.family import Part
     from gputop.telemetry.latest import XidKey, Xids
-    from gputop.telemetry.snapshot import Device, Inventory
+    from gputop.telemetry.snapshot import Device, DeviceSample, Inventory
 
 
 class Field(NamedTuple):
@@ -37,12 +39,18 @@ def _millijoules(joules: float) -> Iterator[Part]:
     yield {}, round(joules * 1000, 0)
 
 
+def _mask(reasons: Sequence[str]) -> Iterator[Part]:
+    yield {}, float(mask_of(reasons))
+
+
 FIELDS = (
     Field("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "sm_clock_mhz"),
     Field("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "memory_clock_mhz"),
     Field("DEV_MEMORY_TEMP", "Memory temperature (in C).", "memory_temperature_celsius"),
     Field("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature_celsius"),
     Field("DEV_POWER_USAGE", "Power draw (in W).", "power_watts"),
+    Field("DEV_ENFORCED_POWER_LIMIT", "Enforced power limit (in W).", "power_limit_watts"),
+    Field("DEV_POWER_MGMT_LIMIT", "Current power limit (in W).", "power_limit_requested_watts"),
     Field(
         "DEV_TOTAL_ENERGY_CONSUMPTION",
         "Total energy consumption since boot (in mJ).",
@@ -60,6 +68,12 @@ FIELDS = (
     Field("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "memory_utilization_percent"),
     Field("DEV_ENC_UTIL", "Encoder utilization (in %).", "encoder_utilization_percent"),
     Field("DEV_DEC_UTIL", "Decoder utilization (in %).", "decoder_utilization_percent"),
+    Field(
+        "DEV_CLOCKS_EVENT_REASONS",
+        "Reasons for which the clocks are held back (bit mask).",
+        "clock_event_reasons",
+        _mask,
+    ),
     Field("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory_free_bytes", _mib),
     Field("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory_used_bytes", _mib),
     Field(
@@ -89,7 +103,20 @@ FIELDS = (
         "ecc_uncorrected_lifetime",
         kind="unknown",
     ),
+    Field(
+        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for uncorrectable errors",
+        "remapped_rows_uncorrected",
+        kind="unknown",
+    ),
     Field("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remap_failed"),
+    Field("DEV_ROW_REMAP_PENDING", "Whether remapping of rows is due", "remap_pending"),
+    Field(
+        "PROF_GR_ENGINE_ACTIVE",
+        "Ratio of time the graphics engine is active.",
+        "graphics_active_percent",
+        ratio,
+    ),
     Field(
         "PROF_SM_ACTIVE",
         "The ratio of cycles an SM has at least 1 warp assigned.",
@@ -134,12 +161,14 @@ FIELDS = (
     ),
     Field(
         "PROF_PCIE_TX_BYTES",
-        "The rate of data transmitted over the PCIe bus in bytes per second.",
+        "The rate of data transmitted over the PCIe bus - including both protocol headers and data "
+        "payloads - in bytes per second.",
         "pcie_tx_bytes_per_second",
     ),
     Field(
         "PROF_PCIE_RX_BYTES",
-        "The rate of data received over the PCIe bus in bytes per second.",
+        "The rate of data received over the PCIe bus - including both protocol headers and data "
+        "payloads - in bytes per second.",
         "pcie_rx_bytes_per_second",
     ),
     Field(
@@ -155,6 +184,39 @@ FIELDS = (
 )
 
 
+class Derived(NamedTuple):
+    """A field of DCGM that several readings make up; None where one of them is missing."""
+
+    name: str
+    help: str
+    value: Callable[[DeviceSample], float | None]
+
+
+def _corrected_rows(sample: DeviceSample) -> float | None:
+    every, uncorrected = sample.remapped_rows, sample.remapped_rows_uncorrected
+    return None if every is None or uncorrected is None else float(every - uncorrected)
+
+
+def _nvlink_megabytes(sample: DeviceSample) -> float | None:
+    """Return the rate in both directions: DCGM calls it a counter, and gives MB per second."""
+    rx, tx = sample.nvlink_rx_bytes_per_second, sample.nvlink_tx_bytes_per_second
+    return None if rx is None or tx is None else (rx + tx) / 1e6
+
+
+DERIVED = (
+    Derived(
+        "DEV_CORRECTABLE_REMAPPED_ROWS",
+        "Number of remapped rows for correctable errors",
+        _corrected_rows,
+    ),
+    Derived(
+        "DEV_NVLINK_BANDWIDTH_TOTAL",
+        "Total number of NVLink bandwidth counters for all lanes.",
+        _nvlink_megabytes,
+    ),
+)
+
+
 def dcgm_families(
     inventory: Inventory, read: Sequence[Read], xids: Mapping[XidKey, Xids]
 ) -> Iterator[Family]:
@@ -163,13 +225,27 @@ def dcgm_families(
     for field in FIELDS:
         series = series_of(labelled, field.reading, field.parts)
         yield family(f"DCGM_FI_{field.name}", field.help, series, field.kind)
+    for derived in DERIVED:
+        known = [
+            (labels, value)
+            for labels, sample in labelled
+            if (value := derived.value(sample)) is not None
+        ]
+        yield family(f"DCGM_FI_{derived.name}", derived.help, known, "unknown")
     last = [
-        (_labels(each.device, inventory), float(_last_code(each.device.uuid, xids)))
+        (_labels(each.device, inventory) | _about(code), float(code))
         for each in read
         if each.device.parent_uuid is None
+        for code in (_last_code(each.device.uuid, xids),)
     ]
     about = "Value of the last XID error encountered."
     yield family("DCGM_FI_DEV_XID_ERRORS", about, last)
+
+
+def _about(code: int) -> dict[str, str]:
+    """Return the labels that only the last Xid has."""
+    words = XIDS[code].what if code in XIDS else "Unknown Error"
+    return {"err_code": str(code), "err_msg": words if code else "No Error"}
 
 
 def _last_code(uuid: str, xids: Mapping[XidKey, Xids]) -> int:

@@ -96,6 +96,11 @@ METRICS: Mapping[str, Metric] = {
     "ofa_utilization_percent": Metric(
         "ofa_utilization_ratio", "Utilization of the optical flow accelerator, 0 to 1.", ratio
     ),
+    "graphics_active_percent": Metric(
+        "graphics_active_ratio",
+        f"Share of time in which a compute or graphics engine worked, 0 to 1. {_GPM}",
+        ratio,
+    ),
     "sm_active_percent": Metric(
         "sm_active_ratio", f"Share of the SMs' time in which one had a warp, 0 to 1. {_GPM}", ratio
     ),
@@ -230,6 +235,12 @@ METRICS: Mapping[str, Metric] = {
     "remapped_rows": Metric(
         "remapped_rows_total",
         "Rows of memory replaced by spare ones in the device's life.",
+        plain,
+        "counter",
+    ),
+    "remapped_rows_uncorrected": Metric(
+        "remapped_rows_uncorrected_total",
+        "Rows of memory replaced after an uncorrected error in the device's life.",
         plain,
         "counter",
     ),

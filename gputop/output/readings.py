@@ -104,6 +104,7 @@ def _with_maximum(label: str, name: str, maximum: str) -> Row:
 GROUPS: Mapping[str, tuple[Row, ...]] = {
     "Activity": _rows(
         ("busy", "gpu_utilization_percent"),
+        Row("engine active", ("graphics_active_percent",), optional=True),
         ("SM active", "sm_active_percent"),
         ("SM occupancy", "sm_occupancy_percent"),
         ("tensor active", "tensor_active_percent"),
@@ -197,6 +198,7 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
         ("ever corr.", "ecc_corrected_lifetime"),
         ("ever uncorr.", "ecc_uncorrected_lifetime"),
         ("remapped rows", "remapped_rows"),
+        Row("uncorr. rows", ("remapped_rows_uncorrected",), optional=True),
         ("remap pending", "remap_pending"),
         ("remap failed", "remap_failed"),
         ("to recover", "recovery_action"),
@@ -234,6 +236,7 @@ COUNTERS = (
     "energy_joules",
     "pcie_replays",
     "remapped_rows",
+    "remapped_rows_uncorrected",
     "ecc_corrected",
     "ecc_uncorrected",
     "ecc_corrected_lifetime",

@@ -63,6 +63,8 @@ BITS: Mapping[str, int] = {
     event.word: event.bit for event in sorted(CLOCK_EVENTS, key=attrgetter("bit")) if event.bit
 }
 """The bit of each word that nvml.h has one for, in the order of the mask."""
+SLOWDOWNS = tuple(event.word for event in CLOCK_EVENTS if event.fault and event.bit)
+"""Words of the reasons that mean a fault, the gravest first."""
 _WORDS = {bit: word for word, bit in BITS.items()}
 _BITS = {**BITS, "board_limit": 0x200, "reliability": 0x400}
 """With the two words that gputop 0.1 had for bits without a name: they are in its recordings."""

@@ -25,6 +25,7 @@ SHORTEST_WINDOW = 0.1
 _OVERSHOOT = 1.0
 """Percent above 100 that come from counters which are not read at the same moment."""
 _METRICS = {
+    "graphics_active_percent": nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
     "sm_active_percent": nvml.NVML_GPM_METRIC_SM_UTIL,
     "sm_occupancy_percent": nvml.NVML_GPM_METRIC_SM_OCCUPANCY,
     "tensor_active_percent": nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,

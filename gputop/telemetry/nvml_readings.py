@@ -294,6 +294,7 @@ def readings(
         Field("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
         Field("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
         Sum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
+        Field("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
         Field("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
         Field("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
         Field(

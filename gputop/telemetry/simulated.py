@@ -156,6 +156,7 @@ class SimulatedReader:
             ecc_corrected_lifetime=0,
             ecc_uncorrected_lifetime=0,
             remapped_rows=0,
+            remapped_rows_uncorrected=0,
             remap_pending=False,
             remap_failed=False,
             recovery_action="none",
@@ -167,7 +168,7 @@ class SimulatedReader:
         """A run in bfloat16 that uses its SMs well and its tensor cores by half."""
         shares = {"sm_active": 0.91, "sm_occupancy": 0.34, "tensor_active": 0.52}
         shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
-        shares |= {"fp16_active": 0.02}
+        shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
         return {
             f"{name}_percent": round(max(0.0, share * busy + self._noise.gauss(0, share)), 1)
             for name, share in shares.items()

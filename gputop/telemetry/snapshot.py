@@ -279,8 +279,13 @@ class DeviceSample:
     jpeg_utilization_percent: int | None = None
     ofa_utilization_percent: int | None = None
     """Of the optical flow accelerator."""
+    graphics_active_percent: float | None = None
+    """Share of time in which a compute or graphics engine worked.
+
+    This and the next ones are GPM's averages.
+    """
     sm_active_percent: float | None = None
-    """Share of the SMs' time in which one had a warp: this and the next ones are GPM's averages.
+    """Share of the SMs' time in which one had a warp.
 
     `disabled` where nobody asked for GPM.
     """
@@ -357,6 +362,8 @@ class DeviceSample:
     ecc_uncorrected_lifetime: int | None = None
     remapped_rows: int | None = None
     """Rows of memory replaced by spare ones in the device's life."""
+    remapped_rows_uncorrected: int | None = None
+    """Those of them that had an uncorrected error."""
     remap_pending: bool | None = None
     """Whether a row is replaced at the next reset."""
     remap_failed: bool | None = None

@@ -66,7 +66,16 @@ LINK_FIELDS = {
     for field in (138, 139)
     for link in (*range(LINKS), ALL_LINKS)
 }
-GPM: dict[int | str, float] = {2: 91.5, 3: 37.25, 5: 68.75, 10: 54.5, 11: 0.0, 12: 12.25, 13: 3.5}
+GPM: dict[int | str, float] = {
+    1: 98.5,
+    2: 91.5,
+    3: 37.25,
+    5: 68.75,
+    10: 54.5,
+    11: 0.0,
+    12: 12.25,
+    13: 3.5,
+}
 """The metrics of GPM that gputop knows."""
 XID = 0x8
 _PREFIXES = {"values": "", "delays": "delay."}

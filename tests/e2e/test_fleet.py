@@ -19,7 +19,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from gputop.fleet.asking import Asking
+from gputop.fleet.client import Client
 from gputop.fleet.host import HostStream
+from gputop.fleet.queries import SELDOM
+from gputop.fleet.read import SETTLE_SECONDS
 from gputop.fleet.server import Server
 from gputop.fleet.simulated_site import Flaw
 from gputop.fleet.simulator import Simulator
@@ -27,6 +31,7 @@ from gputop.fleet.watch import FleetWatch
 from gputop.telemetry.snapshot import Inventory, Sample
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, serving
+from tests.fleet.moments import contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +67,9 @@ def prometheus(folder: Path) -> Iterator[str]:
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as running:
             try:
-                exporter.until(lambda: answer(web, "count(DCGM_FI_DEV_GPU_UTIL)") == ["63"], BOUND)
+                # So that they are there for the moment of a refresh, too, which is a little ago.
+                there = f"count(DCGM_FI_DEV_GPU_UTIL offset {SETTLE_SECONDS + 1:.0f}s)"
+                exporter.until(lambda: answer(web, there) == ["63"], BOUND)
                 yield f"http://{web}"
             finally:
                 running.kill()
@@ -92,6 +99,18 @@ def wanted(fleet: Fleet) -> dict[str, str]:
     expected = {f"{PLANTED[flaw].host}:{PLANTED[flaw].index}": kind for flaw, kind in kinds.items()}
     expected |= dict.fromkeys(AWAY, "stale")
     return {at: kind for at, kind in expected.items() if (gpus.get(at), kind) not in found}
+
+
+def test_no_row_contradicts_itself(tmp_path: Path) -> None:
+    """While Prometheus scrapes every second, the simulator says what fits what."""
+    simulator = Simulator(GPUS, started=0.0)
+    with prometheus(tmp_path) as url:
+        asking = Asking(Client(Server(url)), "", at_once=True)
+        fleets = [asking.refresh() for _ in range(2 * SELDOM)]
+        asking.client.close()
+    assert all(fleet.fresh for fleet in fleets)
+    assert all(len(fleet.gpus) > GPUS / 2 for fleet in fleets)
+    assert [contradictions(fleet, simulator) for fleet in fleets] == [{}] * len(fleets)
 
 
 async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
@@ -124,4 +143,11 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     assert {each.name for each in history} >= {"power_watts", "gpu_utilization_percent"}
     assert isinstance(records[0], Inventory)
     assert len(records[0].devices) == 8
-    assert json.loads(done.stdout)["wrong"][0]["key"] == PLANTED[Flaw.LOST].uuid
+    document = json.loads(done.stdout)
+    first_wrong = document["wrong"][0]
+    lost = PLANTED[Flaw.LOST]
+    assert (first_wrong["key"], first_wrong["host"]) == (lost.uuid, lost.host)
+    assert first_wrong["index"] == str(lost.index)
+    # It had its Xid from the first scrape on, before anybody asked.
+    assert document["time"] - 5 * BOUND < first_wrong["since"] < document["time"]
+    assert document["totals"]["gpus"] == len(document["gpus"])

@@ -103,6 +103,65 @@ def test_a_refusal_names_what_to_look_at(tmp_path: Path) -> None:
     assert "s3cret" not in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    ("environment", "response", "said"),
+    [
+        (
+            {},
+            Response(b"no org id\n", 401),
+            "no X-Scope-OrgID header. Set GPUTOP_PROMETHEUS_HEADERS='X-Scope-OrgID: TENANT'",
+        ),
+        (
+            {"HEADERS": "X-Scope-OrgID: team-a"},
+            Response(b"no org id\n", 401),
+            "Check X-Scope-OrgID in GPUTOP_PROMETHEUS_HEADERS",
+        ),
+        (
+            {},
+            Response(b"", 401, {"WWW-Authenticate": 'Bearer realm="x"'}),
+            "the request has no Authorization header. Set GPUTOP_PROMETHEUS_TOKEN_FILE",
+        ),
+        (
+            {},
+            Response(b"", 401, {"WWW-Authenticate": "Basic"}),
+            "no Authorization header. Set GPUTOP_PROMETHEUS_USER and GPUTOP_PROMETHEUS_PASSWORD",
+        ),
+        ({"USER": "ada"}, Response(b"", 401), "Check GPUTOP_PROMETHEUS_USER and"),
+        (
+            {"HEADERS": "Authorization: Custom s3cret"},
+            Response(b"s3cret", 401),
+            "Check Authorization in GPUTOP_PROMETHEUS_HEADERS",
+        ),
+    ],
+)
+def test_a_401_names_the_header_that_is_missing(
+    environment: dict[str, str], response: Response, said: str
+) -> None:
+    given = {f"GPUTOP_PROMETHEUS_{name}": value for name, value in environment.items()}
+    with FakePrometheus(lambda _: response) as fake:
+        client = Client(Server.of(fake.url, given))
+        with pytest.raises(AskError) as found:
+            client.ask("query", {"query": "up"})
+        client.close()
+    assert said in str(found.value)
+    assert "s3cret" not in str(found.value)
+
+
+def test_headers_of_the_environment_are_sent_and_not_to_where_a_redirect_leads() -> None:
+    given = {"GPUTOP_PROMETHEUS_HEADERS": "X-Scope-OrgID: a|b, X-Key:  s3cret "}
+    with FakePrometheus(lambda _: EMPTY) as other:
+        headers = {"Location": f"{other.url}/api/v1/query"}
+        with FakePrometheus(lambda _: Response(b"", 307, headers)) as fake:
+            client = Client(Server.of(fake.url, given))
+            with pytest.raises(AskError) as failed:
+                client.ask("query", {"query": "up"})
+            client.close()
+    (sent,) = fake.requests
+    assert (sent.headers["X-Scope-OrgID"], sent.headers["X-Key"]) == ("a|b", "s3cret")
+    assert other.requests == []
+    assert "s3cret" not in str(failed.value)
+
+
 def test_an_answer_is_bounded_unpacked_too() -> None:
     body = gzip.compress(b" " * (3 << 20))
     headers = {"Content-Encoding": "gzip", "Content-Length": str(len(body))}

@@ -30,7 +30,7 @@ def gpu(number: int = 0, **changes: Any) -> Gpu:
         memory_used_bytes=60.0 * GIB,
         temperature_celsius=60.0,
         sm_clock_mhz=1900.0,
-        clock_event_reasons=("sw_power_cap",),
+        clock_event_reasons=(),
         ecc_uncorrected=0.0,
         remap_failed=False,
     )
@@ -137,7 +137,9 @@ def slow(clock: float, **changes: Any) -> list[Gpu]:
     ("gpus", "text"),
     [
         (slow(1100.0), "Straggler: SM clock 1100 MHz, of its job 1900"),
-        (slow(1100.0, labels={}), "Straggler: SM clock 1100 MHz, of its host 1900"),
+        (slow(1100.0, labels={}), None),  # of one host, and of nobody knows which jobs
+        (slow(1100.0, labels={"pod": "notebook"}), None),
+        (slow(1100.0, clock_event_reasons=("sw_power_cap",)), None),
         (slow(1100.0, labels={"hpc_job": "7"}), "Straggler: SM clock 1100 MHz, of its job 1900"),
         (slow(1800.0), None),
         (slow(1100.0, gpu_utilization_percent=20.0), None),
@@ -151,6 +153,21 @@ def slow(clock: float, **changes: Any) -> list[Gpu]:
 def test_stragglers_by_their_clock(gpus: list[Gpu], text: str | None) -> None:
     found = [wrong.text for wrong in find(gpus, Known()) if wrong.kind == "straggler"]
     assert found == ([] if text is None else [text])
+
+
+def test_clocks_of_another_moment_than_the_load_are_not_compared() -> None:
+    assert find(slow(1100.0), Known(comparable=False)) == ()
+
+
+def test_what_is_wrong_with_a_gpu_is_told_once_whatever_instances_it_has() -> None:
+    parts = [gpu(n, uuid="g", host="a", index=f"0:{n}", temperature_celsius=88.0) for n in range(7)]
+    assert [(w.key, w.kind) for w in find(parts, Known())] == [("g0", "hot")]
+    means = {part.key: 0.0 for part in parts}
+    held = [  # each of them by itself
+        dataclasses.replace(part, gpu_utilization_percent=0.0, temperature_celsius=40.0)
+        for part in parts
+    ]
+    assert [w.kind for w in find(held, Known(busy_mean=means))] == ["idle_held"] * 7
 
 
 def test_one_that_is_throttled_is_no_straggler_besides() -> None:

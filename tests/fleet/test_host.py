@@ -121,7 +121,8 @@ async def test_the_stream_of_a_host() -> None:
     assert device.absent["fan_percent"] is Absence.NOT_SCRAPED
     assert sample.host.absent["cpu_percent"] is Absence.NOT_SCRAPED
     assert [(event.kind, event.code) for event in sample.events] == [("xid", 79)]
-    assert len([r for r in fake.requests if r.path.endswith("query_range")]) == 1
+    ranges = [r.parameters for r in fake.requests if r.path.endswith("query_range")]
+    assert [float(r["end"]) - float(r["start"]) for r in ranges].count(3600.0) == 1
 
 
 async def test_its_records_are_those_of_any_stream() -> None:

@@ -14,7 +14,7 @@ from gputop.fleet.model import Fleet
 from gputop.fleet.spread import spread
 from gputop.output.fleet import page
 from gputop.text import cells
-from tests.prometheus import NOW, FakePrometheus, Response, Site, labels, uuid
+from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,8 +52,8 @@ def test_the_page() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{fake.url} · ")
-    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 6 with something wrong · 4 stale · ")
-    assert lines[2].split() == ["median", "p5", "p95", "GPUs"]
+    assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 1 fault · 4 stale · 1 warning · ")
+    assert lines[2].split() == ["median", "p5", "p95", "of"]
     assert lines[3].split() == ["busy", "90", "%", "90", "%", "90", "%", "20"]
     assert lines[6].split()[:2] == ["power", "600"]
     assert lines[6].endswith("12.0 kW in all")
@@ -76,15 +76,49 @@ def test_as_json() -> None:
     assert document["fresh"] is True
 
 
+def test_json_has_a_schema_totals_and_where_each_finding_is() -> None:
+    with FakePrometheus(SITE) as fake:
+        done = run("status", "--prometheus", fake.url, "--json")
+    document = json.loads(done.stdout)
+    assert document["schema"] == 1
+    assert document["gputop_version"]
+    assert document["totals"] == {
+        "gpus": 20,
+        "instances": 0,
+        "hosts": 3,
+        "models": 1,
+        "power_watts": 20 * 600.5,
+        "memory_used_bytes": 20.0 * (60 << 30),
+        "memory_total_bytes": 20.0 * (80 << 30),
+        "gpus_with_findings": 6,
+        "findings": {"fault": 1, "stale": 4, "warning": 1},
+    }
+    found = [(each["kind"], each["host"], each["index"]) for each in document["wrong"]]
+    assert found[0] == ("xid", "node0", "3")
+    assert found[-1] == ("thermal", "node0", "5")
+    assert {host for kind, host, _ in found if kind == "stale"} == {"node2"}
+    # Stale ones began when they were read last; of the others nobody says.
+    since = {each["kind"]: each["since"] for each in document["wrong"]}
+    assert since == {"xid": None, "stale": NOW - 200, "thermal": None}
+    assert document["read_at"]["power_watts"] == NOW - 5
+
+
 def test_without_a_terminal_the_dashboard_is_the_page() -> None:
     with FakePrometheus(SITE) as fake:
         done = run("--prometheus", fake.url, "--match", 'cluster="a"')
-        assert all('cluster="a"' in each.parameters["query"] for each in fake.requests)
+        asked = [each for each in fake.requests if each.name != "clock"]
+        assert all('cluster="a"' in each.parameters["query"] for each in asked)
     assert "20 GPUs" in done.stdout
 
 
 def test_it_goes_on_until_it_is_stopped() -> None:
-    with FakePrometheus(SITE) as fake:
+    site = Site(2)
+
+    def later(request: Request) -> Response:
+        site.now += 10 if request.name == "clock" else 0
+        return site(request)
+
+    with FakePrometheus(later) as fake:
         command = [sys.executable, "-P", "-m", "gputop", "status", "--prometheus", fake.url]
         with subprocess.Popen(
             [*command, "--watch", "1", "--json"], stdout=subprocess.PIPE, text=True
@@ -195,6 +229,33 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     text = page(fleet, "http://prometheus:9090", 'a="b"', width, colour=False)
     assert max(map(cells, text.splitlines())) <= width
     assert "\x1b[1;31m" in page(fleet, "http://p", "", width, colour=True)
+
+
+INSTANCES = [labels(0, GPU_I_ID=str(n), GPU_I_PROFILE="1g.10gb") for n in range(7)]
+OF_INSTANCES = [{"UUID": uuid(0), "GPU_I_ID": str(n)} for n in range(7)]
+PARTED = Site(
+    1,
+    names_0=[(row, 1) for row in (*INSTANCES, labels(1))],
+    power_watts=[(row, 300) for row in (*OF_INSTANCES, {"UUID": uuid(1)})],
+    beat=[(row, NOW - 5) for row in (*OF_INSTANCES, {"UUID": uuid(1)})],
+    xid=[(row, 79) for row in OF_INSTANCES],
+)
+"""A GPU in seven MIG instances, each of which dcgm-exporter gives the whole GPU's power, and one
+that is not parted."""
+
+
+def test_mig_instances_are_no_gpus_and_share_one_power() -> None:
+    with FakePrometheus(PARTED) as fake:
+        shown = run("status", "--prometheus", fake.url)
+        document = json.loads(run("status", "--prometheus", fake.url, "--json").stdout)
+    lines = shown.stdout.splitlines()
+    assert lines[1].startswith("2 GPUs · 7 MIG instances · 1 host · 1 model · 1 fault · ")
+    (power,) = (line for line in lines if line.startswith("power"))
+    assert power.split()[-5:] == ["2", "600", "W", "in", "all"]
+    assert document["totals"]["power_watts"] == 600
+    assert [document["totals"][name] for name in ("gpus", "instances")] == [2, 7]
+    assert len(document["gpus"]) == 8
+    assert [each["kind"] for each in document["wrong"]] == ["xid"]
 
 
 def test_a_page_of_nothing() -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
 from gputop.fleet.picture import NotAnAnswerError, Picture
-from gputop.fleet.queries import OFTEN, Scope, names_of, values_of
+from gputop.fleet.queries import SELDOM, Scope, names_of, values_of
+from gputop.fleet.read import Moment
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
 from tests.prometheus import (
@@ -190,16 +191,17 @@ GOOD = Response(b"good")
 
 
 def test_a_question_that_fails_keeps_its_last_answer() -> None:
-    site = Turns(Site(2), "power_watts", GOOD, error("execution", "x", 422))
+    name = "memory_total_bytes"
+    site = Turns(Site(2), name, GOOD, error("execution", "x", 422))
     with FakePrometheus(site) as fake:
         asking = Asking(Client(Server(fake.url)), "", at_once=True)
-        fleets = [asking.refresh() for _ in range(6)]
+        fleets = [asking.refresh() for _ in range(14)]
         asking.client.close()
-    assert [fleet.gpus[0].power_watts for fleet in fleets] == [600.5] * 6
+    assert [fleet.gpus[0].memory_total_bytes for fleet in fleets] == [80 << 30] * 14
     said = [[problem.why for problem in fleet.problems] for fleet in fleets]
     failed = said.index(["execution: x"])
     # It stays until the question is asked again, and does not come and go with each refresh.
-    assert said == [[]] * failed + [["execution: x"]] * OFTEN + [[]] * (6 - failed - OFTEN)
+    assert said == [[]] * failed + [["execution: x"]] * SELDOM + [[]] * (14 - failed - SELDOM)
 
 
 @pytest.mark.parametrize(
@@ -277,18 +279,22 @@ def test_stale_is_what_has_missed_three_scrapes() -> None:
     picture = Picture()
     assert picture.stale_after == 60
     for time in (0, 30, 60):
-        picture.take("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)), 0.0)
+        picture.begin(Moment(NOW + time, NOW + time))
+        picture.take("beat", _data(vector([({"UUID": "a"}, NOW + time)], NOW + time)))
     assert picture.stale_after == 90
 
 
 @pytest.mark.parametrize(("interval", "until"), [(10.0, 300.0), (60.0, 900.0), (600.0, 9000.0)])
 def test_what_is_asked_seldom_counts_until_it_is_asked_again(interval: float, until: float) -> None:
     picture = Picture(interval)
-    picture.take("names_0", _data(vector([(labels(0), 1)], NOW)), 0.0)
+    picture.take("names_0", _data(vector([(labels(0), 1)], NOW)))
     picture.settle()
-    picture.take("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)), 0.0)
-    assert [gpu.ecc_uncorrected for gpu in picture.fleet(until).gpus] == [3]
-    assert [gpu.ecc_uncorrected for gpu in picture.fleet(until + 1).gpus] == [None]
+    picture.take("ecc_uncorrected", _data(vector([({"UUID": uuid(0)}, 3)], NOW)))
+    found = []
+    for time in (until, until + 1):
+        picture.begin(Moment(time, time))
+        found += [gpu.ecc_uncorrected for gpu in picture.fleet().gpus]
+    assert found == [3, None]
 
 
 def test_a_new_gpu_is_named_at_the_next_refresh() -> None:
@@ -344,11 +350,11 @@ def test_whatever_is_answered_makes_a_fleet(answers: list[tuple[str, Any]]) -> N
     picture = Picture()
     for name, result in answers:
         try:
-            picture.take(name, {"resultType": "vector", "result": result}, 0.0)
+            picture.take(name, {"resultType": "vector", "result": result})
         except NotAnAnswerError:
             assert not isinstance(result, list)
         picture.settle()
-    fleet = picture.fleet(0.0)
+    fleet = picture.fleet()
     for gpu in fleet.gpus:
         assert gpu.age_seconds is None or math.isfinite(gpu.age_seconds)
 
@@ -363,7 +369,7 @@ def test_the_first_fleet_comes_as_soon_as_there_is_something_to_see() -> None:
         assert asking.is_complete
         asking.client.close()
     ((requests, first),) = told
-    assert requests == 5
+    assert requests == 6
     assert [gpu.gpu_utilization_percent for gpu in first.gpus] == [90, 90]
     assert (first.wrong, first.took_seconds) == ((), None)
     assert [wrong.kind for wrong in whole.wrong] == ["xid"]

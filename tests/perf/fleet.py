@@ -1,7 +1,8 @@
 """What a fleet of 10,000 GPUs costs to watch: `python -m tests.perf.fleet --prometheus PATH`.
 
 The simulated fleet, a real Prometheus that scrapes it, a target for each host, and gputop on it in
-a pty; all on this machine, so that each slows down the others.
+a pty; all on this machine, so that each slows down the others. Also how many of its rows contradict
+themselves, as each query of a refresh is for the same moment, and as it would be otherwise.
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from gputop.fleet.asking import Asking
+from gputop.fleet.client import Client
+from gputop.fleet.server import Server
+from gputop.fleet.simulator import Simulator
+from tests.fleet.moments import contradictions
 from tests.perf.measure import Recorder, processor_seconds
 
 GPUTOP = [sys.executable, "-P", "-m", "gputop"]
@@ -31,6 +38,7 @@ def main() -> int:
     parser.add_argument("--prometheus", default="prometheus", metavar="PATH")
     parser.add_argument("--gpus", type=int, default=10_000)
     parser.add_argument("--scraped", type=float, default=60.0, help="seconds before it is asked")
+    parser.add_argument("--refreshes", type=int, default=12, help="in which rows are checked")
     parser.add_argument("--seconds", type=float, default=60.0, help="over which costs are taken")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -46,6 +54,8 @@ def main() -> int:
             time.sleep(options.scraped)
             start(options.gpus)
             watch(options.seconds)
+            for pinned in (True, False):
+                rows(options.gpus, options.refreshes, pinned=pinned)
         finally:
             for process in started:
                 process.send_signal(signal.SIGKILL)
@@ -84,7 +94,7 @@ def start(gpus: int) -> None:
 
 
 FIRST_ANSWERS = 5
-"""Who is where, in four, and how busy each is."""
+"""What time it is and who is where, in four, and how busy each is: the first on a connection."""
 
 
 def watch(seconds: float) -> None:
@@ -97,6 +107,35 @@ def watch(seconds: float) -> None:
         took = time.monotonic() - began
         print(f"{100 * (spent(terminal) - used) / took:.1f} % of a core", end=", ")
         print(f"{(terminal.bytes_received - sent) / took / 1000:.2f} kB/s")
+
+
+class Unpinned(Client):
+    """Leaves out for which moment it asks, as if each query were evaluated when it comes."""
+
+    def ask(
+        self, path: str, parameters: Mapping[str, str], seconds: float | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
+        kept = {name: value for name, value in parameters.items() if name != "time"}
+        return super().ask(path, kept, seconds)
+
+
+def rows(gpus: int, refreshes: int, *, pinned: bool) -> None:
+    """Prints how many rows contradict themselves, in refreshes 10 s apart."""
+    simulator = Simulator(gpus, started=0.0)
+    client = (Client if pinned else Unpinned)(Server(f"http://{PROMETHEUS}"))
+    asking = Asking(client, "", at_once=True)
+    counts, checked = [], 0
+    for _ in range(refreshes):
+        began = time.monotonic()
+        fleet = asking.refresh()
+        counts.append(len(contradictions(fleet, simulator)))
+        checked += len(fleet.gpus)
+        time.sleep(max(0.0, 10 - (time.monotonic() - began)))
+    client.close()
+    how = "one moment" if pinned else "no moment"
+    share = 100 * sum(counts) / checked
+    print(f"{how}: {sum(counts)} of {checked} rows contradict themselves ({share:.1f} %)", end=", ")
+    print(f"at most {max(counts)} in a refresh")
 
 
 def opened(server: str) -> Recorder:

@@ -36,6 +36,7 @@ from tests.telemetry.test_nvml import Clock, check
 pytestmark = pytest.mark.driver
 
 METRICS = {
+    "graphics_active_percent": 1,
     "sm_active_percent": 2,
     "sm_occupancy_percent": 3,
     "tensor_active_percent": 5,

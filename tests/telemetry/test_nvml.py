@@ -74,6 +74,7 @@ FIELDS = (
     "remap_failed",
     "remap_pending",
     "remapped_rows",
+    "remapped_rows_uncorrected",
 )
 RATES = (
     "nvlink_link_rx_bytes_per_second",

@@ -46,7 +46,7 @@ ENGINES = (
 )
 FANS = ("fan_percent", "fans_percent")
 POWER_AVERAGES = ("power_average_watts", "power_instant_watts")
-REMAPS = ("remapped_rows", "remap_pending", "remap_failed")
+REMAPS = ("remapped_rows", "remapped_rows_uncorrected", "remap_pending", "remap_failed")
 ECC = ("ecc_corrected", "ecc_uncorrected", "ecc_corrected_lifetime", "ecc_uncorrected_lifetime")
 PCIE_RATES = ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")
 NVLINK = (

@@ -353,6 +353,7 @@ WITHOUT_A_UNIT = {
     "performance_state",
     "pid",
     "remapped_rows",
+    "remapped_rows_uncorrected",
     "schema",
     "sm_count",
     "start_time",  # Unix seconds, as every time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -341,6 +342,46 @@ async def test_all_fades_when_no_answer_comes() -> None:
             assert f"{seconds[0]} s ago" in text_of(lines(app))
             styles = {s.style.color for s in lines(app)[8] if s.text.strip() and s.style}
             assert (styles <= {palette.DIM.color, palette.POINTER.color}) == faded
+
+
+async def test_the_header_counts_what_the_list_has() -> None:
+    """Each finding, also the second one of a GPU."""
+    first = SOME.wrong[0]
+    second = dataclasses.replace(first, kind="other", text="Something else")
+    third = dataclasses.replace(first, kind="more", severity=Health.WARNING)
+    shown = dataclasses.replace(SOME, wrong=(first, second, third))
+    app = app_of(shown)
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        text = lines(app)
+    (header,) = (line.text for line in text if "on 64 hosts" in line.text)
+    (heading,) = (line.text for line in text if "worst first" in line.text)
+    assert "! 2 faults" in header
+    assert "▲ 1 warning" in header
+    assert "2 faults · 1 warning, worst first" in heading
+
+
+async def test_instances_are_no_gpus_and_share_the_power_of_theirs() -> None:
+    parts = [
+        gpu(0, drawn(n), key=f"g/{n}", index=f"0:{n}", power_watts=300.0, power_limit_watts=700.0)
+        for n in range(7)
+    ]
+    whole = gpu(1, drawn(7), power_watts=100.0)
+    text = await screen_after(shown=dataclasses.replace(SOME, gpus=(*parts, whole), wrong=()))
+    assert " 2 GPUs in 7 MIG instances on 1 host" in text
+    assert "power 400 W" in text
+
+
+async def test_readings_that_are_older_than_the_rest_say_so() -> None:
+    newest = {"gpu_utilization_percent": 1000.0, "temperature_celsius": 1000.0}
+    older = {"power_watts": 990.0, "sm_active_percent": 960.0, "tensor_active_percent": 960.0}
+    shown = dataclasses.replace(SOME, read_at=newest | older, wrong=())
+    text = await screen_after("m", "m", "m", shown=shown, size=LARGE)
+    assert "10 s older than the rest" in text  # of the map, which is coloured by power
+    detail = next(line for line in text.splitlines() if "tensor" in line)
+    assert re.search(r"power \S+ W \(10 s older\)  clock", detail)
+    assert re.search(r"SM \d+ %  tensor \d+ % \(40 s older\)", detail)
+    assert "older" not in await screen_after(size=LARGE)
 
 
 async def test_what_is_simulated_says_so() -> None:

@@ -15,7 +15,6 @@ from gputop.ui.fleet.grouping import choices, grouped, natural
 from gputop.ui.fleet.metrics import AGE, BUSY, POWER, TEMPERATURE, UNKNOWN, Metric
 from gputop.ui.fleet.state import FleetState
 from tests.fleets import AWAY, LABELS, fleet
-from tests.streams import NOW
 
 SOME = fleet(512)
 
@@ -259,11 +258,3 @@ def test_what_is_late_is_old() -> None:
     clock.seconds = 36
     state.take(fleet(512, tick=2, fresh=False, problems=(AWAY,)))
     assert (state.is_old, state.age_seconds) == (True, 5)
-
-
-def test_since_when_it_is_seen_where_nobody_says() -> None:
-    unsaid = tuple(dataclasses.replace(each, since=None) for each in SOME.wrong)
-    state = state_of(dataclasses.replace(SOME, wrong=unsaid[:1]))
-    assert state.since(unsaid[0]) is None  # it may be of long ago
-    state.take(dataclasses.replace(SOME, time=NOW + 10, wrong=unsaid))
-    assert [state.since(each) for each in unsaid] == [None, NOW + 10]

@@ -19,7 +19,7 @@ from gputop.ui.palette import ACCENT, DIM, STRONG, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gputop.fleet.model import Gpu
     from gputop.ui.fleet.state import FleetState
@@ -37,8 +37,9 @@ class DetailView(LiveView):
         gpu = self._state.selected
         if gpu is None:
             return []
-        labels = self._state.fleet.label_names if self._state.fleet else ()
-        rows = [_place(gpu, labels, width), _readings(gpu, width)]
+        fleet = self._state.fleet
+        assert fleet is not None
+        rows = [_place(gpu, fleet.label_names, width), _readings(gpu, fleet.lag_seconds, width)]
         return faded(rows) if self._state.is_old else rows
 
 
@@ -66,27 +67,39 @@ def _watts(gpu: Gpu) -> str:
     return text if text == ABSENT else f"{text} W"
 
 
-def _readings(gpu: Gpu, width: int) -> Row:
+def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
+    """Its readings; after those of an earlier moment than the rest, how much older they are."""
     row = [Span("▌", ACCENT)]
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
         row.append(Span("no readings  ", WARN))
     age = None if gpu.age_seconds is None else duration(gpu.age_seconds)
     reasons = None if gpu.clock_event_reasons is None else ", ".join(gpu.clock_event_reasons)
-    for name, text in (
-        ("busy", percentage(gpu.gpu_utilization_percent)),
-        ("mem", used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)),
-        ("", quantity(gpu.temperature_celsius, "°C")),
-        ("power", _watts(gpu)),
-        ("clock", quantity(gpu.sm_clock_mhz, " MHz")),
-        ("SM", percentage(gpu.sm_active_percent)),
-        ("tensor", percentage(gpu.tensor_active_percent)),
-        ("DRAM", percentage(gpu.dram_active_percent)),
-        ("mem temp", quantity(gpu.memory_temperature_celsius, "°C")),
-        ("scraped", f"{age} ago" if age else ABSENT),
-        ("clocks", visible(reasons) if reasons else ABSENT),
-        ("", visible(gpu.uuid)),
+    shown = [
+        ("busy", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
+        ("mem", used_of(gpu.memory_used_bytes, gpu.memory_total_bytes), "memory_used_bytes"),
+        ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
+        ("power", _watts(gpu), "power_watts"),
+        ("clock", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
+        ("SM", percentage(gpu.sm_active_percent), "sm_active_percent"),
+        ("tensor", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
+        ("DRAM", percentage(gpu.dram_active_percent), "dram_active_percent"),
+        (
+            "mem temp",
+            quantity(gpu.memory_temperature_celsius, "°C"),
+            "memory_temperature_celsius",
+        ),
+        ("scraped", f"{age} ago" if age else ABSENT, ""),
+        ("clocks", visible(reasons) if reasons else ABSENT, "clock_event_reasons"),
+        ("", visible(gpu.uuid), ""),
+    ]
+    known = [(name, text, lag(of)) for name, text, of in shown if text != ABSENT]
+    for (name, text, older), (*_, next_older) in zip(
+        known, [*known[1:], ("", "", 0.0)], strict=True
     ):
-        more = [Span(f"{name} " if name else "", DIM), reading(text), Span("  ")]
-        if width_of([*row, *more]) <= width + 2 and text != ABSENT:
+        more = [Span(f"{name} " if name else "", DIM), reading(text)]
+        if older and older != next_older:  # once for neighbours of the same moment
+            more.append(Span(f" ({duration(older)} older)", DIM))
+        more.append(Span("  "))
+        if width_of([*row, *more]) <= width + 2:
             row += more
     return fit(row, width)

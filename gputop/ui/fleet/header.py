@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Health
@@ -21,6 +20,7 @@ from gputop.ui.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WA
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from gputop.fleet.model import Fleet
     from gputop.telemetry.snapshot import Problem
     from gputop.ui.fleet.metrics import Metric
     from gputop.ui.fleet.state import FleetState
@@ -54,9 +54,9 @@ class FleetHeader(LiveView):
         rows += [row for problem in fleet.problems[:MOST_PROBLEMS] for row in _said(problem, width)]
         if not fleet.gpus or view is None:
             return rows
-        figures = [self._totals(view, len(fleet.gpus), width)]
+        figures = [self._totals(view, width)]
         if view.numbers and not self.brief:
-            figures += _distributions(view, width)
+            figures += _distributions(view, fleet, width)
         return [*rows, *(faded(figures) if state.is_old else figures)]
 
     def _title(self, width: int) -> Row:
@@ -78,32 +78,35 @@ class FleetHeader(LiveView):
         said = " · ".join(parts) + (" · " if parts and newest.text else "")
         return spread(left, [Span(said, DIM), newest], width)
 
-    def _totals(self, view: View, all_gpus: int, width: int) -> Row:
-        many, hosts = len(view.numbers), view.hosts
-        shown = f"{many:,}" + (f" of {all_gpus:,}" if view.filtered else "")
+    def _totals(self, view: View, width: int) -> Row:
+        found = view.totals
+        shown = f"{found.gpus:,}" + (f" of {view.all_gpus:,}" if view.filtered else "")
+        parts = f" in {found.instances:,} MIG instances" if found.instances else ""
         row = [
-            Span(f" {shown} GPU{'s' if many != 1 else ''}", STRONG),
-            Span(f" on {hosts:,} host{'s' if hosts != 1 else ''}  ", DIM),
+            Span(f" {shown} GPU{'s' if found.gpus != 1 else ''}", STRONG),
+            Span(f"{parts} on {found.hosts:,} host{'s' if found.hosts != 1 else ''}  ", DIM),
         ]
-        found = Counter(view.health.values())
         for health in GRAVEST_FIRST:
-            if found[health]:
-                text = f" {SIGNS[health]} {counted(found[health], health)} "
+            if count := found.findings.get(health, 0):
+                text = f" {SIGNS[health]} {counted(count, health)} "
                 row.append(Span(text, SIGN_STYLES[health]))
-        if not found and many:
+        if not found.findings and found.gpus:
             row.append(Span(" nothing is wrong ", GOOD))
-        power = ABSENT if view.watts is None else _watts(view.watts)
-        sums = [Span("  memory ", DIM), Span(used_of(*view.memory)), Span("  power ", DIM)]
+        memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
+        power = ABSENT if found.power_watts is None else _watts(found.power_watts)
+        sums = [Span("  memory ", DIM), Span(memory), Span("  power ", DIM)]
         sums += [Span(f"{power} ")]
         while sums and width_of(row) + width_of(sums) > width:
             del sums[:2]
         return spread(row, sums, width)
 
 
-def _distributions(view: View, width: int) -> list[Row]:
-    """As many beside each other as there is room for."""
+def _distributions(view: View, fleet: Fleet, width: int) -> list[Row]:
+    """Rows of distributions, as many beside each other as there is room for; old ones are dim."""
     beside = next(n for n in (4, 2, 1) if width >= n * NARROWEST or n == 1)
     drawn = [_distribution(metric, view, width // beside) for metric in SUMMARISED]
+    old = [fleet.lag_seconds(metric.reading) > 0 for metric in SUMMARISED]
+    drawn = [faded([row])[0] if is_old else row for row, is_old in zip(drawn, old, strict=True)]
     return [
         [span for block in drawn[n : n + beside] for span in block]
         for n in range(0, len(drawn), beside)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.text import visible
+from gputop.text import duration, visible
 from gputop.ui.draw import Row, Span, clip, spread, width_of
 from gputop.ui.fleet import cells
 from gputop.ui.fleet.grouping import NONE
 from gputop.ui.fleet.layout import Density, Slot
 from gputop.ui.fleet.lines import Painter
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
-from gputop.ui.palette import DIM, STRONG, TEXT
+from gputop.ui.palette import DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -156,6 +156,9 @@ class MapView(LiveView):
             for level, edge in enumerate(edges):
                 row += [cells.glyph(level, metric, ascii=self.ascii), Span(f"{edge} ", DIM)]
             row += [cells.glyph(UNKNOWN, metric, ascii=self.ascii), Span("unknown ", DIM)]
+        lag = state.fleet.lag_seconds(metric.reading) if state.fleet is not None else 0.0
+        if lag > 0:
+            row.append(Span(f"{duration(lag)} older than the rest ", WARN))
         groups = len(state.groups)
         by = f"by {visible(state.by, 24)} · {groups:,} group{'s' if groups != 1 else ''}"
         by = "all in one" if state.by == NONE else by

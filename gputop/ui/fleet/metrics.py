@@ -30,6 +30,8 @@ class Metric:
     unit: str
     edges: tuple[float, ...]
     value: Callable[[Gpu], float | None]
+    reading: str = ""
+    """What of a GPU it shows, by the name of the field."""
 
     def text(self, value: float | None) -> str:
         """The value with its unit, in five cells at most."""
@@ -64,10 +66,16 @@ class Metric:
 
 
 HOUR = 3600
-BUSY = Metric("busy", "%", (5, 35, 65, 95), lambda gpu: gpu.gpu_utilization_percent)
-MEMORY = Metric("memory", "%", (5, 35, 65, 95), lambda gpu: gpu.memory_used_percent)
-TEMPERATURE = Metric("temperature", "°", (40, 55, 70, 80), lambda gpu: gpu.temperature_celsius)
-POWER = Metric("power", "W", (150, 300, 500, 700), lambda gpu: gpu.power_watts)
+BUSY = Metric(
+    "busy", "%", (5, 35, 65, 95), lambda gpu: gpu.gpu_utilization_percent, "gpu_utilization_percent"
+)
+MEMORY = Metric(
+    "memory", "%", (5, 35, 65, 95), lambda gpu: gpu.memory_used_percent, "memory_used_bytes"
+)
+TEMPERATURE = Metric(
+    "temperature", "°", (40, 55, 70, 80), lambda gpu: gpu.temperature_celsius, "temperature_celsius"
+)
+POWER = Metric("power", "W", (150, 300, 500, 700), lambda gpu: gpu.power_watts, "power_watts")
 HEALTH = Metric("health", "", (), lambda _: 0.0)
 """Has no scale: what is wrong is signed in any of them, and here nothing else is."""
 AGE = Metric("age of readings", "s", (20, 60, 120, 300), lambda gpu: gpu.age_seconds)

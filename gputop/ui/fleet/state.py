@@ -70,7 +70,6 @@ class FleetState:
         self._kind: str | None = None
         """Which of several things that are wrong with it, in the list."""
         self._numbers: dict[str, int] = {}
-        self._since: dict[tuple[str, str], float | None] = {}
         self._space = (0, 0)
         self._layout: tuple[object, Layout] | None = None
 
@@ -84,11 +83,6 @@ class FleetState:
             self._taken_at = self._clock()
         self._numbers = {gpu.key: n for n, gpu in enumerate(fleet.gpus)}
         self.levels = self.metric.levels(fleet.gpus, [*map(shown.get, self._numbers)])
-        began = None if before is None else fleet.time
-        self._since = {
-            (each.key, each.kind): self._since.get((each.key, each.kind), began)
-            for each in fleet.wrong
-        }
         if before is None or before.label_names != fleet.label_names:
             self._read_filter()
         self._look()
@@ -243,10 +237,6 @@ class FleetState:
         by = self._unit if self.by in (HOST, MODEL, NONE) else self.by
         name = name_of(by)(gpu) if by else ""
         return f"{by} {name}" if name else ""
-
-    def since(self, wrong: Wrong) -> float | None:
-        """When it began, as far as that is known: Unix seconds."""
-        return wrong.since or self._since.get((wrong.key, wrong.kind))
 
     def fit(self, width: int, height: int) -> None:
         """Says how much room the map has; groups anew, where nobody chose how."""

@@ -47,7 +47,7 @@ def suited(fleet: Fleet, view: View, to: Wanted) -> tuple[Grouping, str]:
     """
     made = [Grouping(fleet.gpus, view, name) for name in to.names]
     # What has as many values as there are hosts is but another name of them.
-    made = [each for each in made if each.by == HOST or len(each.groups) < view.hosts]
+    made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
     made.sort(key=lambda each: each.coarseness)
     labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
     layouts = [

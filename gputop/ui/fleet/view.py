@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gputop.fleet.spread import OF_DEVICE, devices, totals
 from gputop.text import cells
 from gputop.ui.fleet.distribution import distribution
 from gputop.ui.fleet.grouping import HOST, grouped
@@ -12,7 +13,7 @@ from gputop.ui.fleet.layout import Labels
 from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gputop.fleet.model import Fleet, Gpu, Health
     from gputop.ui.fleet.filter import Filter
@@ -41,20 +42,16 @@ class View:
             was = self.health.get(number, wrong.severity)
             self.health[number] = min(was, wrong.severity, key=GRAVEST_FIRST.index)
         gpus = [fleet.gpus[number] for number in self.numbers]
-        self.hosts = len({gpu.host for gpu in gpus})
-        self.watts = _sum(gpu.power_watts for gpu in gpus)
-        both = [(gpu.memory_used_bytes, gpu.memory_total_bytes) for gpu in gpus]
-        told = [pair for pair in both if None not in pair]  # of the same GPUs, both
-        self.memory = _sum(used for used, _ in told), _sum(all_ for _, all_ in told)
-        """Bytes in use, and all that there are."""
+        self.totals = totals(gpus, self.wrong)
+        self.all_gpus = len(devices(fleet.gpus)) if self.filtered else self.totals.gpus
+        """How many GPUs there are, whether they pass the filter or not."""
         self.index_cells = min(LONGEST_INDEX, max(map(len, {gpu.index for gpu in gpus}), default=1))
         """Of the longest number of a GPU on its host, within reason."""
-        self.summary = {metric.name: distribution(gpus, metric) for metric in SUMMARISED}
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+        physical = devices(gpus)
+        self.summary = {
+            metric.name: distribution(physical if metric.reading in OF_DEVICE else gpus, metric)
+            for metric in SUMMARISED
+        }
 
 
 class Grouping:

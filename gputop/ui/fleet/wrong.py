@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 32
 ROOMY = 110
 """Cells from which on there is room for where it is, too."""
-SINCE, SINCE_CELLS = "since ", 17
+SINCE, SINCE_CELLS = "since ", 14
 DAY_SECONDS = 86_400
 
 
@@ -133,9 +133,9 @@ class WrongView(LiveView):
         return [Span("▌", ACCENT if state.on_list else DIM), *row]
 
     def _since(self, wrong: Wrong) -> str:
-        state = self._state
-        began = state.since(wrong)
-        if began is None or state.fleet is None:
+        """Return when it began, to the minute; "" where that is unknown."""
+        fleet = self._state.fleet
+        if wrong.since is None or fleet is None:
             return ""
-        long_ago = state.fleet.time - began > DAY_SECONDS
-        return SINCE + moment(began, "%d %b" if long_ago else "%H:%M:%S")
+        long_ago = fleet.time - wrong.since > DAY_SECONDS
+        return SINCE + moment(wrong.since, "%d %b" if long_ago else "%H:%M")
