@@ -283,6 +283,7 @@ class Reader:
             self._identity.values.get("name"), capability, self._identity.get("memory_total_bytes")
         )
         self._identity.add("memory_is_shared", shared)
+        self._follow_modes()  # also where it says who it is, and nothing else
 
     def _lose(self) -> None:
         """The next `read` attaches to the device anew: what it counts may have begun again."""
