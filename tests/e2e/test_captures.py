@@ -99,6 +99,6 @@ def test_a_driver_that_does_not_tell_reserved_memory_apart(
     old.write(FakeDevice(memory_used_bytes=(1 << 30) + 1, memory_reserved_bytes=600 << 20))
     _, row = csv_of(old, "memory.used", "memory.reserved", "memory.total")
     assert row == ["1625 MiB", "[N/A]", "81559 MiB"]
-    _, sample = map(json.loads, gputop(old, "stream", "--count", "1").splitlines())
+    *_, sample = map(json.loads, gputop(old, "stream", "--count", "1").splitlines())
     assert sample["devices"][0]["memory_used_bytes"] == (1 << 30) + 1 + (600 << 20)
     assert sample["devices"][0]["absent"]["memory_reserved_bytes"] == "not_supported"
