@@ -81,7 +81,8 @@ class TerminalDriver(Driver):
             termios.tcsetattr(0, termios.TCSANOW, _raw(modes))
         again, self._active = self._active, True
         self.write(TAKE + (MOUSE if self._mouse else ""))
-        if not again and not constants.DISABLE_KITTY_KEY:
+        # Textual has this setting since 8.2.7.
+        if not again and not getattr(constants, "DISABLE_KITTY_KEY", False):
             self.write(KEYBOARD)  # pushed once: it is popped once
         self._loop.add_reader(0, self._read)
         self._tell_size()

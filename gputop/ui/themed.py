@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Problem
 
 ANY_TERMINAL = look.Terminal()
+ANSI_THEMES = ("ansi-dark", "textual-ansi")
+"""Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
+replaces them by ours."""
 
 
 def _driver() -> type[Driver] | None:
@@ -57,7 +60,7 @@ class ThemedApp(App[None]):
         # ansi_color is said from the start: what NO_COLOR does goes by it
         super().__init__(driver_class=_driver(), ansi_color=True)
         self.stylesheet = Sheet(variables=self.get_css_variables())
-        self.theme = "ansi-dark"  # the terminal's own colours; the look has ours
+        self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self._settings = settings
         """As they are now: what would be kept."""
         self._problems = problems
