@@ -27,8 +27,11 @@ RUN_SECONDS = 60
 
 
 def environment(home: Path) -> dict[str, str]:
-    """With a place of its own for the results."""
-    return {**NO_DRIVER, "XDG_DATA_HOME": str(home)}
+    """Return one with a place of its own for the results, and one thread for torch.
+
+    Several would wait for each other wherever the machine has other work.
+    """
+    return {**NO_DRIVER, "XDG_DATA_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
 def choose(terminal: Terminal, kind: str) -> None:
