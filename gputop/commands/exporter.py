@@ -180,8 +180,7 @@ def _client() -> ModuleType:
         if not (error.name or "").startswith("prometheus_client"):
             raise
         fail(
-            "the Prometheus client is not installed. "
-            'Type `pip install "gputop-tui[exporter]"`, or `pip install prometheus-client`.',
+            "the Prometheus client is not installed. Type `pip install prometheus-client`.",
             COULD_NOT_RUN,
         )
     return scrape

@@ -388,6 +388,14 @@ TABLE = [
     Row("device_order", NOTE, "are not", "UUID", sees("2", torch=seen(2))),
     # gputop
     Row("version", OK, "Python 3.12.4", "", Machine()),
+    Row("installation", OK, "as gputop-tui", "", Machine()),
+    Row(
+        "installation",
+        WARNING,
+        "another project's gputop 0.3.1 is installed too",
+        "`pip uninstall gputop gputop-tui`, then",
+        Machine(changes={"other_gputop": "0.3.1"}),
+    ),
     Row("terminal", OK, "xterm-256color, 256 colours", "", Machine()),
     Row("terminal", OK, "true colour", "", under(COLORTERM="truecolor")),
     Row("terminal", OK, "without colours", "", under(NO_COLOR="1")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gputop import __version__
+from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
 from gputop.insight.doctor.finding import Check, Group, Judgement, note, ok, warning
 from gputop.terminal import ascii_is_safer, locale_of, without_colours
 from gputop.text import visible
@@ -19,6 +19,17 @@ _TERM = "Set TERM to what the terminal is, such as xterm-256color"
 def version(facts: Facts) -> Iterator[Judgement]:
     """What to name where something is reported."""
     yield ok(f"gputop {__version__}, Python {facts.python_version}")
+
+
+def installation(facts: Facts) -> Iterator[Judgement]:
+    """Judge what another distribution of the same name has overwritten."""
+    if facts.other_gputop is None:
+        yield ok(f"as {DISTRIBUTION}")
+        return
+    yield warning(
+        f"another project's gputop {facts.other_gputop} is installed too, and shares its files",
+        f"`pip uninstall gputop {DISTRIBUTION}`, then {FROM_CHECKOUT}",
+    )
 
 
 def terminal(facts: Facts) -> Iterator[Judgement]:
@@ -64,6 +75,7 @@ def results(facts: Facts) -> Iterator[Judgement]:
 
 CHECKS = (
     Check("version", Group.GPUTOP, "version", version),
+    Check("installation", Group.GPUTOP, "installation", installation),
     Check("terminal", Group.GPUTOP, "terminal", terminal),
     Check("characters", Group.GPUTOP, "characters", characters),
     Check("results", Group.GPUTOP, "results file", results),
