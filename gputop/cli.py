@@ -25,7 +25,7 @@ from gputop.commands.arguments import (
     open_recording,
 )
 from gputop.commands.overview import Overview
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
+from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.telemetry.ssh import REMOTE_COMMAND
@@ -120,6 +120,8 @@ def _python(text: str) -> str:
     return parse_python(text)
 
 
+COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
+"""Values of TEXTUAL_COLOR_SYSTEM; Textual raises a KeyError for others."""
 SWITCHES = {
     "ascii": "draw in ASCII alone (default: where TERM=linux, or the locale is not UTF-8)",
     "mouse": "take the mouse, or leave it to the terminal (default: take it)",
@@ -140,6 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return FINE
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            fail(TOO_MANY_FILES, COULD_NOT_RUN)
         if error.errno not in OUTPUT_FULL:
             raise
         _drop_output()
@@ -209,6 +213,15 @@ def dashboard(arguments: argparse.Namespace) -> int:
             "this terminal cannot draw a dashboard: TERM is dumb or not set. "
             "Set TERM=xterm-256color, or use `gputop status`.",
             COULD_NOT_RUN,
+        )
+    from gputop.text import visible
+
+    colours = os.environ.get("TEXTUAL_COLOR_SYSTEM", "auto")
+    if colours not in COLOUR_SYSTEMS:
+        fail(
+            f"TEXTUAL_COLOR_SYSTEM={visible(colours, 40)} is not known. Unset it, or give one of "
+            f"{', '.join(COLOUR_SYSTEMS)}.",
+            USAGE,
         )
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     from gputop.ui.start import run as start

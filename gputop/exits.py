@@ -17,3 +17,7 @@ def signal_name(status: int) -> str:
     """The signal behind the negative status of a process that one ended: `SIGKILL`."""
     known = {each.value: each.name for each in signal.Signals}
     return known.get(-status, f"signal {-status}")
+
+
+TOO_MANY_FILES = "too many files are open. Raise the limit: `ulimit -n 1024`."
+"""Said where the limit on descriptors ends a command: by then nothing more can be imported."""

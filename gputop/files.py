@@ -1,18 +1,53 @@
-"""Files that are written whole or not at all."""
+"""Files that gputop may write, and files that are written whole or not at all.
+
+gputop writes regular files of its own user and nothing else. As root it could replace a device
+node; in a shared folder another user could have made the file in order to read it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
+
+KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def refusal(status: os.stat_result) -> str | None:
+    """Return why a file that exists must not be replaced, or None where it may be."""
+    if not stat.S_ISREG(status.st_mode):
+        return f"it is {KINDS.get(stat.S_IFMT(status.st_mode), 'no regular file')}"
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return None
+
+
+def check_target(file: Path) -> None:
+    """Raise `OSError` where `file`, or what a link of that name points to, must not be replaced."""
+    try:
+        reason = refusal(file.stat())
+    except FileNotFoundError:
+        return
+    if reason is not None:
+        raise OSError(errno.EPERM, reason)
 
 
 def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
-    """Writes a file, or leaves what was there as it is and raises `OSError`.
+    """Write a file, or leave what was there as it is and raise `OSError`.
 
+    Only a new file, or a regular one of this user, is written.
     `mode` is that of a new file, less what the umask says; one that is replaced does not keep its
     own. A link stays one, and what it points to is replaced.
     """
+    check_target(file)
     target = Path(os.path.realpath(file))
     temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
     try:

@@ -9,6 +9,7 @@ import stat
 import zlib
 from pathlib import Path
 
+from gputop.files import refusal
 from gputop.telemetry.snapshot import Problem
 
 COMPRESSED = ".gz"
@@ -100,17 +101,39 @@ class GrowingFile:
 
 
 def _create(path: Path) -> int:
-    """A descriptor of a new or an empty file, or of what is no file, such as a pipe."""
+    """Open a new file, an empty one of this user, or something to write through, such as a pipe.
+
+    Everything is checked after opening, so nobody can exchange the file in between. A link to a
+    file is refused: it may have been left in a shared folder for whoever records there.
+    """
     flags = os.O_WRONLY | os.O_CLOEXEC
+    linked = False
     try:
-        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
-        descriptor = os.open(path, flags)
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode):
-        if status.st_size:
-            os.close(descriptor)
-            raise FileExistsError
-        with contextlib.suppress(OSError):  # another user's
+        linked = path.is_symlink()  # such as /dev/fd/63, which a shell makes of >(command)
+        descriptor = os.open(path, flags | (0 if linked else os.O_NOFOLLOW))
+    try:
+        _check_opened(os.fstat(descriptor), linked=linked)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, 0o600)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def _check_opened(status: os.stat_result, *, linked: bool) -> None:
+    """Raise `OSError` unless it can be written to without harm to this user or to anybody else."""
+    if stat.S_ISCHR(status.st_mode):  # /dev/null, a terminal: written through
+        return
+    if stat.S_ISFIFO(status.st_mode):
+        if status.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "it belongs to another user")
+        return
+    if linked:
+        raise OSError(errno.ELOOP, "it is a link")
+    if reason := refusal(status):
+        raise OSError(errno.EPERM, reason)
+    if status.st_size:
+        raise FileExistsError

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import islice
@@ -234,9 +235,16 @@ def _canonical(document: Mapping[str, object]) -> str:
 
 
 def _read(file: Path) -> str:
-    """What is in the file; nothing where there is none."""
+    """Return the content of the file; empty where there is none. Raises `SettingsError`.
+
+    It waits for nobody: not for what is typed into a terminal, nor for who writes into a pipe.
+    """
     try:
-        with file.open("rb") as source:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
+            if source.isatty() or stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                what = "a terminal" if source.isatty() else "a pipe"
+                raise _unusable(file, f"it is {what}", REMEDY)
             content = source.read(LARGEST_BYTES + 1)
     except FileNotFoundError:
         return ""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.files import write_whole
+from gputop.files import check_target, write_whole
+from gputop.growing import GrowingFile, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
 def names(folder: Path) -> list[str]:
@@ -75,3 +83,87 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "no" / "a", b"")
     assert names(tmp_path) == []
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path, pipe: Path) -> None:
+    before = pipe.stat()
+    for target in (pipe, tmp_path / "link"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(pipe)
+        with pytest.raises(OSError, match="it is a pipe"):
+            write_whole(target, b"one")
+    assert (pipe.stat().st_ino, pipe.stat().st_mode) == (before.st_ino, before.st_mode)
+    with pytest.raises(OSError, match="it is a directory"):
+        write_whole(tmp_path, b"one")
+    with pytest.raises(OSError, match="it is a device"):
+        check_target(Path("/dev/null"))
+    assert sorted(names(tmp_path)) == ["link", "pipe"]
+
+
+@needs_root
+def test_a_device_node_survives_root(tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    try:
+        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("no device nodes in this container")
+    with pytest.raises(OSError, match="it is a device"):
+        write_whole(node, b"one")
+    assert stat.S_ISCHR(node.stat().st_mode)
+
+
+@needs_root
+def test_another_user_s_file_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"theirs")
+    os.chown(file, 65534, 65534)
+    with pytest.raises(OSError, match="it belongs to another user"):
+        write_whole(file, b"one")
+    assert file.read_bytes() == b"theirs"
+
+
+def test_a_growing_file_takes_an_empty_one_of_its_user(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.touch(0o644)
+    GrowingFile(file).close()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@needs_root
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
+def test_a_growing_file_leaves_what_another_user_made(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "a"
+    make(file)
+    os.chown(file, 65534, 65534)
+    file.chmod(0o666)
+    reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(OutputError, match="it belongs to another user"):
+        GrowingFile(file)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+def test_a_growing_file_does_not_follow_a_link_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with pytest.raises(OutputError, match="it is a link"):
+        GrowingFile(tmp_path / "link")
+
+
+def test_a_growing_file_writes_through_the_descriptor_of_a_shell() -> None:
+    reader, writer = os.pipe()
+    GrowingFile(Path(f"/dev/fd/{writer}")).write(b"one")
+    os.close(writer)
+    assert os.read(reader, 10) == b"one"
+    os.close(reader)
+    GrowingFile(Path("/dev/null")).write(b"one")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)

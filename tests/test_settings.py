@@ -396,3 +396,11 @@ def test_a_home_that_is_no_folder(tmp_path: Path) -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         DEFAULT.theme = "light"  # type: ignore[misc]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    _, (problem,) = settings.load(tmp_path / "pipe", {})
+    assert "it is a pipe" in str(problem)
+    with pytest.raises(SettingsError, match="it is a pipe"):
+        settings.save(tmp_path / "pipe", Settings(theme="light"))

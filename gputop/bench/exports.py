@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--history`, `--csv`, `--report`, `--tensorboard`."""
+    """Add `--history`, `--csv`, `--report`, `--force` and `--tensorboard`."""
     parser.add_argument(
         "--history", action="store_true", help="earlier results (of --device), newest first"
     )
@@ -28,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="also write the run as one HTML page, to send to somebody"
     )
     parser.add_argument(
+        "--force", action="store_true", help="with --report: overwrite a file that is no report"
+    )
+    parser.add_argument(
         "--tensorboard",
         metavar="DIR",
         help="also write the run as scalars, into a folder of its own in DIR; to see them: "
@@ -36,17 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def misuse(args: argparse.Namespace) -> str | None:
-    """Which options do not go together, in a line; None where all do."""
+    """Return which options do not go together, in a line; None where all do."""
     if args.json and args.csv:
         return "--json and --csv are two forms of one thing. Choose one of them."
     if args.history and (args.report or args.tensorboard):
         return "--report and --tensorboard write a run, and --history runs nothing. Leave it out."
+    if args.force and not args.report:
+        return "--force is for --report. Add --report FILE, or leave it out."
     return None
 
 
 def unwritable(args: argparse.Namespace) -> Problem | None:
     """Why a file could not be written after the run, found out before it; None where it can."""
-    for name, refused in ((args.report, _no_file), (args.tensorboard, _no_folder)):
+    no_file = partial(_no_file, force=args.force)
+    for name, refused in ((args.report, no_file), (args.tensorboard, _no_folder)):
         if name is None:
             continue
         try:
@@ -59,13 +66,20 @@ def unwritable(args: argparse.Namespace) -> Problem | None:
     return None
 
 
-def _no_file(file: Path) -> Problem | None:
+def _no_file(file: Path, *, force: bool) -> Problem | None:
+    from gputop.bench.report import is_report
+    from gputop.files import check_target
+
     if file.is_dir():
         return _unwritten(file, "it is a directory", "Name a file in it")
     if not file.parent.is_dir():
         return _unwritten(file, "there is no such folder", "Make it, or name another file")
     if not os.access(file.parent, os.W_OK | os.X_OK):
         return _unwritten(file, "its folder may not be written to", "Name another file")
+    check_target(file)
+    if not force and file.exists() and not is_report(file):
+        why = "it is there and is no report of gputop"
+        return _unwritten(file, why, "Name another file, or add --force")
     return None
 
 

@@ -13,6 +13,7 @@ from gputop.text import size as sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from gputop.bench.course import Course, Series
     from gputop.bench.events import Conditions, Point, Result
@@ -70,6 +71,19 @@ footer { margin: 3em 0 1em; font-size: .85em }
 """
 
 
+HEAD = (
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="generator" content="gputop">'
+)
+"""Begins every report, and tells a report from a file that is somebody's own."""
+
+
+def is_report(file: Path) -> bool:
+    """Return True if the file is empty or begins as a report does; raises `OSError`."""
+    with file.open("rb") as opened:
+        return opened.read(len(HEAD)) in (b"", HEAD.encode())
+
+
 def page(result: Result, course: Course) -> str:
     """The document: no script, nothing that is fetched; text of others is escaped."""
     when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
@@ -88,7 +102,7 @@ def page(result: Result, course: Course) -> str:
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"{HEAD}"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n"

@@ -35,8 +35,7 @@ def watch_of(
         if not (error.name or "").startswith("urllib3"):
             raise
         fail(
-            "the HTTP client is not installed. "
-            'Type `pip install "gputop-tui[fleet]"`, or `pip install urllib3`.',
+            "the HTTP client is not installed. Type `pip install urllib3`.",
             COULD_NOT_RUN,
         )
     from gputop.fleet.server import Server

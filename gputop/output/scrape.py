@@ -1,7 +1,13 @@
-"""Metrics over HTTP, by the official client: the only module that imports it."""
+"""Metrics over HTTP, by the official client: the only module that imports it.
+
+A server on the loopback answers only requests that name the loopback: a web page that a user visits
+could have its own name resolved to 127.0.0.1, and read the answer (DNS rebinding).
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +23,8 @@ from gputop.output.family import Family
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from gputop.output.web_config import WebConfig
 
 Look = Callable[[], Iterable[Family]]
 """What is known now; called by several threads, and waits for nothing."""
@@ -49,13 +57,18 @@ def registry_of(look: Look) -> CollectorRegistry:
     return registry
 
 
-def application(look: Look) -> WSGIApplication:
-    """`/metrics`, and a page with a link to it."""
-    return routed({"/metrics": make_wsgi_app(registry_of(look))})
+def application(look: Look, is_ready: Callable[[], bool]) -> WSGIApplication:
+    """Serve `/metrics`, and a page with a link to it."""
+    return routed({"/metrics": make_wsgi_app(registry_of(look))}, is_ready)
 
 
-def routed(pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
-    """Each at its path, and a page with links to them; anything else is refused."""
+def routed(
+    pages: Mapping[str, WSGIApplication], is_ready: Callable[[], bool] = lambda: True
+) -> WSGIApplication:
+    """Serve each page at its path, a page with links to them, and what probes ask for.
+
+    `/-/healthy` answers as long as the program does, `/-/ready` once there is something to scrape.
+    """
     links = "".join(f'<p><a href="{path}">{path.removeprefix("/")}</a>\n' for path in pages)
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -65,6 +78,12 @@ def routed(pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
             return [b"Only GET.\n"]
         if path in pages:
             return pages[path](environ, start)
+        if path == "/-/healthy" or (path == "/-/ready" and is_ready()):
+            start("200 OK", [*TEXT])
+            return [b"gputop exporter is ready.\n" if path == "/-/ready" else b"Healthy.\n"]
+        if path == "/-/ready":
+            start("503 Service Unavailable", [*TEXT])
+            return [b"Nothing has been read yet.\n"]
         if path == "/":
             start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
             return [f"<!doctype html>\n<title>gputop exporter</title>\n{links}".encode()]
@@ -72,6 +91,34 @@ def routed(pages: Mapping[str, WSGIApplication]) -> WSGIApplication:
         return [b"Not here: see /metrics.\n"]
 
     return answer
+
+
+def guarded(
+    app: WSGIApplication, *, on_loopback: bool, permits: Callable[[str], bool] | None
+) -> WSGIApplication:
+    """Refuse requests for a foreign `Host` on the loopback, and those that nobody signed in for."""
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        if on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
+            start("403 Forbidden", [*TEXT])
+            return [b"Only for localhost: --listen says who else may ask.\n"]
+        if permits is not None and not permits(environ.get("HTTP_AUTHORIZATION", "")):
+            start("401 Unauthorized", [*TEXT, ("WWW-Authenticate", 'Basic realm="gputop"')])
+            return [b"Sign in with a user of --web-config.\n"]
+        return app(environ, start)
+
+    return answer
+
+
+def _is_loopback(host: str) -> bool:
+    """Return True if the content of a `Host` header names this machine's loopback."""
+    name = re.sub(r":\d*$", "", host).strip("[]").lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 class _Handler(WSGIRequestHandler):
@@ -88,11 +135,36 @@ class Server(ThreadingWSGIServer):
 
     allow_reuse_port = False
 
-    def __init__(self, family: int, address: tuple[Any, ...], app: WSGIApplication) -> None:
-        """Binds; raises `OSError`."""
+    def __init__(
+        self,
+        family: int,
+        address: tuple[Any, ...],
+        app: WSGIApplication,
+        web_config: WebConfig | None = None,
+    ) -> None:
+        """Bind to the address; raises `OSError`."""
         self.address_family = family
+        self._web_config = web_config
         super().__init__(address, _Handler)
-        self.set_app(app)
+        on_loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
+        permits = None if web_config is None else web_config.permits
+        self.set_app(guarded(app, on_loopback=on_loopback, permits=permits))
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return "http" if self._web_config is None or not self._web_config.context else "https"
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. TLS shakes hands later, in the thread of the request."""
+        connection, address = super().get_request()
+        context = self._web_config.context if self._web_config else None
+        if context is not None:
+            connection.settimeout(SILENCE_SECONDS)
+            connection = context.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
 
     def server_bind(self) -> None:
         """As the base does, without looking up who it is: that waits where names do not resolve."""
@@ -111,11 +183,13 @@ class Server(ThreadingWSGIServer):
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
 
 
-def listen(host: str, port: int, app: WSGIApplication) -> Server:
-    """A server of that address, all interfaces for an empty one; raises `OSError`."""
+def listen(
+    host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
+) -> Server:
+    """Return a server of that address, all interfaces for an empty one; raises `OSError`."""
     if not host:
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    return Server(family, address, app)
+    return Server(family, address, app, web_config)

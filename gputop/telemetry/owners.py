@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputop.frozen import dataclass
+from gputop.masking import masked_arguments
 from gputop.telemetry import procfs
 from gputop.telemetry.cgroup import Place, place_of
 from gputop.telemetry.procfs import PROC, Stat
@@ -219,13 +220,15 @@ class Owners:
         return _Who(self._command(pid) or stat.name, user, place, absent)
 
     def _command(self, pid: int) -> str:
-        """Empty for a kernel thread, a zombie, and where it is not permitted."""
+        """Return the command line without its secrets.
+
+        Empty for a kernel thread, a zombie, and where it is not permitted.
+        """
         try:
             data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
         except PermissionError:
             return ""
-        # A title of its own is shorter than the arguments were, and the rest is zeros.
-        return procfs.text(data.rstrip(b"\0").replace(b"\0", b" "))
+        return _command_line(data)
 
     def _user(self, pid: int) -> str:
         """Raises OSError where it is not told, ValueError for nonsense."""
@@ -268,6 +271,16 @@ def _exists(pid: int) -> bool:
     except (OSError, OverflowError):
         return False
     return False
+
+
+@lru_cache(maxsize=1024)
+def _command_line(data: bytes) -> str:
+    """Return the content of /proc/PID/cmdline as text, with its secrets masked."""
+    # A title of its own is one string, shorter than the arguments were, and the rest is zeros.
+    arguments = procfs.text(data.rstrip(b"\0")).split("\0")
+    if len(arguments) == 1:
+        arguments = arguments[0].split(" ")
+    return " ".join(masked_arguments(arguments))
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop import FROM_CHECKOUT
 from gputop.telemetry.snapshot import THIS_MACHINE, Problem
 from gputop.text import visible
 
@@ -108,10 +109,10 @@ class _Rule(NamedTuple):
     remedy: str
 
 
-_PIP = "`pip install gputop-tui` there, or use --remote-command"
+_INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
 _RULES = (
-    _Rule(127, "", "gputop is not found there", _PIP),
-    _Rule(None, "No module named '?gputop", "gputop is not found there", _PIP),
+    _Rule(127, "", "gputop is not found there", _INSTALL),
+    _Rule(None, "No module named '?gputop", "gputop is not found there", _INSTALL),
     _Rule(
         None,
         r"Permission denied \(",
@@ -134,13 +135,13 @@ _RULES = (
         2,
         "unrecognized arguments|invalid choice",
         "its gputop is too old, or is another program",
-        "`pip install --upgrade gputop-tui` there",
+        f"Upgrade it: {FROM_CHECKOUT} there",
     ),
     _Rule(
         None,
         "upgrade this gputop",
         "its gputop is newer than this one",
-        "`pip install --upgrade gputop-tui` here",
+        f"Upgrade this one: {FROM_CHECKOUT}",
     ),
     _Rule(
         None,

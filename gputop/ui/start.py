@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputop.exits import COULD_NOT_RUN, FINE, TOO_MANY_FILES
 from gputop.telemetry.launch import command, launch
 from gputop.terminal import terminfo_colours, without_colours
 from gputop.ui import sparing
@@ -71,8 +73,7 @@ def run(
         record=record,
     )
     app.run(mouse=settings.mouse)
-    say_fault(app.fault)
-    return app.return_code or 0
+    return report_fault(app.fault, app.return_code)
 
 
 def load() -> None:
@@ -92,14 +93,18 @@ def load() -> None:
             stream.reconfigure(encoding="utf-8", errors="replace")
 
 
-def say_fault(fault: str | None) -> None:
-    """What ended a screen that should not have, if anything did."""
+def report_fault(fault: str | None, status: int | None) -> int:
+    """Print what ended a screen that should not have, if anything did; return the exit status."""
+    if fault is not None and os.strerror(errno.EMFILE) in fault:
+        print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
+        return COULD_NOT_RUN
     if fault is not None:
         print(
             f"gputop: error: a fault of gputop's own ended it: {fault}. "
             "Please report it, with what GPUTOP_DEBUG=1 shows.",
             file=sys.stderr,
         )
+    return status or FINE
 
 
 def _say_colours() -> None:

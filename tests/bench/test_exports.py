@@ -86,6 +86,9 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
         (("--tensorboard", "{}/file"), "is no folder"),
         (("--tensorboard", "{}/file/below"), "is no folder"),
         (("--report", "{}/file/below"), "there is no such folder"),
+        (("--report", "{}/file"), "it is there and is no report of gputop. Name another file, or"),
+        (("--report", "{}/pipe"), "it is a pipe"),
+        (("--report", "{}/pipe", "--force"), "it is a pipe"),
     ],
 )
 def test_what_could_not_be_written_is_said_before_the_run(
@@ -96,6 +99,7 @@ def test_what_could_not_be_written_is_said_before_the_run(
     says: str,
 ) -> None:
     (tmp_path / "file").write_text("here")
+    os.mkfifo(tmp_path / "pipe")  # no device: as root, a mistake here would cost the machine one
     assert run(*(each.format(tmp_path) for each in arguments)) == 3
     assert ends["asked"] == 0
     (line,) = capsys.readouterr().err.splitlines()
@@ -107,7 +111,8 @@ def test_a_report_is_of_this_run_and_may_replace_another(
     ends: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "run.html"
-    file.write_text("another")
+    file.write_text("somebody's own")
+    assert run("--report", str(file), "--force") == 0
     assert run("--report", str(file)) == 0
     assert "a CPU" in file.read_text()
     assert file.read_text().count("polyline") > 1  # one is in the style
@@ -130,7 +135,10 @@ def test_a_disk_that_is_full_by_then_is_one_line_and_the_result_is_printed(tmp_p
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
     ended = subprocess.run(
-        [*COMMAND, *SHORT, "--json", "--report", str(file), "--tensorboard", str(tmp_path / "b")],
+        [
+            *(*COMMAND, *SHORT, "--json", "--report", str(file), "--force"),
+            *("--tensorboard", str(tmp_path / "b")),
+        ],
         capture_output=True,
         text=True,
         timeout=120,

@@ -330,7 +330,7 @@ def test_without_the_client_it_says_what_to_install() -> None:
     program += "from gputop.cli import main; sys.exit(main())"
     assert refused("--demo", program=[sys.executable, "-P", "-c", program]) == (
         "gputop: error: the Prometheus client is not installed. "
-        'Type `pip install "gputop-tui[exporter]"`, or `pip install prometheus-client`.'
+        "Type `pip install prometheus-client`."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -11,7 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.shipped import ENTER, ESCAPE, NO_DRIVER, child, dashboard, device, held_by, see
+from gputop.exits import TOO_MANY_FILES
+from tests.e2e.shipped import (
+    ENTER,
+    ESCAPE,
+    GPUTOP,
+    NO_DRIVER,
+    child,
+    dashboard,
+    device,
+    held_by,
+    see,
+)
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
@@ -152,3 +164,35 @@ def test_with_textual_s_own_driver_it_works_too() -> None:
         assert terminal.wait() == 0
         terminal.wait_until_gone()
         assert ALTERNATE_SCREEN not in terminal.modes
+
+
+@pytest.mark.parametrize("limit", [6, 9, 12, 13, 14, 64])
+def test_too_few_descriptors_are_one_line(limit: int) -> None:
+    program = f"ulimit -n {limit}; exec {shlex.join(GPUTOP)} --demo"
+    with Terminal(["/bin/sh", "-c", program], NO_DRIVER, 100, 30) as terminal:
+        terminal.wait_for(lambda t: "GPU▲" in t.text or "error:" in t.text)
+        enough = "GPU▲" in terminal.text
+        assert enough == (limit == 64) or limit not in (6, 9, 64)  # in between it depends
+        if enough:
+            terminal.send("q")
+            assert terminal.wait() == 0
+        else:
+            assert terminal.wait() == 3
+            assert " ".join(terminal.text.split()) == f"gputop: error: {TOO_MANY_FILES}"
+
+
+def test_colours_that_textual_does_not_know_are_one_line() -> None:
+    with dashboard("--demo", env={**NO_DRIVER, "TEXTUAL_COLOR_SYSTEM": "nonsense"}) as terminal:
+        assert terminal.wait() == 2
+        assert "Traceback" not in terminal.text
+        assert "TEXTUAL_COLOR_SYSTEM=nonsense is not known. Unset it, or give" in terminal.text
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/tty"])
+def test_settings_are_not_read_from_the_terminal(name: str) -> None:
+    with dashboard("--demo", "--config", name) as terminal:
+        see(terminal, "GPU▲", "are not used")
+        terminal.send("S")
+        see(terminal, "Not kept")
+        terminal.send("q")
+        assert terminal.wait() == 0

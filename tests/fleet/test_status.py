@@ -211,8 +211,7 @@ def test_without_the_client_it_says_how_to_get_it() -> None:
     )
     assert done.returncode == 3
     assert done.stderr == (
-        "gputop: error: the HTTP client is not installed. "
-        'Type `pip install "gputop-tui[fleet]"`, or `pip install urllib3`.\n'
+        "gputop: error: the HTTP client is not installed. Type `pip install urllib3`.\n"
     )
 
 

@@ -570,3 +570,12 @@ def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, 
     proc.add()
     proc.write(f"7/{where}", b"Name:\tpython\n")
     assert owners.of(7) == Owner(absence=Absence.ERROR)
+
+
+@pytest.mark.parametrize(
+    "line", [b"serve\0--api-key\0abc\0--port\x0080\0", b"serve --api-key abc --port 80\0\0\0\0"]
+)
+def test_a_command_line_has_no_secrets(proc: FakeProc, owners: Owners, line: bytes) -> None:
+    proc.add()
+    proc.write("7/cmdline", line)
+    assert owners.of(7).command == "serve --api-key ******** --port 80"

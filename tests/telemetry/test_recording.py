@@ -305,9 +305,10 @@ def test_a_file_is_its_users_own_and_nothing_is_overwritten(tmp_path: Path) -> N
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     link.symlink_to(path)
-    for taken in (path, link):
-        with pytest.raises(OutputError, match=r"it is there already\. Remove it, or name another"):
-            Recorder(taken)
+    with pytest.raises(OutputError, match=r"it is there already\. Remove it, or name another"):
+        Recorder(path)
+    with pytest.raises(OutputError, match="it is a link"):
+        Recorder(link)
     assert path.read_bytes() == before
     empty.touch(0o644)  # as mktemp makes one
     recordings.make(empty, 1)

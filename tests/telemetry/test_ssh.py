@@ -163,18 +163,18 @@ Host key verification failed."""
         (
             ended("bash: line 1: gputop: command not found", 127),
             "gputop is not found there",
-            "`pip install gputop-tui` there, or use --remote-command",
+            "`pip install .` in a checkout of gputop there, or use --remote-command",
         ),
         (ended("", 127), "gputop is not found there", "--remote-command"),
         (
             ended("/usr/bin/python3: No module named gputop", 1),
             "gputop is not found there",
-            "`pip install gputop-tui` there",
+            "in a checkout of gputop there",
         ),
         (
             ended("gputop: error: unrecognized arguments: --control. Try ...", 2),
             "its gputop is too old, or is another program",
-            "`pip install --upgrade gputop-tui` there",
+            "Upgrade it: `pip install .` in a checkout of gputop there",
         ),
         (
             ended("ssh: connect to host b port 22: Connection refused"),
@@ -209,7 +209,7 @@ Host key verification failed."""
         (
             ended("", -15, "the stream has schema 9, this reads up to 1: upgrade this gputop"),
             "its gputop is newer than this one",
-            "`pip install --upgrade gputop-tui` here",
+            "Upgrade this one: `pip install .` in a checkout of gputop",
         ),
     ],
 )

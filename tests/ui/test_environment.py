@@ -10,8 +10,9 @@ from textual import events
 from textual.app import App
 
 import gputop.ui
+from gputop.masking import MASK
 from gputop.ui.palette import ACCENT, DIM, STRONG
-from gputop.ui.screens.environment import MASK, Environment, VariableList, variables_of
+from gputop.ui.screens.environment import Environment, VariableList, variables_of
 from tests.streams import process
 from tests.ui.pilots import settle
 

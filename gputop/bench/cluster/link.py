@@ -61,13 +61,7 @@ class Cluster:
         """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
-            raise PlaceError(
-                Problem(
-                    "There is no Ray",
-                    why,
-                    'Type `pip install "gputop-tui[ray]"`, or `pip install ray`',
-                )
-            )
+            raise PlaceError(Problem("There is no Ray", why, "Type `pip install ray`"))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", RELAY, address),

@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         Sample,
     )
 
+OTHER = "gputop"
+"""Another project's distribution, with a package and a command of the same name."""
 DRIVER_SECONDS = 30.0
 """Eight devices without persistence mode take about half of it."""
 
@@ -57,6 +60,8 @@ class Facts:
     python_version: str = platform.python_version()
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
+    other_gputop: str | None = None
+    """Version of the other distribution called `gputop`, where it is installed beside this one."""
     results_file: str = ""
     results_problem: Problem | None = None
 
@@ -134,9 +139,17 @@ async def gather(
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
         bindings=bindings.installed(),
+        other_gputop=_version_of(OTHER),
         results_file=str(results.path()),
         results_problem=results_problem,
     )
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 async def _snapshot(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gputop import __version__
+from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
 from gputop.insight.doctor.finding import Check, Group, Judgement, note, ok, warning
 from gputop.telemetry.bindings import NAME, others
 from gputop.terminal import ascii_is_safer, locale_of, without_colours
@@ -29,6 +29,17 @@ def bindings(facts: Facts) -> Iterator[Judgement]:
         yield note(f"{said}, used although {other} installs a pynvml too")
     else:
         yield ok(said)
+
+
+def installation(facts: Facts) -> Iterator[Judgement]:
+    """Judge what another distribution of the same name has overwritten."""
+    if facts.other_gputop is None:
+        yield ok(f"as {DISTRIBUTION}")
+        return
+    yield warning(
+        f"another project's gputop {facts.other_gputop} is installed too, and shares its files",
+        f"`pip uninstall gputop {DISTRIBUTION}`, then {FROM_CHECKOUT}",
+    )
 
 
 def terminal(facts: Facts) -> Iterator[Judgement]:
@@ -75,6 +86,7 @@ def results(facts: Facts) -> Iterator[Judgement]:
 CHECKS = (
     Check("version", Group.GPUTOP, "version", version),
     Check("bindings", Group.GPUTOP, "NVML bindings", bindings),
+    Check("installation", Group.GPUTOP, "installation", installation),
     Check("terminal", Group.GPUTOP, "terminal", terminal),
     Check("characters", Group.GPUTOP, "characters", characters),
     Check("results", Group.GPUTOP, "results file", results),

@@ -8,7 +8,7 @@ import gc
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from gputop.ui.start import load, say_fault
+from gputop.ui.start import load, report_fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -110,8 +110,7 @@ def run(
             await watch.close()
 
     last = asyncio.run(screens())
-    say_fault(last.fault)
-    return last.return_code or 0
+    return report_fault(last.fault, last.return_code)
 
 
 async def listen(watch: Watch, state: FleetState) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import chop_cells
@@ -10,6 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 
+from gputop.masking import MASK, is_secret
 from gputop.text import ABSENT, visible
 from gputop.ui.draw import Row, Span, clip, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 TELLING = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
 """What the names of variables begin with that say what a process does with GPUs."""
-SECRET_NAME = re.compile("TOKEN|SECRET|PASS|KEY|CREDENTIAL", re.IGNORECASE)
-SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s@]+@")
-"""A password in an address, such as a proxy's."""
-MASK = "********"
-"""As long for every value: its length says something, too."""
 INDENT = "    "
 WHEEL_LINES = 3
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -10_000_000, "end": 10_000_000}
@@ -52,7 +47,7 @@ def variables_of(environment: Sequence[tuple[str, str]]) -> list[Variable]:
             visible(name),
             visible(value),
             name.startswith(TELLING),
-            bool(SECRET_NAME.search(name) or SECRET_VALUE.search(value)),
+            is_secret(name, value),
         )
         for name, value in environment
     ]
