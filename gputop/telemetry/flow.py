@@ -27,6 +27,9 @@ IN_FLIGHT = 2
 would only wait for each other."""
 ACK_SECONDS = 0.25
 """What an acknowledgement may take on a good line."""
+LEAP_SECONDS = 0.05
+"""A contradiction of the bounds that means a clock was set. The drift while a sample is on its way,
+which the bounds leave out, makes less of a difference."""
 DRIFT = 2e-4
 """Seconds per second by which two clocks drift apart at most: 100 ppm each, as without NTP."""
 
@@ -111,7 +114,7 @@ class ClockOffset:
         known = min(upper, self._upper + drift), max(lower, self._lower - drift)
         # Samples come in order, so a clock that does not go on was set. One that leaps, or stood
         # still with a virtual machine that was paused, is found out by what the bounds say.
-        if theirs <= self._theirs or known[1] > known[0]:
+        if theirs <= self._theirs or known[1] - known[0] > LEAP_SECONDS:
             known = upper, lower
         (self._upper, self._lower), self._theirs, self._now = known, theirs, now
         offset = self._upper

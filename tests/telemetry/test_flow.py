@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputop.telemetry.flow import ACK_SECONDS, DRIFT, IN_FLIGHT, ClockOffset, Window
@@ -152,6 +152,7 @@ DELAYS = st.lists(st.tuples(st.floats(0, 60), st.floats(0, 5)), min_size=1, max_
 arrived, and then both, and a second."""
 
 
+@example([(3.0, 0.0), (0.0, 1.0)], 0.0, 8.9e-5, True)  # bounds that contradict each other by drift
 @given(DELAYS, st.floats(-1e9, 1e9), st.floats(-DRIFT / 2, DRIFT / 2), st.booleans())
 def test_an_age_is_wrong_by_no_more_than_the_shortest_ways(
     delays: list[tuple[float, float]], apart: float, drift: float, echoes: bool

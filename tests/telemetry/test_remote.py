@@ -216,7 +216,7 @@ async def test_a_newer_gputop_over_there(ssh: FakeSsh) -> None:
         problem = of(sample, "b").problem
         assert problem is not None
         assert problem.why == "its gputop is newer than this one"
-        assert "here" in problem.remedy
+        assert "this one" in problem.remedy
 
 
 async def test_there_may_be_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
