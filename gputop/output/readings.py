@@ -150,17 +150,20 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
         ("margin", "temperature_margin_celsius"),
         ("slowdown at", "temperature_slowdown_celsius"),
         ("shutdown at", "temperature_shutdown_celsius"),
+        # As nvidia-smi calls it. Devices have this scale or the absolute thresholds above.
         Row(
-            "at margin",
+            "T.Limit",
             ("temperature_slowdown_margin_celsius", "temperature_shutdown_margin_celsius"),
             "slowdown {}, shutdown {}",
             ("slowdown", "shutdown"),
+            optional=True,
         ),
         Row(
-            "least margin",
+            "T.Limit max",
             ("temperature_max_margin_celsius", "memory_temperature_max_margin_celsius"),
             "{}, of the memory {}",
             ("GPU", "memory"),
+            optional=True,
         ),
         _with_maximum(
             "memory temp.", "memory_temperature_celsius", "memory_temperature_max_celsius"

@@ -170,7 +170,7 @@ class SimulatedReader:
         shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
         shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
         return {
-            f"{name}_percent": round(max(0.0, share * busy + self._noise.gauss(0, share)), 1)
+            f"{name}_percent": round(min(100, max(0, self._noise.gauss(share * busy, share))), 1)
             for name, share in shares.items()
         }
 
