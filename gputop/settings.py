@@ -87,9 +87,7 @@ def path(named: str | None = None, environment: Mapping[str, str] = os.environ) 
 
 
 def load(
-    file: Path,
-    environment: Mapping[str, str] = os.environ,
-    given: Mapping[str, Any] | None = None,
+    file: Path, environment: Mapping[str, str] = os.environ, given: Mapping[str, Any] | None = None
 ) -> tuple[Settings, list[Problem]]:
     """The settings, and what could not be used of them.
 

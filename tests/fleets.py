@@ -101,13 +101,7 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
         if severity is Health.STALE or kind == "xid":
             gpus[number] = without_readings(gpus[number])
     wrong.sort(key=lambda each: [Health.FAULT, Health.WARNING, Health.STALE].index(each.severity))
-    return Fleet(
-        NOW + 10 * tick,
-        tuple(gpus),
-        tuple(wrong),
-        took_seconds=0.42,
-        label_names=LABELS,
-    )
+    return Fleet(NOW + 10 * tick, tuple(gpus), tuple(wrong), took_seconds=0.42, label_names=LABELS)
 
 
 def without_readings(each: Gpu) -> Gpu:

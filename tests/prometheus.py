@@ -88,9 +88,7 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
     """Listens on the loopback; `requests` are all that came."""
 
     def __init__(
-        self,
-        respond: Callable[[Request], Response | None],
-        context: ssl.SSLContext | None = None,
+        self, respond: Callable[[Request], Response | None], context: ssl.SSLContext | None = None
     ) -> None:
         """Where there is no response it hangs, until the end of the test."""
         self.requests: list[Request] = []

@@ -46,8 +46,7 @@ _CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _FRAMES = b"\x1b[?2026$p"
 _STRING = re.compile(rb"\x1b[PX^_].*?\x1b\\", re.DOTALL)
 _UNFINISHED = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_](?:[^\x1b]|\x1b(?!\\))*)?\Z",
-    re.DOTALL,
+    rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_](?:[^\x1b]|\x1b(?!\\))*)?\Z", re.DOTALL
 )
 
 
@@ -126,12 +125,7 @@ class Terminal:
         self.line_modes_before = self.line_modes
         self.screen = _Screen(columns, rows, self._write)
         self._stream = pyte.ByteStream(self.screen)
-        environment = {
-            **os.environ,
-            "TERM": "xterm-256color",
-            **(env or {}),
-            MARKER: self.run_id,
-        }
+        environment = {**os.environ, "TERM": "xterm-256color", **(env or {}), MARKER: self.run_id}
         self._started = time.monotonic()
         # A session leader without a terminal is given the first one that it opens as its own. With
         # posix_spawn none of our code runs in the child, so a process with threads may do this.
@@ -221,10 +215,7 @@ class Terminal:
         return self._first_paint
 
     def wait_for(
-        self,
-        wanted: str | Callable[[Terminal], object],
-        timeout: float = 10.0,
-        what: str = "",
+        self, wanted: str | Callable[[Terminal], object], timeout: float = 10.0, what: str = ""
     ) -> float:
         """Read until the screen has that text, or the predicate is true of the terminal.
 

@@ -27,10 +27,7 @@ def test_all_that_is_known_is_said() -> None:
         ("clock", "1755 MHz in the mean, at most 1980 MHz"),
         ("heat", "up to 71°C"),
         ("heat limit", "84°C (slowdown at 87°C)␛"),
-        (
-            "held back",
-            "power cap 54.0 s, software thermal slowdown 6.0 s, bit_0x1␛ 500 ms",
-        ),
+        ("held back", "power cap 54.0 s, software thermal slowdown 6.0 s, bit_0x1␛ 500 ms"),
         ("driver", "580.65.06"),
     ]
 

@@ -152,9 +152,7 @@ def test_a_delay_holds_up_a_call_and_init(nvml: FakeDriver) -> None:
     assert time.monotonic() - initialized >= 0.12
 
 
-def test_a_function_that_takes_time_holds_up_others_where_they_take_turns(
-    nvml: FakeDriver,
-) -> None:
+def test_a_function_that_takes_time_holds_up_others_where_they_take_turns(nvml: FakeDriver) -> None:
     slow = "nvmlDeviceGetFanSpeed"
     nvml.write(FakeDevice(fan_percent=30, delays={slow: 200}), FakeDevice(), one_at_a_time=True)
     pynvml.nvmlInit()

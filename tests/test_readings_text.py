@@ -17,10 +17,7 @@ from gputop.output.readings import GROUPS, LEGEND, ROWS, since_start, value_of
 from gputop.output.values import CAUSES, value_text
 from gputop.telemetry.clock_events import BITS
 from gputop.telemetry.history import Statistics
-from gputop.telemetry.nvml_readings import (
-    _RECOVERY_ACTIONS,
-    _clock_event_times,
-)
+from gputop.telemetry.nvml_readings import _RECOVERY_ACTIONS, _clock_event_times
 from gputop.telemetry.snapshot import (
     GPM_READINGS,
     READINGS,
@@ -236,12 +233,7 @@ PLAIN = "not supported by this device or its driver"
             GPU,
             "needs GPM: Hopper or later, GeForce from the 50 series",
         ),
-        (
-            "tensor_active_percent",
-            "disabled",
-            GPU,
-            "GPM is off (--no-gpm), or not sampled yet",
-        ),
+        ("tensor_active_percent", "disabled", GPU, "GPM is off (--no-gpm), or not sampled yet"),
         (
             "ecc_uncorrected",
             "disabled",
@@ -265,12 +257,7 @@ PLAIN = "not supported by this device or its driver"
         ),
         ("power_watts", "no_data_yet", GPU, "no data yet: comes with the next reading"),
         ("sm_count", "no_data_yet", GPU, "no data yet: comes with the next reading"),
-        (
-            "power_watts",
-            "no_permission",
-            GPU,
-            "no permission: run as root",
-        ),
+        ("power_watts", "no_permission", GPU, "no permission: run as root"),
         ("power_watts", "lost", GPU, "the device is lost or needs a reset: `dmesg` has the Xid"),
         (
             "power_watts",

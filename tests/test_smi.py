@@ -11,14 +11,7 @@ import pytest
 
 from gputop.output.smi import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.values import value_text
-from gputop.telemetry.snapshot import (
-    Absence,
-    DeviceSample,
-    DeviceState,
-    Sample,
-    decode,
-    encode,
-)
+from gputop.telemetry.snapshot import Absence, DeviceSample, DeviceState, Sample, decode, encode
 from tests import streams
 
 if TYPE_CHECKING:

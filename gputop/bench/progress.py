@@ -167,10 +167,7 @@ class Gathered(Line):
     """Of a fleet: the time, how many devices are how far, and how their throughput lies."""
 
     def __init__(
-        self,
-        stream: TextIO,
-        gathering: Gathering,
-        now: Callable[[], float] = time.monotonic,
+        self, stream: TextIO, gathering: Gathering, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(stream, now)
         self._gathering = gathering

@@ -35,19 +35,12 @@ if TYPE_CHECKING:
     from gputop.bench.places import Place, Worker
     from gputop.bench.plan import Request
 
+# fmt: off
 __all__ = [
-    "WORKER",
-    "Done",
-    "Event",
-    "Failed",
-    "Hello",
-    "Planned",
-    "Point",
-    "Progress",
-    "Result",
-    "Session",
-    "Verified",
+    "WORKER", "Done", "Event", "Failed", "Hello", "Planned", "Point", "Progress", "Result",
+    "Session", "Verified",
 ]
+# fmt: on
 
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""

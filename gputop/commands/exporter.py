@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.said import say
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from gputop.output.family import Family
     from gputop.output.scrape import Server
-    from gputop.output.web_config import WebConfig
     from gputop.telemetry.child import StreamChild
     from gputop.telemetry.latest import Watch
     from gputop.telemetry.snapshot import Problem
@@ -91,11 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen (default {DEFAULT}: this machine alone); :9835 is all interfaces",
     )
     parser.add_argument(
-        "--web-config",
-        metavar="FILE",
-        help="TLS and basic authentication, by the file that all Prometheus exporters share",
-    )
-    parser.add_argument(
         "--processes",
         action="store_true",
         help="also metrics of each process: the 32 of each device with the most memory",
@@ -138,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     def is_ready() -> bool:
         return watch.latest.sample is not None
 
-    server = _listen(arguments, scrape.application(look, is_ready))
+    server = _listen(arguments.listen, scrape.application(look, is_ready))
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = arguments.gpm is not False
     child = StreamChild(command(interval=interval, demo=arguments.demo, gpm=gpm), interval)
@@ -166,7 +159,7 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())
-    server = _listen(arguments, site(simulator))
+    server = _listen(arguments.listen, site(simulator))
     say(f"a simulated fleet of {gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults")
     fetch = f"curl -o fleet.yml {_url(server, 'prometheus.yml')}"
     return asyncio.run(_until_stopped(server, f"for Prometheus: {fetch} && {PROMETHEUS}"))
@@ -186,31 +179,11 @@ def _client() -> ModuleType:
     return scrape
 
 
-def _web_config(name: str | None) -> WebConfig | None:
-    """Read the file; ends the program where it cannot be used."""
-    if name is None:
-        return None
-    try:
-        from gputop.output.web_config import WebConfig, WebConfigError
-    except ModuleNotFoundError as error:
-        if error.name not in ("bcrypt", "yaml"):
-            raise
-        fail(
-            "--web-config needs PyYAML and bcrypt. Type `pip install pyyaml bcrypt`.",
-            COULD_NOT_RUN,
-        )
-    try:
-        return WebConfig(Path(name))
-    except WebConfigError as error:
-        fail(f"{visible(name)} is not used: {visible(str(error))}. Mend it.", USAGE)
-
-
-def _listen(arguments: argparse.Namespace, app: WSGIApplication) -> Server:
+def _listen(address: Address, app: WSGIApplication) -> Server:
     from gputop.output.scrape import listen
 
-    address: Address = arguments.listen
     try:
-        return listen(address.host, address.port, app, _web_config(arguments.web_config))
+        return listen(address.host, address.port, app)
     except (OSError, UnicodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is not a name"
         fail(
@@ -268,7 +241,7 @@ def _url(server: Server, page: str = "metrics") -> str:
     address = f"{visible(socket.gethostname())}:{port}"
     if not _is_open(server):
         address = str(Address(str(host), int(port)))
-    return f"{server.scheme}://{address}/{page}"
+    return f"http://{address}/{page}"
 
 
 def _is_open(server: Server) -> bool:

@@ -34,10 +34,7 @@ def watch_of(
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("urllib3"):
             raise
-        fail(
-            "the HTTP client is not installed. Type `pip install urllib3`.",
-            COULD_NOT_RUN,
-        )
+        fail("the HTTP client is not installed. Type `pip install urllib3`.", COULD_NOT_RUN)
     from gputop.fleet.server import Server
 
     try:

@@ -12,15 +12,7 @@ from itertools import chain, repeat
 from random import Random
 from typing import NamedTuple
 
-from gputop.fleet.simulated_load import (
-    IDLE,
-    INFERENCE,
-    NOTEBOOK,
-    TRAINING,
-    Job,
-    Kind,
-    job_of,
-)
+from gputop.fleet.simulated_load import IDLE, INFERENCE, NOTEBOOK, TRAINING, Job, Kind, job_of
 
 GPUS_OF_HOST, HOSTS_OF_RACK = 8, 4
 DRIVER = "580.95.05"

@@ -86,10 +86,7 @@ def remap(look: Look) -> Said | None:
     """A row of memory waits for its spare, or there is none left."""
     if look.sample.remap_failed:
         return Said(
-            Severity.FAULT,
-            "No spare memory rows are left",
-            _rows(look),
-            "Have it replaced",
+            Severity.FAULT, "No spare memory rows are left", _rows(look), "Have it replaced"
         )
     if look.reading("remap_pending"):
         return Said(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import partial
 from itertools import chain
+from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +13,6 @@ from gputop.insight import clocks, health, jobs, links, memory, work
 from gputop.insight.findings import Clear, Finding, Insufficient, Judgement, Lack, Verdict
 from gputop.insight.look import Axis, Look, NoEvidence
 from gputop.insight.rule import Rule
-from gputop.insight.turns import AT_A_TIME, Turns
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import DeviceSample, DeviceState
@@ -27,6 +27,7 @@ _DRAM, _REASONS, _CLOCK = "dram_active_percent", "clock_event_reasons", "sm_cloc
 _USED = "memory_used_bytes"
 
 _now = partial(Rule, needs_history=False)
+# fmt: off
 RULES = (
     Rule("xid", "Xid errors", (), health.xid, of_silent=True),
     _now("ecc", "memory errors", (health.ECC,), health.ecc),
@@ -38,23 +39,12 @@ RULES = (
     Rule("straggler", "straggler", (_BUSY, _CLOCK), jobs.straggler),
     Rule("input_bound", "input", (_BUSY, PROCESS_CPU, PROCESS_IO_WAIT), work.input_bound),
     Rule("not_working", "busy without work", (_BUSY, _SM, "power_watts"), work.not_working),
-    _now(
-        "link_degraded",
-        "slow link",
-        ("pcie_generation", "pcie_width", "pcie_generation_max", "pcie_width_max", _BUSY),
-        links.link_degraded,
-    ),
+    _now("link_degraded", "slow link", ("pcie_generation", "pcie_width", "pcie_generation_max",
+         "pcie_width_max", _BUSY), links.link_degraded),
+    Rule("pcie_bound", "full link", (*links.TRAFFIC, "pcie_generation", "pcie_width"),
+         links.pcie_bound),
     Rule(
-        "pcie_bound",
-        "full link",
-        (*links.TRAFFIC, "pcie_generation", "pcie_width"),
-        links.pcie_bound,
-    ),
-    Rule(
-        "clocks_low",
-        "low clocks",
-        (_BUSY, _CLOCK, "sm_clock_max_mhz", _REASONS),
-        clocks.clocks_low,
+        "clocks_low", "low clocks", (_BUSY, _CLOCK, "sm_clock_max_mhz", _REASONS), clocks.clocks_low
     ),
     Rule("leak", "leak", (_USED,), memory.leak),
     Rule("ghost_load", "ghost load", (_BUSY, PROCESS_COUNT), memory.ghost_load),
@@ -65,12 +55,44 @@ RULES = (
     Rule("held_idle", "held but idle", (memory.ATTRIBUTED, _BUSY), memory.held_idle),
     Rule("power_capped", "power limit", (_REASONS,), clocks.power_capped),
 )
+# fmt: on
 """Of findings that are equally grave, the first of these is the one to look at first."""
 BY_NAME = {rule.name: rule for rule in RULES}
 _RANK = {rule.name: rank for rank, rule in enumerate(RULES)}
 _LOST = "state"
 _SUDDEN = attrgetter("state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action")
 """What a device is judged for at once where it has changed: faults, that need no minute to tell."""
+AT_A_TIME = 2
+"""Devices that are judged at each sample: eight have had their turn after four."""
+ROUND_SECONDS = 16.0
+"""In which each device has had its turn, however many there are: of 64 then four at each second."""
+
+
+class Turns:
+    """Who waited longest comes first; who has news, at once."""
+
+    def __init__(self, at_a_time: int = AT_A_TIME) -> None:
+        self._at_a_time = at_a_time
+        self._news: dict[str, object] = {}
+        """What was the news of each at its last turn, which was longest ago for the first."""
+        self._time = 0.0
+
+    def take(self, news: Mapping[str, object], time: float) -> Collection[str]:
+        """Who is judged at that time, of those who are there now, each with its news."""
+        elapsed, self._time = time - self._time, time
+        known = {uuid: told for uuid, told in self._news.items() if uuid in news}
+        due = dict.fromkeys(uuid for uuid in news if uuid not in known or known[uuid] != news[uuid])
+        waiting = [uuid for uuid in known if uuid not in due]
+        due |= dict.fromkeys(waiting[: self._many(len(news), elapsed)])
+        rest = {uuid: told for uuid, told in known.items() if uuid not in due}
+        self._news = rest | {uuid: news[uuid] for uuid in due}
+        return due
+
+    def _many(self, devices: int, elapsed: float) -> int:
+        """How many have their turn after so many seconds; all where the clock was set back."""
+        if not 0.0 <= elapsed < ROUND_SECONDS:
+            return devices
+        return max(self._at_a_time, ceil(devices * elapsed / ROUND_SECONDS))
 
 
 class _Said(NamedTuple):

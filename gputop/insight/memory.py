@@ -39,10 +39,7 @@ def held_idle(look: Look) -> Said | None:
         return None
     idle = _idle_seconds(look, activity)
     holder = max(look.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
-    evidence = [
-        now("held", ATTRIBUTED, held),
-        Evidence("idle for", activity, idle, "s", idle),
-    ]
+    evidence = [now("held", ATTRIBUTED, held), Evidence("idle for", activity, idle, "s", idle)]
     return Said(
         Severity.INFORMATION,
         f"Held and idle for {duration(idle)}: {size(held)} by {who(holder)}",

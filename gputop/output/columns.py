@@ -6,16 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
-from gputop.output.ansi import (
-    DIM,
-    GREEN,
-    LOUD_GREEN,
-    LOUD_RED,
-    LOUD_YELLOW,
-    MAGENTA,
-    YELLOW,
-    Span,
-)
+from gputop.output.ansi import DIM, GREEN, LOUD_GREEN, LOUD_RED, LOUD_YELLOW, MAGENTA, YELLOW, Span
 from gputop.output.readings import ROWS, Row, value_of
 from gputop.telemetry.snapshot import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.text import ABSENT, percentage, quantity, short_name, size, used_of, visible, watts_of

@@ -43,6 +43,7 @@ def _mask(reasons: Sequence[str]) -> Iterator[Part]:
     yield {}, float(mask_of(reasons))
 
 
+# fmt: off
 FIELDS = (
     Field("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "sm_clock_mhz"),
     Field("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "memory_clock_mhz"),
@@ -51,137 +52,66 @@ FIELDS = (
     Field("DEV_POWER_USAGE", "Power draw (in W).", "power_watts"),
     Field("DEV_ENFORCED_POWER_LIMIT", "Enforced power limit (in W).", "power_limit_watts"),
     Field("DEV_POWER_MGMT_LIMIT", "Current power limit (in W).", "power_limit_requested_watts"),
+    Field("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).",
+          "energy_joules", _millijoules, "unknown"),
     Field(
-        "DEV_TOTAL_ENERGY_CONSUMPTION",
-        "Total energy consumption since boot (in mJ).",
-        "energy_joules",
-        _millijoules,
-        "unknown",
-    ),
-    Field(
-        "DEV_PCIE_REPLAY_COUNTER",
-        "Total number of PCIe retries.",
-        "pcie_replays",
-        kind="unknown",
+        "DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie_replays", kind="unknown"
     ),
     Field("DEV_GPU_UTIL", "GPU utilization (in %).", "gpu_utilization_percent"),
     Field("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "memory_utilization_percent"),
     Field("DEV_ENC_UTIL", "Encoder utilization (in %).", "encoder_utilization_percent"),
     Field("DEV_DEC_UTIL", "Decoder utilization (in %).", "decoder_utilization_percent"),
-    Field(
-        "DEV_CLOCKS_EVENT_REASONS",
-        "Reasons for which the clocks are held back (bit mask).",
-        "clock_event_reasons",
-        _mask,
-    ),
+    Field("DEV_CLOCKS_EVENT_REASONS", "Reasons for which the clocks are held back (bit mask).",
+          "clock_event_reasons", _mask),
     Field("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory_free_bytes", _mib),
     Field("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory_used_bytes", _mib),
     Field(
         "DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "memory_reserved_bytes", _mib
     ),
-    Field(
-        "DEV_ECC_SBE_VOL_TOTAL",
-        "Total number of single-bit volatile ECC errors.",
-        "ecc_corrected",
-        kind="unknown",
-    ),
-    Field(
-        "DEV_ECC_DBE_VOL_TOTAL",
-        "Total number of double-bit volatile ECC errors.",
-        "ecc_uncorrected",
-        kind="unknown",
-    ),
-    Field(
-        "DEV_ECC_SBE_AGG_TOTAL",
-        "Total number of single-bit persistent ECC errors.",
-        "ecc_corrected_lifetime",
-        kind="unknown",
-    ),
-    Field(
-        "DEV_ECC_DBE_AGG_TOTAL",
-        "Total number of double-bit persistent ECC errors.",
-        "ecc_uncorrected_lifetime",
-        kind="unknown",
-    ),
-    Field(
-        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "Number of remapped rows for uncorrectable errors",
-        "remapped_rows_uncorrected",
-        kind="unknown",
-    ),
+    Field("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.",
+          "ecc_corrected", kind="unknown"),
+    Field("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.",
+          "ecc_uncorrected", kind="unknown"),
+    Field("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.",
+          "ecc_corrected_lifetime", kind="unknown"),
+    Field("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.",
+          "ecc_uncorrected_lifetime", kind="unknown"),
+    Field("DEV_UNCORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for uncorrectable errors",
+          "remapped_rows_uncorrected", kind="unknown"),
     Field("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remap_failed"),
     Field("DEV_ROW_REMAP_PENDING", "Whether remapping of rows is due", "remap_pending"),
-    Field(
-        "PROF_GR_ENGINE_ACTIVE",
-        "Ratio of time the graphics engine is active.",
-        "graphics_active_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_SM_ACTIVE",
-        "The ratio of cycles an SM has at least 1 warp assigned.",
-        "sm_active_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_SM_OCCUPANCY",
-        "The ratio of number of warps resident on an SM.",
-        "sm_occupancy_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_PIPE_TENSOR_ACTIVE",
-        "Ratio of cycles the tensor (HMMA) pipe is active.",
-        "tensor_active_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_DRAM_ACTIVE",
-        "Ratio of cycles the device memory interface is active sending or receiving data.",
-        "dram_active_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_PIPE_FP64_ACTIVE",
-        "Ratio of cycles the fp64 pipes are active.",
-        "fp64_active_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_PIPE_FP32_ACTIVE",
-        "Ratio of cycles the fp32 pipes are active.",
-        "fp32_active_percent",
-        ratio,
-    ),
-    Field(
-        "PROF_PIPE_FP16_ACTIVE",
-        "Ratio of cycles the fp16 pipes are active.",
-        "fp16_active_percent",
-        ratio,
-    ),
+    Field("PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
+          "graphics_active_percent", ratio),
+    Field("PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.",
+          "sm_active_percent", ratio),
+    Field("PROF_SM_OCCUPANCY", "The ratio of number of warps resident on an SM.",
+          "sm_occupancy_percent", ratio),
+    Field("PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.",
+          "tensor_active_percent", ratio),
+    Field("PROF_DRAM_ACTIVE",
+          "Ratio of cycles the device memory interface is active sending or receiving data.",
+          "dram_active_percent", ratio),
+    Field("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipes are active.",
+          "fp64_active_percent", ratio),
+    Field("PROF_PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipes are active.",
+          "fp32_active_percent", ratio),
+    Field("PROF_PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipes are active.",
+          "fp16_active_percent", ratio),
     Field(
         "PROF_PCIE_TX_BYTES",
         "The rate of data transmitted over the PCIe bus - including both protocol headers and data "
         "payloads - in bytes per second.",
         "pcie_tx_bytes_per_second",
     ),
-    Field(
-        "PROF_PCIE_RX_BYTES",
-        "The rate of data received over the PCIe bus - including both protocol headers and data "
-        "payloads - in bytes per second.",
-        "pcie_rx_bytes_per_second",
-    ),
-    Field(
-        "PROF_NVLINK_TX_BYTES",
-        "The rate of data transmitted over NVLink in bytes per second.",
-        "nvlink_tx_bytes_per_second",
-    ),
-    Field(
-        "PROF_NVLINK_RX_BYTES",
-        "The rate of data received over NVLink in bytes per second.",
-        "nvlink_rx_bytes_per_second",
-    ),
+    Field("PROF_PCIE_RX_BYTES",
+          "The rate of data received over the PCIe bus - including both protocol headers and data "
+          "payloads - in bytes per second.", "pcie_rx_bytes_per_second"),
+    Field("PROF_NVLINK_TX_BYTES", "The rate of data transmitted over NVLink in bytes per second.",
+          "nvlink_tx_bytes_per_second"),
+    Field("PROF_NVLINK_RX_BYTES", "The rate of data received over NVLink in bytes per second.",
+          "nvlink_rx_bytes_per_second"),
 )
+# fmt: on
 
 
 class Derived(NamedTuple):
@@ -203,18 +133,14 @@ def _nvlink_megabytes(sample: DeviceSample) -> float | None:
     return None if rx is None or tx is None else (rx + tx) / 1e6
 
 
+# fmt: off
 DERIVED = (
-    Derived(
-        "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "Number of remapped rows for correctable errors",
-        _corrected_rows,
-    ),
-    Derived(
-        "DEV_NVLINK_BANDWIDTH_TOTAL",
-        "Total number of NVLink bandwidth counters for all lanes.",
-        _nvlink_megabytes,
-    ),
+    Derived("DEV_CORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for correctable errors",
+            _corrected_rows),
+    Derived("DEV_NVLINK_BANDWIDTH_TOTAL",
+            "Total number of NVLink bandwidth counters for all lanes.", _nvlink_megabytes),
 )
+# fmt: on
 
 
 def dcgm_families(

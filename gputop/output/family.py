@@ -49,9 +49,7 @@ def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = No
 
 
 def series_of(
-    records: Iterable[tuple[Labels, DeviceSample | Process]],
-    name: str,
-    parts: Parts,
+    records: Iterable[tuple[Labels, DeviceSample | Process]], name: str, parts: Parts
 ) -> Iterator[Part]:
     """The numbers of that field, of those records that have it."""
     present = (

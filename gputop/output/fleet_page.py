@@ -29,6 +29,7 @@ class Field(NamedTuple):
     """Whole numbers as they are, others with six decimals: as dcgm-exporter has them."""
 
 
+# fmt: off
 FIELDS = (
     Field("DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "sm_clock_mhz"),
     Field("DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", "memory_clock_mhz"),
@@ -38,12 +39,8 @@ FIELDS = (
     Field(
         "DEV_POWER_MGMT_LIMIT", "gauge", "Current power limit (in W).", "power_limit_watts", ".6f"
     ),
-    Field(
-        "DEV_TOTAL_ENERGY_CONSUMPTION",
-        "counter",
-        "Total energy consumption since boot (in mJ).",
-        "energy_millijoules",
-    ),
+    Field("DEV_TOTAL_ENERGY_CONSUMPTION", "counter",
+          "Total energy consumption since boot (in mJ).", "energy_millijoules"),
     Field("DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", "pcie_replays"),
     Field("DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", "gpu_percent"),
     Field("DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", "memory_percent"),
@@ -53,61 +50,27 @@ FIELDS = (
     Field(
         "DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", "memory_reserved_mib"
     ),
-    Field(
-        "DEV_CLOCKS_EVENT_REASONS",
-        "gauge",
-        "Reasons for which the clocks are held back (bit mask).",
-        "clock_event_reasons",
-    ),
-    Field(
-        "DEV_ECC_SBE_VOL_TOTAL",
-        "counter",
-        "Total number of single-bit volatile ECC errors.",
-        "ecc_corrected",
-    ),
-    Field(
-        "DEV_ECC_DBE_VOL_TOTAL",
-        "counter",
-        "Total number of double-bit volatile ECC errors.",
-        "ecc_uncorrected",
-    ),
-    Field(
-        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "counter",
-        "Number of remapped rows for uncorrectable errors",
-        "remapped_rows",
-    ),
+    Field("DEV_CLOCKS_EVENT_REASONS", "gauge",
+          "Reasons for which the clocks are held back (bit mask).", "clock_event_reasons"),
+    Field("DEV_ECC_SBE_VOL_TOTAL", "counter", "Total number of single-bit volatile ECC errors.",
+          "ecc_corrected"),
+    Field("DEV_ECC_DBE_VOL_TOTAL", "counter", "Total number of double-bit volatile ECC errors.",
+          "ecc_uncorrected"),
+    Field("DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter",
+          "Number of remapped rows for uncorrectable errors", "remapped_rows"),
     Field("DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", "remap_failed"),
     Field("DEV_ROW_REMAP_PENDING", "gauge", "Whether remapping of rows is due", "remap_pending"),
-    Field(
-        "PROF_GR_ENGINE_ACTIVE",
-        "gauge",
-        "Ratio of time the graphics engine is active.",
-        "engine_active",
-        ".6f",
-    ),
-    Field(
-        "PROF_SM_ACTIVE",
-        "gauge",
-        "The ratio of cycles an SM has at least 1 warp assigned.",
-        "sm_active",
-        ".6f",
-    ),
-    Field(
-        "PROF_PIPE_TENSOR_ACTIVE",
-        "gauge",
-        "Ratio of cycles the tensor (HMMA) pipe is active.",
-        "tensor_active",
-        ".6f",
-    ),
-    Field(
-        "PROF_DRAM_ACTIVE",
-        "gauge",
-        "Ratio of cycles the device memory interface is active sending or receiving data.",
-        "dram_active",
-        ".6f",
-    ),
+    Field("PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.",
+          "engine_active", ".6f"),
+    Field("PROF_SM_ACTIVE", "gauge", "The ratio of cycles an SM has at least 1 warp assigned.",
+          "sm_active", ".6f"),
+    Field("PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active.",
+          "tensor_active", ".6f"),
+    Field("PROF_DRAM_ACTIVE", "gauge",
+          "Ratio of cycles the device memory interface is active sending or receiving data.",
+          "dram_active", ".6f"),
 )
+# fmt: on
 _XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the bus"}
 """In dcgm-exporter's words."""
 

@@ -62,16 +62,12 @@ def _among(label: str, known: Iterable[str]) -> Parts:
     return found
 
 
+# fmt: off
 ACTIONS = (
-    "none",
-    "gpu_reset",
-    "node_reboot",
-    "drain_p2p",
-    "drain_and_reset",
-    "recover_imex_domain",
-    "bus_reset",
-    "system_reboot",
+    "none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain",
+    "bus_reset", "system_reboot",
 )
+# fmt: on
 
 _GPM = "Average since the reading before, by GPM."
 _LOADED = "since the driver was loaded"

@@ -235,16 +235,12 @@ GROUPS: Mapping[str, tuple[Row, ...]] = {
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
 
 
+# fmt: off
 COUNTERS = (
-    "energy_joules",
-    "pcie_replays",
-    "remapped_rows",
-    "remapped_rows_uncorrected",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "ecc_corrected_lifetime",
-    "ecc_uncorrected_lifetime",
+    "energy_joules", "pcie_replays", "remapped_rows", "remapped_rows_uncorrected", "ecc_corrected",
+    "ecc_uncorrected", "ecc_corrected_lifetime", "ecc_uncorrected_lifetime",
 )
+# fmt: on
 """Of these the increase is told; a mean of what only grows says nothing."""
 _WITHOUT = ("performance_state", "pcie_generation", "pcie_width", "memory_total_bytes")
 """Numbers of which a mean is none."""

@@ -24,8 +24,6 @@ from gputop.output.family import Family
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from gputop.output.web_config import WebConfig
-
 Look = Callable[[], Iterable[Family]]
 """What is known now; called by several threads, and waits for nothing."""
 SILENCE_SECONDS = 10.0
@@ -93,18 +91,13 @@ def routed(
     return answer
 
 
-def guarded(
-    app: WSGIApplication, *, on_loopback: bool, permits: Callable[[str], bool] | None
-) -> WSGIApplication:
-    """Refuse requests for a foreign `Host` on the loopback, and those that nobody signed in for."""
+def guarded(app: WSGIApplication) -> WSGIApplication:
+    """Refuse requests for a foreign `Host`, as suits a server on the loopback."""
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
+        if not _is_loopback(environ.get("HTTP_HOST", "localhost")):
             start("403 Forbidden", [*TEXT])
             return [b"Only for localhost: --listen says who else may ask.\n"]
-        if permits is not None and not permits(environ.get("HTTP_AUTHORIZATION", "")):
-            start("401 Unauthorized", [*TEXT, ("WWW-Authenticate", 'Basic realm="gputop"')])
-            return [b"Sign in with a user of --web-config.\n"]
         return app(environ, start)
 
     return answer
@@ -135,36 +128,12 @@ class Server(ThreadingWSGIServer):
 
     allow_reuse_port = False
 
-    def __init__(
-        self,
-        family: int,
-        address: tuple[Any, ...],
-        app: WSGIApplication,
-        web_config: WebConfig | None = None,
-    ) -> None:
+    def __init__(self, family: int, address: tuple[Any, ...], app: WSGIApplication) -> None:
         """Bind to the address; raises `OSError`."""
         self.address_family = family
-        self._web_config = web_config
         super().__init__(address, _Handler)
         on_loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
-        permits = None if web_config is None else web_config.permits
-        self.set_app(guarded(app, on_loopback=on_loopback, permits=permits))
-
-    @property
-    def scheme(self) -> str:
-        """`http` or `https`."""
-        return "http" if self._web_config is None or not self._web_config.context else "https"
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. TLS shakes hands later, in the thread of the request."""
-        connection, address = super().get_request()
-        context = self._web_config.context if self._web_config else None
-        if context is not None:
-            connection.settimeout(SILENCE_SECONDS)
-            connection = context.wrap_socket(
-                connection, server_side=True, do_handshake_on_connect=False
-            )
-        return connection, address
+        self.set_app(guarded(app) if on_loopback else app)
 
     def server_bind(self) -> None:
         """As the base does, without looking up who it is: that waits where names do not resolve."""
@@ -183,13 +152,11 @@ class Server(ThreadingWSGIServer):
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
 
 
-def listen(
-    host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
-) -> Server:
+def listen(host: str, port: int, app: WSGIApplication) -> Server:
     """Return a server of that address, all interfaces for an empty one; raises `OSError`."""
     if not host:
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    return Server(family, address, app, web_config)
+    return Server(family, address, app)

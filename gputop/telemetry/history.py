@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
 from gputop.frozen import dataclass
 from gputop.telemetry.derived import DERIVED, derive
-from gputop.telemetry.fine import FineSeries
 from gputop.telemetry.snapshot import READINGS
 
 if TYPE_CHECKING:
@@ -21,28 +21,44 @@ if TYPE_CHECKING:
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
+# fmt: off
 KEPT = (
-    "gpu_utilization_percent",
-    "sm_active_percent",
-    "tensor_active_percent",
-    "memory_used_bytes",
-    "power_watts",
-    "temperature_celsius",
-    "sm_clock_mhz",
-    "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second",
-    "dram_active_percent",
-    "fp64_active_percent",
-    "memory_unattributed_bytes",
-    "pcie_generation",
-    "pcie_width",
-    "ecc_corrected",
+    "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent", "memory_used_bytes",
+    "power_watts", "temperature_celsius", "sm_clock_mhz", "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second", "dram_active_percent", "fp64_active_percent",
+    "memory_unattributed_bytes", "pcie_generation", "pcie_width", "ecc_corrected",
 )
+# fmt: on
 """The readings that are drawn over time, and those of which rules want to know how they were."""
 FASTEST = {"energy_joules": 1e5}
 """What counters count in a second at most, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""
+FINE_CAPACITY = 720
+"""Numbers kept of a device: two minutes of six a second, in 16 kB."""
+
+
+class FineSeries:
+    """The driver's own samples of *busy*: several with each sample that we take."""
+
+    __slots__ = ("_many", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[int, bytes]] = deque()
+        self._many = 0
+
+    def add(self, number: int, piece: tuple[int, ...]) -> None:
+        """Takes in what the sample of that number brought; an impossible value makes it a gap."""
+        if min(piece) < 0 or max(piece) > 100:
+            return
+        self._pieces.append((number, bytes(piece)))
+        self._many += len(piece)
+        while self._many > FINE_CAPACITY:
+            self._many -= len(self._pieces.popleft()[1])
+
+    def since(self, number: int) -> bytes:
+        """Those that came with later samples than that one, oldest first."""
+        return b"".join([piece for at, piece in self._pieces if at > number])
 
 
 class Series(Sequence[float | None]):

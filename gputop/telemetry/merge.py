@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.machine import no_host
-from gputop.telemetry.snapshot import (
-    THIS_MACHINE,
-    Absence,
-    DriverState,
-    Inventory,
-    Sample,
-    Source,
-)
+from gputop.telemetry.snapshot import THIS_MACHINE, Absence, DriverState, Inventory, Sample, Source
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

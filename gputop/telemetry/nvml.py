@@ -37,13 +37,7 @@ from gputop.telemetry.nvml_question import (
 from gputop.telemetry.nvml_readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.telemetry.nvml_traffic import Pcie
 from gputop.telemetry.reading import DriverError, Reading
-from gputop.telemetry.snapshot import (
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Event,
-)
+from gputop.telemetry.snapshot import Absence, Device, DeviceSample, DeviceState, Event
 from gputop.telemetry.system import look
 
 SHARES = 4

@@ -50,11 +50,7 @@ _IDENTITY = (
 _READINGS = (MEMORY, BAR1)
 _INHERITED = ("architecture", "compute_capability", "virtualization", "memory_is_shared")
 """What is true of a chip and of every part of it."""
-_GONE = (
-    nvml.NVML_ERROR_NOT_FOUND,
-    nvml.NVML_ERROR_INVALID_ARGUMENT,
-    nvml.NVML_ERROR_GPU_IS_LOST,
-)
+_GONE = (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT, nvml.NVML_ERROR_GPU_IS_LOST)
 """What is said of an index without an instance, and by the handle of one that was destroyed."""
 _MOST = 64
 """Instances, should a driver say 0xFFFFFFFF."""

@@ -11,14 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.telemetry.nvml_calls import check, function, nvml
-from gputop.telemetry.nvml_question import (
-    SECOND,
-    Answers,
-    Question,
-    Source,
-    absence_of,
-    value_of,
-)
+from gputop.telemetry.nvml_question import SECOND, Answers, Question, Source, absence_of, value_of
 from gputop.telemetry.reading import GpuProcess
 from gputop.telemetry.snapshot import Absence, ProcessKind
 

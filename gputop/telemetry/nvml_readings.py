@@ -348,8 +348,6 @@ def readings(
         BAR1,
         Question("power_limit_watts", one(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
         Question(
-            "power_limit_requested_watts",
-            one(nvml.nvmlDeviceGetPowerManagementLimit),
-            seconds=SLOW,
+            "power_limit_requested_watts", one(nvml.nvmlDeviceGetPowerManagementLimit), seconds=SLOW
         ),
     )

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import (
-        Absence,
-        Device,
-        DeviceSample,
-        Event,
-        Problem,
-        ProcessKind,
-    )
+    from gputop.telemetry.snapshot import Absence, Device, DeviceSample, Event, Problem, ProcessKind
 
 
 class DriverError(Exception):

@@ -13,14 +13,7 @@ from typing import BinaryIO, NamedTuple
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.lines import START, Line, Place, is_gzip, lines
 from gputop.telemetry.record_index import Index, Kind, look
-from gputop.telemetry.snapshot import (
-    Inventory,
-    NewerSchemaError,
-    Problem,
-    Record,
-    Sample,
-    decode,
-)
+from gputop.telemetry.snapshot import Inventory, NewerSchemaError, Problem, Record, Sample, decode
 
 LOOKED_AT = 1000
 """Lines of which one has to be an inventory."""

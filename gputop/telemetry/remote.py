@@ -22,12 +22,7 @@ from gputop.telemetry.flow import uptime
 from gputop.telemetry.launch import command
 from gputop.telemetry.machine import MachineStream
 from gputop.telemetry.merge import inventory_of, sample_of
-from gputop.telemetry.snapshot import (
-    THIS_MACHINE,
-    Inventory,
-    Problem,
-    old_after,
-)
+from gputop.telemetry.snapshot import THIS_MACHINE, Inventory, Problem, old_after
 from gputop.telemetry.ssh import (
     CONNECT_SECONDS,
     REMOTE_COMMAND,
@@ -54,12 +49,7 @@ SOONEST_SECONDS = 0.1
 
 
 def child_of(
-    host: str,
-    remote: Sequence[str],
-    interval: float,
-    *,
-    gpm: bool = True,
-    control: bool = False,
+    host: str, remote: Sequence[str], interval: float, *, gpm: bool = True, control: bool = False
 ) -> StreamChild:
     """The stream of a host: over `ssh`, or this machine's own where it is named `localhost`."""
     if host == THIS_MACHINE:

@@ -110,46 +110,24 @@ class _Rule(NamedTuple):
 
 
 _INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
+# fmt: off
 _RULES = (
     _Rule(127, "", "gputop is not found there", _INSTALL),
     _Rule(None, "No module named '?gputop", "gputop is not found there", _INSTALL),
-    _Rule(
-        None,
-        r"Permission denied \(",
-        "it wants a password or another key",
-        "`ssh-copy-id {host}`, or `ssh-add` the key",
-    ),
-    _Rule(
-        None,
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is another one than before",
-        "Find out why, then `ssh-keygen -R {host}`",
-    ),
-    _Rule(
-        None,
-        "Host key verification failed",
-        "its host key is not known",
-        "Look at it with `ssh {host}` once",
-    ),
-    _Rule(
-        2,
-        "unrecognized arguments|invalid choice",
-        "its gputop is too old, or is another program",
-        f"Upgrade it: {FROM_CHECKOUT} there",
-    ),
-    _Rule(
-        None,
-        "upgrade this gputop",
-        "its gputop is newer than this one",
-        f"Upgrade this one: {FROM_CHECKOUT}",
-    ),
-    _Rule(
-        None,
-        "No such file or directory: 'ssh'",
-        "there is no `ssh` here",
-        "Install OpenSSH's client",
-    ),
+    _Rule(None, r"Permission denied \(", "it wants a password or another key",
+          "`ssh-copy-id {host}`, or `ssh-add` the key"),
+    _Rule(None, "REMOTE HOST IDENTIFICATION HAS CHANGED",
+          "its host key is another one than before", "Find out why, then `ssh-keygen -R {host}`"),
+    _Rule(None, "Host key verification failed", "its host key is not known",
+          "Look at it with `ssh {host}` once"),
+    _Rule(2, "unrecognized arguments|invalid choice",
+          "its gputop is too old, or is another program", f"Upgrade it: {FROM_CHECKOUT} there"),
+    _Rule(None, "upgrade this gputop", "its gputop is newer than this one",
+          f"Upgrade this one: {FROM_CHECKOUT}"),
+    _Rule(None, "No such file or directory: 'ssh'", "there is no `ssh` here",
+          "Install OpenSSH's client"),
 )
+# fmt: on
 SSH_FAILED = 255
 
 

@@ -16,14 +16,7 @@ from gputop.telemetry.control import obey
 from gputop.telemetry.flow import Window
 from gputop.telemetry.reading import ReplacedError
 from gputop.telemetry.sampler import Sampler
-from gputop.telemetry.snapshot import (
-    DriverState,
-    Inventory,
-    MachineState,
-    Record,
-    Sample,
-    encode,
-)
+from gputop.telemetry.snapshot import DriverState, Inventory, MachineState, Record, Sample, encode
 
 if TYPE_CHECKING:
     from gputop.telemetry.reading import Driver

@@ -48,20 +48,14 @@ class Action:
         return when and (not self.tabs or tab in self.tabs)
 
 
+# fmt: off
 ACTIONS = (
     Action("tab.monitor", "1", "tab('monitor')", "Monitor: devices and their processes"),
     Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
     Action("tab.processes", "3", "tab('processes')", "Processes: all of them, with all columns"),
     Action("details", "enter", "details", "All that the selected device says", "Details", LISTS),
-    Action(
-        "switch",
-        "tab",
-        "switch",
-        "Between devices and processes",
-        "Processes",
-        ("monitor",),
-        ("tab",),
-    ),
+    Action("switch", "tab", "switch", "Between devices and processes", "Processes", ("monitor",),
+           ("tab",)),
     Action(
         "bench.start", "b", "start", "Stress-test the selected device", "Stress test", when="live"
     ),
@@ -90,43 +84,15 @@ ACTIONS = (
     Action("sort.previous", "comma", "sort(-1)", "... by the previous column", "", LISTS),
     Action("sort.reverse", "I", "reverse", "Reverse the order of processes", "", LISTS),
     Action("tree", "t,f5", "tree", "Processes as a tree", "Tree", LISTS),
-    Action(
-        "signal",
-        "f9",
-        "signal",
-        "Send a signal to the selected process",
-        "Signal",
-        LISTS,
-        when="live",
-    ),
-    Action(
-        "environment",
-        "e",
-        "environment",
-        "Environment of the selected process",
-        "",
-        LISTS,
-        when="live",
-    ),
+    Action("signal", "f9", "signal", "Send a signal to the selected process", "Signal", LISTS,
+           when="live"),
+    Action("environment", "e", "environment", "Environment of the selected process", "", LISTS,
+           when="live"),
     Action("density", "c", "density", "Density: one row, three, full", "Density", ("monitor",)),
-    Action(
-        "pause",
-        "space",
-        "pause",
-        "Freeze the picture; what comes is kept",
-        "Pause",
-        LIVE,
-        when="live",
-    ),
-    Action(
-        "interval.longer",
-        "plus,equals_sign",
-        "interval(1)",
-        "Sample less often",
-        "",
-        LIVE,
-        when="live",
-    ),
+    Action("pause", "space", "pause", "Freeze the picture; what comes is kept", "Pause", LIVE,
+           when="live"),
+    Action("interval.longer", "plus,equals_sign", "interval(1)", "Sample less often", "", LIVE,
+           when="live"),
     Action("interval.shorter", "minus", "interval(-1)", "Sample more often", "", LIVE, when="live"),
     Action("record", "r", "record", "Record to a file, or stop recording", "", when="live"),
     Action(
@@ -141,36 +107,19 @@ ACTIONS = (
     Action("faster", "plus,equals_sign", "speed(1)", "Faster", "Faster", LIVE, when="replay"),
     Action("slower", "minus", "speed(-1)", "Slower", "", LIVE, when="replay"),
     Action("form", "tab", "field(1)", "Go through the form", "Form", ("benchmark",), ("tab",)),
-    Action(
-        "form.back",
-        "shift+tab",
-        "field(-1)",
-        "Go back through the form",
-        "",
-        ("benchmark",),
-        ("shift+tab",),
-    ),
+    Action("form.back", "shift+tab", "field(-1)", "Go back through the form", "", ("benchmark",),
+           ("shift+tab",)),
     Action("theme", "T", "theme", "The next theme of colours"),
     Action("settings", "S", "keep", "Keep theme, density, sorting, … for the next time"),
     Action("back", "escape", "leave", "Back: out of a field, to the monitor"),
-    Action(
-        "commands",
-        "ctrl+p",
-        "commands",
-        "Command palette: the same by name",
-        everywhere=("ctrl+p",),
-    ),
+    Action("commands", "ctrl+p", "commands", "Command palette: the same by name",
+           everywhere=("ctrl+p",)),
     Action("help", "question_mark,f1", "help", "Help: keys and numbers", "Help"),
     Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes it"),
-    Action(
-        "quit",
-        "q,f10,ctrl+c",
-        "quit",
-        "Quit; ends a running stress test",
-        "Quit",
-        everywhere=("f10", "ctrl+c"),
-    ),
+    Action("quit", "q,f10,ctrl+c", "quit", "Quit; ends a running stress test", "Quit",
+           everywhere=("f10", "ctrl+c")),
 )
+# fmt: on
 
 
 BY_ID = {action.id: action for action in ACTIONS}

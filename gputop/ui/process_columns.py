@@ -186,9 +186,7 @@ TYPE = Column(
 GPU_MEMORY = _number("GPU MEM", "device memory that it holds", "memory_used_bytes", 8, size)
 SM = _percent("SM%", "time in which its kernels ran", "sm_utilization_percent")
 MEMORY = _percent(
-    "MEM%",
-    "time in which it read or wrote device memory",
-    "memory_utilization_percent",
+    "MEM%", "time in which it read or wrote device memory", "memory_utilization_percent"
 )
 ENCODER = _percent("ENC", "time of the video encoder", "encoder_utilization_percent")
 DECODER = _percent("DEC", "time of the video decoder", "decoder_utilization_percent")

@@ -215,8 +215,7 @@ def test_throttled_and_hot_ones_are_named_and_results_are_kept(
     nodes: Nodes, tmp_path: Path
 ) -> None:
     nodes.change(
-        g1={"clocks_event_reasons.active": "0x0000000000000044"},
-        g4={"temperature.gpu.tlimit": "2"},
+        g1={"clocks_event_reasons.active": "0x0000000000000044"}, g4={"temperature.gpu.tlimit": "2"}
     )
     status, document, err = nodes.ran("--seconds", "3", *pretending(tmp_path))
     assert status == 4, err
@@ -244,10 +243,7 @@ def test_throttled_and_hot_ones_are_named_and_results_are_kept(
 
 
 def test_a_gpu_in_use_is_left_out_unless_asked_for(nodes: Nodes, tmp_path: Path) -> None:
-    nodes.change(
-        g3={"apps": "4242, /opt/train/python, 30000"},
-        g7={"memory.used": "70000"},
-    )
+    nodes.change(g3={"apps": "4242, /opt/train/python, 30000"}, g7={"memory.used": "70000"})
     status, document, err = nodes.ran("--seconds", "1", *pretending(tmp_path))
     assert status == 3
     assert "GPU 3 is left out: it is in use by process 4242 (/opt/train/python)" in err

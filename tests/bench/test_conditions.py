@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench import devices, plan
-from gputop.bench.conditions import (
-    BANDWIDTH,
-    LONGEST_SECONDS,
-    MOST_MOMENTS,
-    WITHIN,
-    Moment,
-    Trace,
-)
+from gputop.bench.conditions import BANDWIDTH, LONGEST_SECONDS, MOST_MOMENTS, WITHIN, Moment, Trace
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
 from gputop.telemetry.snapshot import Device, Sample
@@ -152,9 +145,7 @@ def test_a_device_that_does_not_say_has_no_reasons() -> None:
 
 def test_a_gap_is_not_filled_with_the_reading_after_it() -> None:
     trace = traced(
-        gpu_sample(NOW + 1, power_watts=700.0),
-        gpu_sample(NOW + 60, power_watts=100.0),
-        seconds=60,
+        gpu_sample(NOW + 1, power_watts=700.0), gpu_sample(NOW + 60, power_watts=100.0), seconds=60
     )
     assert conditions(trace, 60.0).power_watts_mean == pytest.approx(
         (700 * 1 + 100 * LONGEST_SECONDS) / (1 + LONGEST_SECONDS)

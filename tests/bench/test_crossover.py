@@ -61,14 +61,8 @@ def test_the_size_from_which_on_it_wins(
             "float64: the GPU is faster from 96 on, 88 times at 4096",
         ),
         (((1, 0.1), (96, 1.3)), "float64: the GPU is faster from 96 on, 1.3 times"),
-        (
-            ((1, 2.0), (96, 13.0)),
-            "float64: the GPU is faster from 1 on, 13 times at 96",
-        ),
-        (
-            ((1, 0.1), (96, 0.65)),
-            "float64: the GPU is not faster even at 96, 0.65 times",
-        ),
+        (((1, 2.0), (96, 13.0)), "float64: the GPU is faster from 1 on, 13 times at 96"),
+        (((1, 0.1), (96, 0.65)), "float64: the GPU is not faster even at 96, 0.65 times"),
     ],
 )
 def test_it_is_said_in_words(ratios: tuple[tuple[int, float], ...], words: str) -> None:

@@ -180,10 +180,7 @@ def test_a_device_that_got_slower_is_status_4(
     [({"wrong_elements": 1}, 1), ({"stopped": "user"}, 130), ({"stopped": "limit"}, 4)],
 )
 def test_what_is_worse_has_its_own_status(
-    ends: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
-    changes: dict[str, Any],
-    status: int,
+    ends: dict[str, Any], capsys: pytest.CaptureFixture[str], changes: dict[str, Any], status: int
 ) -> None:
     assert slower(ends, soak(800.0, ago=60.0), soak(700.0, **changes)) == status
     assert ("slower than it was" in capsys.readouterr().err) is ("wrong_elements" not in changes)

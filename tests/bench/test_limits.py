@@ -10,14 +10,7 @@ import pytest
 from gputop.bench import devices, plan, selection
 from gputop.bench.cluster.readings import thresholds
 from gputop.bench.limits import heat_limits, in_short, in_words, reached
-from gputop.telemetry.snapshot import (
-    Absence,
-    Device,
-    DeviceState,
-    Inventory,
-    ProcessKind,
-    Sample,
-)
+from gputop.telemetry.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
 from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import device, inventory, process, readings, sample
@@ -102,12 +95,7 @@ def with_heat(**read: int) -> Sample:
             {CORE: 60, MEMORY: 92},
             "its memory reached 92°C, and its limit is 92°C (maximum 95°C)",
         ),
-        (
-            "",
-            {CORE: 79},
-            {CORE: 80},
-            "it reached 80°C, and its limit is 80°C (the driver",
-        ),
+        ("", {CORE: 79}, {CORE: 80}, "it reached 80°C, and its limit is 80°C (the driver"),
         (heat.A100, {}, {CORE: 101}, "it reached 101°C, and its limit is 86°C"),
     ],
     ids=[

@@ -198,11 +198,7 @@ NUMBERS = st.none() | st.integers(-10, 10_000) | st.floats()
     st.none() | st.sampled_from([chip.name for chip in CHIPS.values()]) | st.text(),
 )
 def test_the_formula_gives_a_peak_or_nothing(
-    capability: str | None,
-    sms: int | None,
-    clock: float | None,
-    dtype: str,
-    name: str | None,
+    capability: str | None, sms: int | None, clock: float | None, dtype: str, name: str | None
 ) -> None:
     value = by_formula(capability, sms, clock, dtype, name=name)
     assert value is None or (value > 0 and math.isfinite(value))

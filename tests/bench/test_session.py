@@ -15,16 +15,7 @@ import pytest
 from gputop.bench import orders
 from gputop.bench import session as module
 from gputop.bench.plan import Request, Target
-from gputop.bench.session import (
-    Done,
-    Event,
-    Failed,
-    Hello,
-    Planned,
-    Progress,
-    Session,
-    Verified,
-)
+from gputop.bench.session import Done, Event, Failed, Hello, Planned, Progress, Session, Verified
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 
 if TYPE_CHECKING:
@@ -229,8 +220,7 @@ async def test_a_worker_that_does_not_listen_is_ended_by_force(
 ) -> None:
     monkeypatch.setattr(module, "STEP_SECONDS", 0.2)
     session = fake(
-        tmp_path,
-        f"import signal; signal.signal(15, signal.SIG_IGN)\n{SAYS_HELLO}{WAITS}",
+        tmp_path, f"import signal; signal.signal(15, signal.SIG_IGN)\n{SAYS_HELLO}{WAITS}"
     )
     events = []
     stopping: asyncio.Task[None] | None = None

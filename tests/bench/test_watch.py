@@ -142,10 +142,7 @@ async def test_an_answer_is_good_for_a_time_only(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("target", "record"),
-    [
-        (CPU, sample()),
-        (GPU, heated(None, absent={"temperature_celsius": Absence.NOT_SUPPORTED})),
-    ],
+    [(CPU, sample()), (GPU, heated(None, absent={"temperature_celsius": Absence.NOT_SUPPORTED}))],
 )
 async def test_what_has_no_temperature_is_not_ended_for_it(
     monkeypatch: pytest.MonkeyPatch, target: plan.Target, record: Any

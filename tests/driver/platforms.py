@@ -152,10 +152,7 @@ def a100_mig(**changes: Any) -> FakeDevice:
         mig_mode_pending=1,
         instances=instances,
         values=_values(
-            *POWER_AVERAGES,
-            thresholds={0: 92, 1: 89, 2: 95},
-            throughput_kib=(2_100, 900),
-            links=12,
+            *POWER_AVERAGES, thresholds={0: 92, 1: 89, 2: 95}, throughput_kib=(2_100, 900), links=12
         ),
     )
 

@@ -72,11 +72,5 @@ if __name__ == "__main__":
     ResidentApp.__init__ = counted  # type: ignore[method-assign,assignment]
     gpus, interval = int(sys.argv[1]), float(sys.argv[2]) if sys.argv[2:] else 10.0
     sys.exit(
-        run(
-            MadeUp(gpus, interval),
-            open_host,
-            where=WHERE,
-            interval=interval,
-            settings=DEFAULT,
-        )
+        run(MadeUp(gpus, interval), open_host, where=WHERE, interval=interval, settings=DEFAULT)
     )

@@ -32,12 +32,7 @@ pytestmark = pytest.mark.driver
 
 def opened(driver: FakeDriver, *arguments: str, columns: int = 160, rows: int = 50) -> Terminal:
     return dashboard(
-        "--interval",
-        "0.25",
-        *arguments,
-        env=driver.environment(),
-        columns=columns,
-        rows=rows,
+        "--interval", "0.25", *arguments, env=driver.environment(), columns=columns, rows=rows
     )
 
 

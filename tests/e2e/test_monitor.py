@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.driver import GPU_IS_LOST, FakeDriver
-from tests.e2e.shipped import (
-    DOWN,
-    END,
-    ENTER,
-    HOME,
-    SOON,
-    UP,
-    dashboard,
-    device,
-    see,
-    selected,
-)
+from tests.e2e.shipped import DOWN, END, ENTER, HOME, SOON, UP, dashboard, device, see, selected
 
 if TYPE_CHECKING:
     from tests.terminal import Terminal

@@ -7,14 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.driver import (
-    GPU_IS_LOST,
-    LINK_FIELDS,
-    RESET_REQUIRED,
-    UNKNOWN,
-    FakeDevice,
-    FakeInstance,
-)
+from tests.driver import GPU_IS_LOST, LINK_FIELDS, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeInstance
 from tests.e2e.shipped import END, GIB, HOME, MARK
 from tests.faults.scenario import KEYS, Key, Scenario, Seen, three
 

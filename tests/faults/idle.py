@@ -80,11 +80,7 @@ SCENARIOS = (
     state("paused", send(" "), ("PAUSED",)),
     state("eight devices, simulated", nothing, ("7 H100",), before=(), arguments=("--demo",)),
     state(
-        "no driver",
-        nothing,
-        ("No NVIDIA driver",),
-        before=(),
-        environment={"LD_LIBRARY_PATH": ""},
+        "no driver", nothing, ("No NVIDIA driver",), before=(), environment={"LD_LIBRARY_PATH": ""}
     ),
     state("a host that is not reached", nothing, ("AWAY",), before=(), prepare=no_host),
     state("a recording at its end", nothing, ("  end  ",), before=(), prepare=recording),

@@ -454,11 +454,7 @@ PASTED = (
         mend=all_of(send(ESCAPE), unharmed),
         then=(*WELL, "train-alpha"),
     ),
-    Scenario(
-        name="a paste whose end is lost",
-        fault=paste_without_end,
-        says=WELL,
-    ),
+    Scenario(name="a paste whose end is lost", fault=paste_without_end, says=WELL),
 )
 
 PLAIN = "abcdefghijklmnoprstuvwxyzABCDEGHIJKLMNOPRSTUVWXYZ0123456789"

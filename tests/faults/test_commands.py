@@ -126,11 +126,7 @@ def test_a_page_on_a_terminal_is_as_wide_as_it(columns: int, nasty_machine: dict
         assert max(map(cells, text.split("\n"))) <= columns
 
 
-HOSTS = (
-    ["status"],
-    ["stream", "--count", "2", "--format", "csv"],
-    ["stream", "--count", "2"],
-)
+HOSTS = (["status"], ["stream", "--count", "2", "--format", "csv"], ["stream", "--count", "2"])
 
 
 @pytest.mark.parametrize("arguments", HOSTS, ids=" ".join)

@@ -87,10 +87,7 @@ def test_a_password_is_not_in_what_is_shown_of_a_server() -> None:
     ],
 )
 def test_who_one_is(
-    environment: dict[str, str],
-    header: str | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str], header: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -145,8 +145,7 @@ def heard(run: Run, said: list[bytes]) -> Recorder:
 
 
 many = settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 # A machine has hundreds of fields: how long one takes to make and to draw is no test.
 many = settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -109,11 +108,7 @@ def test_charts_at_any_zoom_and_cursor(
 @many
 @given(machines(4), SIZES, st.text(max_size=5), st.booleans(), st.integers(0, 14))
 def test_the_processes_however_they_are_sorted(
-    records: list[Inventory | Sample],
-    size: tuple[int, int],
-    words: str,
-    tree: bool,
-    column: int,
+    records: list[Inventory | Sample], size: tuple[int, int], words: str, tree: bool, column: int
 ) -> None:
     view = ProcessesView(known(records))
     view.start_filter()

@@ -35,10 +35,7 @@ def query(*names: str) -> list[dict[str, str]]:
     return [dict(zip(names, row, strict=True)) for row in rows] if done.returncode == 0 else []
 
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not query("uuid"), reason="needs an NVIDIA GPU"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not query("uuid"), reason="needs an NVIDIA GPU")]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
 

@@ -28,16 +28,7 @@ from gputop.telemetry.snapshot import (
     Sample,
 )
 from tests import streams
-from tests.insight.histories import (
-    IDLE,
-    WORKING,
-    Machine,
-    device,
-    noise,
-    one,
-    saw,
-    trainer,
-)
+from tests.insight.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
 from tests.streams import GIB, NOW
 
 UUIDS = ("a", "b", "c")

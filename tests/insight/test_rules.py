@@ -379,11 +379,7 @@ LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
         lambda: without(*NO_GPM, why=Absence.DISABLED),
         {name: GPM_OFF[name] for name in ("sm_active_percent", "tensor_active_percent")},
     ),
-    (
-        "memory_bound",
-        lambda: without("dram_active_percent"),
-        {"dram_active_percent": UNSUPPORTED},
-    ),
+    ("memory_bound", lambda: without("dram_active_percent"), {"dram_active_percent": UNSUPPORTED}),
     (
         "pcie_bound",
         lambda: without("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"),
@@ -393,11 +389,7 @@ LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
     ("pcie_bound", lambda: one({"pcie_generation": 9}), {"pcie_generation": None}),
     ("link_degraded", lambda: without("pcie_width"), {"pcie_width": UNSUPPORTED}),
     *(
-        (
-            rule,
-            lambda: without("clock_event_reasons"),
-            {"clock_event_reasons": UNSUPPORTED},
-        )
+        (rule, lambda: without("clock_event_reasons"), {"clock_event_reasons": UNSUPPORTED})
         for rule in ("power_capped", "thermal", "hardware_slowdown")
     ),
     (

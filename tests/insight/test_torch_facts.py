@@ -72,10 +72,7 @@ async def test_what_torch_says_is_read_whatever_is_printed_beside_it(tmp_path: P
             "cuda.init = init\n",
             TorchFacts("2.9.0+cu128", "12.8", ("sm_80", "sm_90"), fault="too old a driver."),
         ),
-        (
-            FAKE + "version.cuda = None\n__version__ = '2.9.0'\n",
-            TorchFacts("2.9.0"),
-        ),
+        (FAKE + "version.cuda = None\n__version__ = '2.9.0'\n", TorchFacts("2.9.0")),
     ],
 )
 async def test_a_torch_that_fails_says_why(tmp_path: Path, torch: str, said: TorchFacts) -> None:

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.insight.judge import RULES, Judge
-from gputop.insight.turns import AT_A_TIME, ROUND_SECONDS, Turns
+from gputop.insight.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Turns
 from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import DeviceState, Event, Sample
 from tests.insight.histories import WORKING, Machine, device, noise, saw, trainer

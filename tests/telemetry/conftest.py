@@ -10,18 +10,8 @@ import pytest
 
 from gputop.telemetry import sampler as module
 from gputop.telemetry.sampler import Sampler
-from gputop.telemetry.snapshot import (
-    Device,
-)
-from tests.telemetry.fakes import (
-    INTERVAL,
-    Clock,
-    FakeOwners,
-    FakeReader,
-    Open,
-    Stream,
-    answer,
-)
+from gputop.telemetry.snapshot import Device
+from tests.telemetry.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, Stream, answer
 
 if TYPE_CHECKING:
     from gputop.telemetry.reading import Driver

@@ -40,10 +40,7 @@ def said(sample: DeviceSample, *events: Event, **changes: Any) -> list[str]:
         ({"ecc_uncorrected": 1}, ["GPU 0 has 1 uncorrected ECC error"]),
         ({"ecc_uncorrected": 3}, ["GPU 0 has 3 uncorrected ECC errors"]),
         ({"remap_pending": True}, ["GPU 0 remaps a memory row at its next reset"]),
-        (
-            {"remap_pending": True, "remap_failed": True},
-            ["GPU 0 has no spare memory rows left"],
-        ),
+        ({"remap_pending": True, "remap_failed": True}, ["GPU 0 has no spare memory rows left"]),
         ({"recovery_action": "none"}, []),
         ({"recovery_action": "drain_and_reset"}, ["GPU 0 wants: drain and reset"]),
         ({"memory_used_bytes": 97 * GIB, "memory_free_bytes": 3 * GIB}, []),

@@ -33,10 +33,7 @@ TABLE: dict[str, tuple[str, Place]] = {
     ),
     "docker, rootless": (f"0::{USER}/user.slice/docker-{ID}.scope\n", Place(SHORT)),
     "docker, of another name": (f"0::/actions_job/{ID}\n", Place(SHORT)),
-    "docker, with systemd in it": (
-        f"0::/docker/{ID}/system.slice/ssh.service\n",
-        Place(SHORT),
-    ),
+    "docker, with systemd in it": (f"0::/docker/{ID}/system.slice/ssh.service\n", Place(SHORT)),
     "docker in docker": (f"0::/docker/{OTHER}/docker/{ID}\n", Place(SHORT)),
     "docker, seen from inside": ("0::/\n", Place()),
     "docker, seen from its neighbour": (f"0::/../docker-{ID}.scope\n", Place(SHORT)),
@@ -143,15 +140,9 @@ TABLE: dict[str, tuple[str, Place]] = {
     "lxd, in a project": ("0::/lxc.payload.lab_gpu-1/init.scope\n", Place("lab_gpu-1")),
     "lxc's monitor": ("0::/lxc.monitor.trainer\n", Place()),
     "lxc's monitor, 3.1": ("7:memory:/lxc.monitor/trainer\n", Place()),
-    "docker in lxc": (
-        f"0::/lxc.payload.trainer/system.slice/docker-{ID}.scope\n",
-        Place(SHORT),
-    ),
+    "docker in lxc": (f"0::/lxc.payload.trainer/system.slice/docker-{ID}.scope\n", Place(SHORT)),
     "nspawn": ("0::/machine.slice/machine-fedora.scope/payload/init.scope\n", Place("fedora")),
-    "nspawn, a dash": (
-        "0::/machine.slice/machine-dev\\x2dbox.scope/payload\n",
-        Place("dev-box"),
-    ),
+    "nspawn, a dash": ("0::/machine.slice/machine-dev\\x2dbox.scope/payload\n", Place("dev-box")),
     "nspawn, a service": (
         "0::/machine.slice/systemd-nspawn@fedora.service/payload\n",
         Place("fedora"),

@@ -14,13 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputop.telemetry import child as module
-from gputop.telemetry.child import (
-    Interruption,
-    StreamChild,
-    StreamError,
-    one_snapshot,
-    snapshots,
-)
+from gputop.telemetry.child import Interruption, StreamChild, StreamError, one_snapshot, snapshots
 from gputop.telemetry.launch import command
 from gputop.telemetry.snapshot import (
     DriverState,
@@ -448,9 +442,7 @@ async def test_one_snapshot_is_not_of_a_driver_that_still_starts(
     assert await one_snapshot(timeout_seconds=BOUND) == (INVENTORY, SAMPLE)
 
 
-async def test_one_snapshot_of_a_driver_that_never_answers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors()
     prepare(monkeypatch, "until_the_end()")
     with pytest.raises(StreamError, match=r"does not answer: it said nothing within 0\.2 s\. "):

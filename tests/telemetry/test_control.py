@@ -80,9 +80,7 @@ def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
 
 def test_the_stream_obeys_and_ends_with_its_reader() -> None:
     process = subprocess.Popen(
-        command(interval=60, demo=True, control=True),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        command(interval=60, demo=True, control=True), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -22,8 +22,14 @@ from gputop.telemetry.derived import (
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
 )
-from gputop.telemetry.fine import FINE_CAPACITY
-from gputop.telemetry.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History, Statistics
+from gputop.telemetry.history import (
+    CAPACITY,
+    FINE_CAPACITY,
+    KEPT,
+    LONGEST_WEIGHT_SECONDS,
+    History,
+    Statistics,
+)
 from gputop.telemetry.snapshot import READINGS, Absence, DeviceSample, Host, Sample
 from tests import streams
 

@@ -153,9 +153,7 @@ class Far:
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
-def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(
-    ahead: float,
-) -> None:
+def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(ahead: float) -> None:
     far = Far(ahead)
     far.send(1.0, 1.0)
     for made, arrives in ((2.0, 4.5), (3.0, 9.0), (60.0, 171.0)):

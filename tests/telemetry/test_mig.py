@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.reading import GpuProcess, Reading
-from gputop.telemetry.snapshot import (
-    GPM_READINGS,
-    READINGS,
-    Absence,
-    DeviceState,
-    ProcessKind,
-)
+from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, DeviceState, ProcessKind
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,

@@ -143,10 +143,7 @@ def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
     ],
 )
 def test_values_of_any_type_and_impossible_ones(
-    nvml: FakeDriver,
-    kind: int | None,
-    new: tuple[FakeSample, ...],
-    said: tuple[int, ...] | Absence,
+    nvml: FakeDriver, kind: int | None, new: tuple[FakeSample, ...], said: tuple[int, ...] | Absence
 ) -> None:
     machine = Machine(nvml, samples_type=kind)
     assert machine.read((*rows(range(1, 11)), *new)) == said
@@ -228,8 +225,7 @@ def test_a_wave_by_the_clock_is_sampled_evenly(nvml: FakeDriver) -> None:
     st.lists(
         st.lists(
             st.tuples(
-                st.integers(0, 40) | st.integers(0, (1 << 64) - 1),
-                st.none() | st.integers(0, 100),
+                st.integers(0, 40) | st.integers(0, (1 << 64) - 1), st.none() | st.integers(0, 100)
             ),
             max_size=8,
         ),

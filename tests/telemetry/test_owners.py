@@ -502,8 +502,7 @@ def test_hidepid_1(
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
     owned_by(proc.root / "7", 3_999_999_999, monkeypatch)
     assert owners.of(7) == Owner(
-        user="3999999999",
-        absent={name: Absence.NO_PERMISSION for name in ALL if name != "user"},
+        user="3999999999", absent={name: Absence.NO_PERMISSION for name in ALL if name != "user"}
     )
 
 

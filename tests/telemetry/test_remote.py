@@ -121,16 +121,12 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
         assert of(sample, "b").host == streams.host()
 
 
-async def test_the_order_is_that_of_the_names_and_each_is_there_once(
-    ssh: FakeSsh,
-) -> None:
+async def test_the_order_is_that_of_the_names_and_each_is_there_once(ssh: FakeSsh) -> None:
     async with watching("b", "a", "b") as watch:
         assert [*states(await watch.sample())] == ["b", "a"]
 
 
-async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(
-    ssh: FakeSsh,
-) -> None:
+async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: FakeSsh) -> None:
     async with watching("a", "b", interval=10 * BOUND) as watch:
         await watch.until(all_ok)
         for _ in range(3):
@@ -260,14 +256,12 @@ async def test_this_machine_is_one_of_them_without_ssh(
         sample = await watch.until(all_ok)
         assert watch.inventory is not None
         assert [d.label for d in watch.inventory.devices if d.is_here] == [
-            *("localhost:0", "localhost:1"),
+            *("localhost:0", "localhost:1")
         ]
         assert sample.host == streams.host()
 
 
-async def test_an_inventory_comes_only_when_something_changed(
-    ssh: FakeSsh,
-) -> None:
+async def test_an_inventory_comes_only_when_something_changed(ssh: FakeSsh) -> None:
     async with watching("a") as watch:
         await watch.until(all_ok)
         settled = watch.inventory
@@ -285,8 +279,7 @@ async def test_simulated_is_what_all_are(ssh: FakeSsh) -> None:
 
 
 async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(
-    ssh: FakeSsh,
-    monkeypatch: pytest.MonkeyPatch,
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with watching("a") as watch:
         await watch.until(all_ok)
@@ -295,9 +288,7 @@ async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(
             await watch.until(lambda _: False)
 
 
-async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(
-    ssh: FakeSsh,
-) -> None:
+async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: FakeSsh) -> None:
     ssh.does("c", fake_ssh.NO_KEY)
     ssh.does("d", fake_ssh.HANGING)
     ssh.does("e", fake_ssh.NOISY)

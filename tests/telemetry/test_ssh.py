@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.snapshot import Problem
-from gputop.telemetry.ssh import (
-    explained,
-    parse_command,
-    parse_host,
-    ssh_command,
-    stream_words,
-)
+from gputop.telemetry.ssh import explained, parse_command, parse_host, ssh_command, stream_words
 
 
 @pytest.mark.parametrize(
@@ -126,7 +120,7 @@ def test_what_is_no_remote_command(text: str) -> None:
 
 def test_what_is_run_over_there() -> None:
     assert stream_words(["gputop"], interval=0.25, control=True) == [
-        *("gputop", "stream", "--interval", "0.25", "--control", "--no-gpm"),
+        *("gputop", "stream", "--interval", "0.25", "--control", "--no-gpm")
     ]
     assert stream_words(["a", "b"], interval=1.0) == ["a", "b", "stream", "--interval", "1"]
     assert stream_words(["a"], interval=1.0, gpm=False)[-1] == "--no-gpm"
@@ -186,21 +180,13 @@ Host key verification failed."""
             "Could not resolve hostname b: Name or service not known",
             "`ssh b` may say more",
         ),
-        (
-            ended("Timeout, server b not responding."),
-            "Timeout, server b not responding",
-            "`ssh b`",
-        ),
+        (ended("Timeout, server b not responding."), "Timeout, server b not responding", "`ssh b`"),
         (ended("evil \x1b[2J\u202e words"), "evil ␛[2J⟨202e⟩ words", "`ssh b`"),
         (ended("", 255), "the connection ended", "`ssh b`"),
         (ended("", 0), "the connection ended", "`ssh b`"),
         (ended("", -15), "the connection ended", "`ssh b`"),
         (ended("", 3), "gputop there ended with status 3", "`ssh b`"),
-        (
-            ended("", -15, "it said nothing for too long"),
-            "it said nothing for too long",
-            "`ssh b`",
-        ),
+        (ended("", -15, "it said nothing for too long"), "it said nothing for too long", "`ssh b`"),
         (
             ended("", None, "[Errno 2] No such file or directory: 'ssh'"),
             "there is no `ssh` here",

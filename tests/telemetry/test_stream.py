@@ -45,10 +45,7 @@ def start() -> Iterator[Any]:
     def popen(*arguments: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         running.append(
             subprocess.Popen(
-                [*COMMAND, *arguments],
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                [*COMMAND, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         )
         return running[-1]

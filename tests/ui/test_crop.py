@@ -90,11 +90,7 @@ def _other_shape(one: Any) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"render_segments": _other_shape},
-        {"render_segments": None},
-        {"__init__": _other_shape},
-    ],
+    [{"render_segments": _other_shape}, {"render_segments": None}, {"__init__": _other_shape}],
 )
 def test_another_shape_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]

@@ -234,10 +234,7 @@ async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
     blank = dict.fromkeys(named - {"index", "uuid", "name"})
     nobody = Device(0, UUID, "unknown device", absent=dict.fromkeys(named, absence), **blank)
     sample = DeviceSample(UUID, absent=dict.fromkeys(READINGS, absence))
-    app = PageApp(
-        dataclasses.replace(streams.inventory(), devices=(nobody,)),
-        said_by(sample),
-    )
+    app = PageApp(dataclasses.replace(streams.inventory(), devices=(nobody,)), said_by(sample))
     async with app.run_test(size=WHOLE) as pilot:
         page = await page_of(app, pilot)
     for row in ROWS:

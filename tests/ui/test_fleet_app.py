@@ -275,7 +275,7 @@ async def test_a_click_opens_a_folded_group() -> None:
         assert layout is not None
         tile = layout.tiles[0]
         view = app.query_one(MapView)
-        view._scroll(-9999)
+        view.wheel(-9999)
         await settle(pilot)
         await pilot.click(MapView, offset=(tile.x, tile.y + LEGEND_ROWS))
         assert app.state.place == (0, 0)

@@ -112,9 +112,7 @@ async def chosen(pilot: Pilot[None], name: str, value: str) -> None:
     await settle(pilot)
 
 
-async def test_a_sampler_that_starts_again_changes_nothing(
-    session: type[PreparedSession],
-) -> None:
+async def test_a_sampler_that_starts_again_changes_nothing(session: type[PreparedSession]) -> None:
     stream = PreparedStream(inventory(4), sample(4, processes=[]))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -14,24 +14,8 @@ from gputop.settings import Settings
 from gputop.telemetry.snapshot import DeviceState, Source
 from gputop.ui import palette
 from gputop.ui.app import GputopApp
-from gputop.ui.look import (
-    ANSI,
-    COLOUR_BLIND,
-    COLOUR_BLIND_LIGHT,
-    DARK,
-    LIGHT,
-    THEMES,
-    Terminal,
-)
-from tests.streams import (
-    NO_DRIVER,
-    PreparedStream,
-    inventory,
-    lost,
-    process,
-    readings,
-    sample,
-)
+from gputop.ui.look import ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT, DARK, LIGHT, THEMES, Terminal
+from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
 from tests.ui.pilots import lines, settle, text_of
 
 if TYPE_CHECKING:

@@ -16,12 +16,7 @@ from gputop.ui.widgets.chart import ThroughputChart
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.header import Header
 from gputop.ui.widgets.host import HostView
-from tests.streams import (
-    PreparedStream,
-    inventory,
-    no_driver,
-    sample,
-)
+from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of
 

@@ -175,8 +175,7 @@ def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("height", "styles"),
-    [(12, [BUSY]), (18, [BUSY, MEMORY]), (22, [BUSY, MEMORY, POWER])],
+    ("height", "styles"), [(12, [BUSY]), (18, [BUSY, MEMORY]), (22, [BUSY, MEMORY, POWER])]
 )
 def test_a_tall_panel_has_more_histories(height: int, styles: list[object]) -> None:
     values = [50.0] * 40

@@ -103,12 +103,7 @@ def test_the_next_column_goes_round_and_begins_with_its_own_direction() -> None:
 )
 def test_a_filter_finds_by_everything_that_a_row_shows(words: str) -> None:
     wanted = process(
-        4242,
-        3,
-        kind=ProcessKind.GRAPHICS,
-        container="9c1e0a7b12cd",
-        slurm_job="71524",
-        pod=None,
+        4242, 3, kind=ProcessKind.GRAPHICS, container="9c1e0a7b12cd", slurm_job="71524", pod=None
     )
     if "3f2a" in words:
         wanted = dataclasses.replace(wanted, pod="3f2a1b2c")

@@ -343,9 +343,7 @@ async def test_pages_go_by_what_is_on_screen() -> None:
         assert seen == [10, 19, 10, 50, 1]
 
 
-async def test_a_sample_sends_only_the_cells_that_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_sample_sends_only_the_cells_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = process(1, 0, cpu_percent=50.0), process(2, 0, cpu_percent=60.0)
     app = TableApp(first, second)
     async with app.run_test(size=(120, 12)) as pilot:

@@ -283,10 +283,7 @@ def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
         ({"TERM": "xterm-256color", "LC_ALL": "de_DE.utf8@euro"}, Terminal(256)),
         ({"TERM": "xterm-256color", "LANG": "de_DE.ISO-8859-1"}, Terminal(256, ascii=True)),
         ({"TERM": "xterm-256color", "LANG": "ja_JP.eucJP"}, Terminal(256, ascii=True)),
-        (
-            {"TERM": "xterm-256color", "LANG": "ja_JP.eucJP", "LC_ALL": "C.UTF-8"},
-            Terminal(256),
-        ),
+        ({"TERM": "xterm-256color", "LANG": "ja_JP.eucJP", "LC_ALL": "C.UTF-8"}, Terminal(256)),
         (
             {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_CTYPE": "de_DE.ISO-8859-1"},
             Terminal(256, ascii=True),

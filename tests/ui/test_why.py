@@ -256,10 +256,7 @@ def test_an_idle_machine_has_no_line() -> None:
     assert telemetry.judgement.findings == ()
     assert {
         v.absence for i in telemetry.judgement.insufficient(device().uuid) for v in i.lacking
-    } <= {
-        None,
-        Absence.NO_DATA_YET,
-    }
+    } <= {None, Absence.NO_DATA_YET}
 
 
 async def test_the_page_asks_for_gpm() -> None:

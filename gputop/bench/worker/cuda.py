@@ -136,11 +136,7 @@ class Cuda:
         context = None
         if self._free_before is not None and self._free_before - free > reserved:
             context = self._free_before - free - reserved
-        return {
-            "context_bytes": context,
-            "cache_bytes": reserved - held,
-            "tensor_bytes": held,
-        }
+        return {"context_bytes": context, "cache_bytes": reserved - held, "tensor_bytes": held}
 
 
 def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cuda:

@@ -24,14 +24,7 @@ from gputop.terminal import terminfo_colours
 
 if TYPE_CHECKING:
     from gputop.insight.doctor.torch_facts import TorchFacts
-    from gputop.telemetry.snapshot import (
-        Device,
-        DeviceSample,
-        Event,
-        Inventory,
-        Problem,
-        Sample,
-    )
+    from gputop.telemetry.snapshot import Device, DeviceSample, Event, Inventory, Problem, Sample
 
 OTHER = "gputop"
 """Another project's distribution, with a package and a command of the same name."""
@@ -113,10 +106,7 @@ class Facts:
 
 
 async def gather(
-    python: str | None = None,
-    *,
-    root: Path = Path("/"),
-    driver_seconds: float = DRIVER_SECONDS,
+    python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
 ) -> Facts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(interpreters.find(python, cuda=True))
@@ -152,9 +142,7 @@ def _version_of(distribution: str) -> str | None:
         return None
 
 
-async def _snapshot(
-    seconds: float,
-) -> tuple[Inventory | None, Sample | None, Problem | None]:
+async def _snapshot(seconds: float) -> tuple[Inventory | None, Sample | None, Problem | None]:
     try:
         return *await one_snapshot(complete=True, timeout_seconds=seconds), None
     except StreamError as error:

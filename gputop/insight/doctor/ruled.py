@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from gputop.insight.doctor.finding import (
-    INDEX,
-    Check,
-    Group,
-    Judgement,
-    Status,
-    absent,
-    note,
-    ok,
-)
+from gputop.insight.doctor.finding import INDEX, Check, Group, Judgement, Status, absent, note, ok
 from gputop.insight.judge import judge_snapshot
 from gputop.insight.thresholds import FULL
 from gputop.telemetry.alerts import Severity

@@ -83,11 +83,7 @@ def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
         ("SM", percentage(gpu.sm_active_percent), "sm_active_percent"),
         ("tensor", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
         ("DRAM", percentage(gpu.dram_active_percent), "dram_active_percent"),
-        (
-            "mem temp",
-            quantity(gpu.memory_temperature_celsius, "°C"),
-            "memory_temperature_celsius",
-        ),
+        ("mem temp", quantity(gpu.memory_temperature_celsius, "°C"), "memory_temperature_celsius"),
         ("scraped", f"{age} ago" if age else ABSENT, ""),
         ("clocks", visible(reasons) if reasons else ABSENT, "clock_event_reasons"),
         ("", visible(gpu.uuid), ""),

@@ -9,13 +9,7 @@ from gputop.fleet.model import Health
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.draw import Row, Span, cell, faded, fit, spread, width_of
 from gputop.ui.fleet.cells import SIGN_STYLES
-from gputop.ui.fleet.metrics import (
-    GRAVEST_FIRST,
-    SIGNS,
-    SUMMARISED,
-    TEMPERATURE,
-    counted,
-)
+from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, SUMMARISED, TEMPERATURE, counted
 from gputop.ui.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 

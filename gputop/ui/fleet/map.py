@@ -13,17 +13,17 @@ from gputop.ui.fleet.lines import Painter
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
 from gputop.ui.palette import DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from textual.events import Click, MouseScrollDown, MouseScrollUp
+    from textual.events import Click
 
     from gputop.ui.fleet.layout import Layout
     from gputop.ui.fleet.state import FleetState
 
 LEGEND_ROWS = 1
-WHEEL_ROWS = 3
 DENSITY_WORDS = {
     Density.WIDE: "",
     Density.ONE: "a cell per GPU",
@@ -32,7 +32,7 @@ DENSITY_WORDS = {
 }
 
 
-class MapView(LiveView):
+class MapView(Wheel, LiveView):
     """A window over the map, with the cursor in it."""
 
     def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
@@ -101,17 +101,8 @@ class MapView(LiveView):
             self._state.go(*found)
             self._moved()
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Shows what is further down."""
-        self._scroll(WHEEL_ROWS)
-        event.stop()
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Shows what is further up."""
-        self._scroll(-WHEEL_ROWS)
-        event.stop()
-
-    def _scroll(self, step: int) -> None:
+    def wheel(self, step: int) -> None:
+        """Scroll by that many lines."""
         self._first += step
         self.redraw()
 

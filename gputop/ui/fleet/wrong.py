@@ -12,12 +12,13 @@ from gputop.ui.fleet.detail import gpu_name
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, counted
 from gputop.ui.palette import ACCENT, DIM, GOOD, STRONG, TAB
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.processes import CURSOR, WHEEL_LINES
+from gputop.ui.widgets.processes import CURSOR
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from textual.events import Click, MouseScrollDown, MouseScrollUp
+    from textual.events import Click
 
     from gputop.fleet.model import Wrong
     from gputop.ui.fleet.state import FleetState
@@ -29,7 +30,7 @@ SINCE, SINCE_CELLS = "since ", 14
 DAY_SECONDS = 86_400
 
 
-class WrongView(LiveView):
+class WrongView(Wheel, LiveView):
     """A heading, and a window over the list."""
 
     def __init__(self, state: FleetState, moved: Callable[[], None]) -> None:
@@ -67,17 +68,8 @@ class WrongView(LiveView):
             self._state.on_list = True
             self._moved()
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Shows what is further down."""
-        self._scroll(WHEEL_LINES)
-        event.stop()
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Shows what is further up."""
-        self._scroll(-WHEEL_LINES)
-        event.stop()
-
-    def _scroll(self, step: int) -> None:
+    def wheel(self, step: int) -> None:
+        """Scroll by that many lines."""
         self._first += step
         self.redraw()
 

@@ -14,19 +14,19 @@ from gputop.text import ABSENT, visible
 from gputop.ui.draw import Row, Span, clip, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
-    from textual.events import Key, MouseScrollDown, MouseScrollUp
+    from textual.events import Key
 
     from gputop.telemetry.snapshot import Process
 
 TELLING = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
 """What the names of variables begin with that say what a process does with GPUs."""
 INDENT = "    "
-WHEEL_LINES = 3
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -10_000_000, "end": 10_000_000}
 PAGES = {"pagedown": 1, "space": 1, "pageup": -1}
 
@@ -43,18 +43,13 @@ class Variable(NamedTuple):
 def variables_of(environment: Sequence[tuple[str, str]]) -> list[Variable]:
     """The variables that say most of GPUs first, each part by name."""
     found = [
-        Variable(
-            visible(name),
-            visible(value),
-            name.startswith(TELLING),
-            is_secret(name, value),
-        )
+        Variable(visible(name), visible(value), name.startswith(TELLING), is_secret(name, value))
         for name, value in environment
     ]
     return sorted(found, key=lambda v: (not v.telling, v.name))
 
 
-class VariableList(LiveView):
+class VariableList(Wheel, LiveView):
     """`NAME=value`, long ones on several lines, in a window over all of them."""
 
     def __init__(self, environment: Sequence[tuple[str, str]]) -> None:
@@ -85,14 +80,14 @@ class VariableList(LiveView):
         self._lines = None
         self.redraw()
 
-    def scroll_lines(self, step: int) -> None:
+    def wheel(self, step: int) -> None:
         """Shows what is `step` lines further down."""
         self._first += step
         self.redraw()
 
     def scroll_pages(self, step: int) -> None:
         """Shows what is `step` windows further down."""
-        self.scroll_lines(step * max(1, self._room - 1))
+        self.wheel(step * max(1, self._room - 1))
 
     def draw(self, width: int, height: int) -> list[Row]:
         """As many lines as there is room for; under them what is typed, and how many match."""
@@ -139,16 +134,6 @@ class VariableList(LiveView):
         cursor = Span("▏" if self.typing else " ", ACCENT)
         return spread([Span("/ ", ACCENT), Span(typed, STRONG), cursor], right, width)
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Shows what is further down."""
-        self.scroll_lines(WHEEL_LINES)
-        event.stop()
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Shows what is further up."""
-        self.scroll_lines(-WHEEL_LINES)
-        event.stop()
-
 
 def _wrapped(variable: Variable, value: str, width: int) -> list[Row]:
     """The variable on as many lines as it takes, those after the first indented."""
@@ -186,7 +171,7 @@ class Environment(ModalScreen[None]):
         event.stop()
         shown = self._list
         if event.key in MOVES and not (shown.typing and event.is_printable):
-            shown.scroll_lines(MOVES[event.key])
+            shown.wheel(MOVES[event.key])
         elif event.key in PAGES and not (shown.typing and event.is_printable):
             shown.scroll_pages(PAGES[event.key])
         elif shown.typing:

@@ -57,13 +57,7 @@ OVER_TIME = (
     Column("DROOP", 6, 4),
     *CONDITIONS,
 )
-PAIRS = (
-    DEVICE,
-    Column("ALONE", 6, 1),
-    Column("TOGETHER", 8, 1),
-    Column("COST", 7, 1),
-    *CONDITIONS,
-)
+PAIRS = (DEVICE, Column("ALONE", 6, 1), Column("TOGETHER", 8, 1), Column("COST", 7, 1), *CONDITIONS)
 ROWS = (DEVICE, Column("ROWS", 8, 4), Column("BEST", 14, 1), *CONDITIONS)
 
 

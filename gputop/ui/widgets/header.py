@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import DeviceSample, Machine
     from gputop.ui.model import Telemetry
 
-TABS = (
-    ("monitor", " 1 Monitor "),
-    ("benchmark", " 2 Benchmark "),
-    ("processes", " 3 Processes "),
-)
+TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
 TITLE = " gputop "
 ROOMY = 80
 """Cells from which on there are gaps between what is on top."""

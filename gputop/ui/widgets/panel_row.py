@@ -13,15 +13,7 @@ from gputop.telemetry.snapshot import DeviceState
 from gputop.text import ABSENT, percentage, quantity, used_of, watts_of
 from gputop.ui.draw import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
-from gputop.ui.widgets.panel import (
-    activity_of,
-    age_text,
-    lacks,
-    limited_by,
-    mark,
-    name_of,
-    rate,
-)
+from gputop.ui.widgets.panel import activity_of, age_text, lacks, limited_by, mark, name_of, rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,18 +78,13 @@ def _power(r: DeviceSample) -> str:
 
 
 TENSOR = _percent("TENSOR", "tensor_active_percent", 8, 44)
+# fmt: off
 COLUMNS = (
     Column("TEMP", "temperature_celsius", 6, 0, lambda r: quantity(r.temperature_celsius, "°C")),
     Column("POWER W", "power_watts", 10, 30, _power),
     Column("SM MHz", "sm_clock_mhz", 8, 34, lambda r: quantity(r.sm_clock_mhz, "")),
-    Column(
-        "LIMIT",
-        "clock_event_reasons",
-        13,
-        38,
-        lambda r: limited_by(r)[0],
-        lambda r: limited_by(r)[1],
-    ),
+    Column("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
+           lambda r: limited_by(r)[1]),
     TENSOR,
     _percent("BUS", "memory_utilization_percent", 6, 44),
     _percent("FAN", "fan_percent", 6, 44),
@@ -108,6 +95,7 @@ COLUMNS = (
     _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70 + RATE),
     _rate("NVLINK TX", "nvlink_tx_bytes_per_second", 70),
 )
+# fmt: on
 """The most telling first: those that do not fit are left out from the end."""
 
 

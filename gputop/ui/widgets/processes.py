@@ -24,21 +24,21 @@ from gputop.ui.process_columns import (
 )
 from gputop.ui.process_table import Line, ProcessTable
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
-    from textual.events import Click, MouseScrollDown, MouseScrollUp
+    from textual.events import Click
 
     from gputop.telemetry.snapshot import Process
     from gputop.ui.model import Telemetry
 
-WHEEL_LINES = 3
 LONGEST_FILTER = 200
 MOVES = {"down": 1, "up": -1}
 CURSOR = Style(reverse=True)
 """Of the selected row where keys are for it: in one style, for dim cells would be other blocks."""
 
 
-class ProcessesView(LiveView):
+class ProcessesView(Wheel, LiveView):
     """One row a process and device, in a window over all of them."""
 
     class RowClicked(Message):
@@ -256,17 +256,8 @@ class ProcessesView(LiveView):
                 return column
         return None
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Shows what is further down."""
-        self._scroll(WHEEL_LINES)
-        event.stop()
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Shows what is further up."""
-        self._scroll(-WHEEL_LINES)
-        event.stop()
-
-    def _scroll(self, step: int) -> None:
+    def wheel(self, step: int) -> None:
+        """Scroll by that many lines."""
         self._listed().scroll(step, self._room)
         self.redraw()
 

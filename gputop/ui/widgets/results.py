@@ -11,19 +11,17 @@ from gputop.ui.model import find_device
 from gputop.ui.palette import DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.widgets.host import wrap
 from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
     from rich.style import Style
-    from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.bench.columns import Column
     from gputop.bench.session import Result
     from gputop.ui.model import Telemetry
 
-WHEEL_LINES = 3
 
-
-class ResultsView(LiveView):
+class ResultsView(Wheel, LiveView):
     """A table, newest first, in a window over all of them."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -42,6 +40,8 @@ class ResultsView(LiveView):
         most = max(0, len(self.results) - self._room)
         self._first = max(0, min(most, self._first + step))
         self.redraw()
+
+    wheel = move
 
     def page(self, step: int) -> None:
         """Shows what is `step` windows further down."""
@@ -93,16 +93,6 @@ class ResultsView(LiveView):
             style = _style(result, column, text)
             row += [Span(" "), cell(text, cells, style, right=column.right)]
         return fit(row, width)
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Shows older ones."""
-        self.move(WHEEL_LINES)
-        event.stop()
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Shows newer ones."""
-        self.move(-WHEEL_LINES)
-        event.stop()
 
 
 def _style(result: Result, column: Column, text: str) -> Style:

@@ -1,4 +1,4 @@
-"""Rows that scroll where they are too many."""
+"""Views that scroll: by the wheel, and rows that are too many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,29 @@ from gputop.ui.palette import DIM
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from textual.events import MouseScrollDown, MouseScrollUp
+
     from gputop.ui.draw import Row
+
+WHEEL_LINES = 3
+
+
+class Wheel:
+    """Mixin of a view that the mouse wheel scrolls."""
+
+    def wheel(self, step: int) -> None:
+        """Show what is that many lines further down, or further up for a negative number."""
+        raise NotImplementedError
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Scroll down."""
+        self.wheel(WHEEL_LINES)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Scroll up."""
+        self.wheel(-WHEEL_LINES)
+        event.stop()
 
 
 class ScrolledView(LiveView):

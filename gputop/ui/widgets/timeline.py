@@ -67,17 +67,13 @@ CHARTS = (
     Chart("PCIe tx", "pcie_tx_bytes_per_second", ink(133)),
 )
 """In this order where they all fit."""
+# fmt: off
 MOST_TELLING = (
-    "gpu_utilization_percent",
-    "memory_used_bytes",
-    "power_watts",
-    "sm_active_percent",
-    "temperature_celsius",
-    "tensor_active_percent",
-    "sm_clock_mhz",
-    "pcie_rx_bytes_per_second",
+    "gpu_utilization_percent", "memory_used_bytes", "power_watts", "sm_active_percent",
+    "temperature_celsius", "tensor_active_percent", "sm_clock_mhz", "pcie_rx_bytes_per_second",
     "pcie_tx_bytes_per_second",
 )
+# fmt: on
 """The order in which they are given room."""
 
 

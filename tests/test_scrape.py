@@ -1,0 +1,78 @@
+"""The exporter's server: the hosts that it answers for, and its probes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.output.scrape import TEXT, listen, routed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from gputop.output.scrape import Server
+
+
+def page(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    start("200 OK", [*TEXT])
+    return [b"here\n"]
+
+
+@contextmanager
+def served(*, ready: bool = True, host: str = "") -> Iterator[Server]:
+    pages = routed({"/metrics": page}, lambda: ready)
+    server = listen(host or "127.0.0.1", 0, pages)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def status(server: Server, path: str = "/metrics", **headers: str) -> int:
+    connection = HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost:9835", 200),
+        ("LOCALHOST.", 200),
+        ("gputop.localhost", 200),
+        ("127.0.0.1", 200),
+        ("127.8.9.1:80", 200),
+        ("[::1]:9835", 200),
+        ("evil.example", 403),
+        ("evil.example:9835", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("10.0.0.1:9835", 403),
+        ("", 403),
+    ],
+)
+def test_a_foreign_host_is_refused_on_the_loopback(host: str, expected: int) -> None:
+    with served() as server:
+        assert status(server, Host=host) == expected
+        assert status(server, "/-/healthy", Host=host) == expected
+
+
+def test_all_hosts_are_answered_on_other_interfaces() -> None:
+    with served(host="0.0.0.0") as server:  # noqa: S104
+        assert status(server, Host="gpu-1.example:9835") == 200
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_probes(ready: bool) -> None:
+    with served(ready=ready) as server:
+        assert status(server, "/-/healthy") == 200
+        assert status(server, "/-/ready") == (200 if ready else 503)
