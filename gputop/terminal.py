@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 _IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
-"""What ipykernel sets for its children. Jupyter also sets JPY_PARENT_PID, VS Code does not."""
+"""Variables that ipykernel sets for its children; Jupyter adds JPY_PARENT_PID."""
 
 
 def locale_of(environment: Mapping[str, str]) -> str:

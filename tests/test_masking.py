@@ -70,7 +70,7 @@ def test_a_secret(name: str, value: str) -> None:
         ("TOKENIZERS_PARALLELISM", "false"),
         ("MAX_TOKENS", "4096"),
         ("HTTPS_PROXY", "http://proxy:3128"),
-        ("PYTHONPATH", "/work/tokenizer"),
+        ("PYTHONPATH", "/srv/tokenizer"),
         ("KEYBOARD", "us"),
         ("COMPASS_MODE", "north"),
         ("GITHUB_TOKEN", ""),

@@ -70,7 +70,7 @@ class Picture:
         self.moment = Moment(0.0, 0.0)
         """When the present refresh is, by the server's clock."""
         self.known = Known()
-        """What the last fleet was judged by."""
+        """Evidence that the last fleet was judged by."""
         self._answers: dict[str, tuple[Any, float]] = {}
         """By query, the last answer and the moment that it is of."""
         self._beats: dict[str, float] = {}
@@ -289,7 +289,7 @@ class Picture:
 
 
 _READINGS = {"mask": "clock_event_reasons"}
-"""What readings are called that have another name than their query."""
+"""Names of readings whose query is called differently."""
 COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
 """Queries whose readings rules compare with each other."""
 _FLAGS = {0.0: False, 1.0: True}

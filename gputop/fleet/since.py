@@ -41,7 +41,7 @@ Finding = tuple[str, str]
 
 
 class Condition(NamedTuple):
-    """What has to be true of readings for a finding to stand."""
+    """Condition on readings under which a finding stands."""
 
     readings: tuple[str, ...]
     holds: Callable[[Readings], bool]

@@ -19,7 +19,7 @@ OF_DEVICE = frozenset(("power_watts", "temperature_celsius"))
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a fleet, or a part of it, adds up to."""
+    """Totals of a fleet, or of a part of it."""
 
     gpus: int
     """Physical ones."""
@@ -29,7 +29,7 @@ class Totals:
     models: int
     power_watts: float | None
     memory_used_bytes: float | None
-    """Of those GPUs of which both are known, as is the next."""
+    """Sum over the GPUs of which both are known; so is the next."""
     memory_total_bytes: float | None
     gpus_with_findings: int
     findings: Mapping[Health, int]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gputop.fleet.spread import Spread
 
 SCHEMA = 1
-"""Of the JSON document: raised where a field is renamed, removed or means something else."""
+"""Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Of what is wrong: a page is read by people, and JSON has them all."""

@@ -15,7 +15,7 @@ from gputop.telemetry.snapshot import Problem
 
 NAME, OLDEST = "nvidia-ml-py", "12.570"
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
-"""Of those that gputop calls, the one that came last: with `OLDEST`."""
+"""The function that came last among those that gputop calls: with `OLDEST`."""
 _INSTALLS_IT = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
 """A line of a distribution's RECORD or top_level.txt."""
 

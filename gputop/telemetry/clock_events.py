@@ -30,7 +30,7 @@ class ClockEvent:
     smi: str = ""
     """The column of nvidia-smi after `clocks_event_reasons.`; empty where it has none."""
     fault: str = ""
-    """What is wrong with the device, after "GPU 0 is"; empty where the reason is normal."""
+    """Words for the fault, after "GPU 0 is"; empty where the reason is normal."""
     is_heat: bool = False
 
 

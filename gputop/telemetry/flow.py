@@ -26,7 +26,7 @@ IN_FLIGHT = 2
 """Samples on their way. One would leave the line idle for a round trip after each; more than two
 would only wait for each other."""
 ACK_SECONDS = 0.25
-"""What an acknowledgement may take on a good line."""
+"""Longest time that an acknowledgement takes on a good line."""
 LEAP_SECONDS = 0.05
 """A contradiction of the bounds that means a clock was set. The drift while a sample is on its way,
 which the bounds leave out, makes less of a difference."""

@@ -129,7 +129,7 @@ def _system(call: Callable[[], Any]) -> Any:
 
 
 def _driver_says(call: Callable[[], Any]) -> Any:
-    """What the driver says of itself; None where it cannot. Raises `DriverError` where it fails."""
+    """Return the driver's answer about itself, or None without one. Raises `DriverError`."""
     try:
         return call()
     except UnicodeDecodeError:

@@ -78,7 +78,7 @@ def old_after(interval_seconds: float) -> float:
 
 
 def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
-    """Whether a reading is older than one of a device that has missed a tick can be."""
+    """Return True if a reading is older than one missed tick explains."""
     return age_seconds is not None and age_seconds > old_after(interval_seconds)
 
 
@@ -300,7 +300,7 @@ class DeviceSample:
     fp16_active_percent: float | None = None
     """Outside of the tensor cores, as are the other two."""
     memory_used_bytes: int | None = None
-    """What processes and the driver's own contexts use. The reserved part is in it only where
+    """Memory that processes and the driver's contexts use. The reserved part is in it only where
     `memory_reserved_bytes` is missing: a driver before 510 does not report it apart."""
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None

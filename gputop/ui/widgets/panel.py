@@ -84,7 +84,7 @@ class Panel:
     """Samples ever, to place the histories."""
     selected: bool = False
     index_cells: int = 1
-    """Of the longest index of a device: the names stand under each other."""
+    """Width of the longest index of a device, so that names stand under each other."""
     host: Host | None = None
     """Its memory is that of a device that has none of its own."""
     finding: Finding | None = None
@@ -343,7 +343,7 @@ LONGEST_RATE = len("0.98 GiB/s")
 
 
 def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
-    """What goes over PCIe and NVLink, in one line or in one each.
+    """Traffic of PCIe and NVLink, in one line or in one each.
 
     Both directions of a link are there, or neither. Which it is depends on the longest rates that
     there are, not on those of now: else lines would come and go with the traffic.

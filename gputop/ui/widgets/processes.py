@@ -53,7 +53,7 @@ class ProcessesView(Wheel, LiveView):
         """The device whose processes alone are listed."""
         self._room = 1
         self._headed = True
-        """Whether there is room for a heading over the rows."""
+        """Return True if there is room for a heading over the rows."""
         self.focused_list = False
         """Whether keys are for this list, and not for the devices."""
         self.filtering = False
