@@ -13,7 +13,7 @@ from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 GPUTOP = shlex.join([sys.executable, "-P", "-m", "gputop", "--demo"])
 JUPYTER = {"JPY_PARENT_PID": "4242"}
-"""What jupyter_client sets for a kernel; VS Code, which starts kernels by itself, does not."""
+"""Set by jupyter_client for a kernel. A front end that starts kernels by itself may not set it."""
 IPYKERNEL = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat", "FORCE_COLOR": "1"}
 """What ipykernel sets for itself and its children."""
 TERMINADO = {"TERM": "xterm-256color"}
@@ -21,7 +21,7 @@ TERMINADO = {"TERM": "xterm-256color"}
 
 
 @pytest.mark.parametrize(
-    "env", [JUPYTER | IPYKERNEL, IPYKERNEL, JUPYTER], ids=["Jupyter", "VS Code", "other kernel"]
+    "env", [JUPYTER | IPYKERNEL, IPYKERNEL, JUPYTER], ids=["Jupyter", "ipykernel alone", "other kernel"]
 )
 @pytest.mark.parametrize("command", [GPUTOP, f"cd /; {GPUTOP}; exit $?"])
 def test_in_a_cell_it_prints_the_devices_and_ends(env: dict[str, str], command: str) -> None:
