@@ -21,7 +21,7 @@ TERMINADO = {"TERM": "xterm-256color"}
 
 
 @pytest.mark.parametrize(
-    "env", [JUPYTER | IPYKERNEL, IPYKERNEL, JUPYTER], ids=["Jupyter", "ipykernel alone", "other kernel"]
+    "env", [JUPYTER | IPYKERNEL, IPYKERNEL, JUPYTER], ids=["both", "ipykernel", "Jupyter"]
 )
 @pytest.mark.parametrize("command", [GPUTOP, f"cd /; {GPUTOP}; exit $?"])
 def test_in_a_cell_it_prints_the_devices_and_ends(env: dict[str, str], command: str) -> None:
