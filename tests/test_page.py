@@ -253,6 +253,18 @@ def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("margin", "look"), [(None, ""), (16, ""), (15, YELLOW), (5, LOUD_RED), (-1, LOUD_RED)]
+)
+def test_without_a_limit_a_temperature_is_seen_by_its_margin(margin: int | None, look: str) -> None:
+    (column,) = parse_columns("temp")
+    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=None)
+    readings = dataclasses.replace(
+        SAMPLE.devices[0], temperature_celsius=95, temperature_margin_celsius=margin
+    )
+    assert column.span(device, readings) == ("95°C", look)
+
+
+@pytest.mark.parametrize(
     ("environment", "terminal", "colour"),
     [
         ({}, True, True),

@@ -15,8 +15,6 @@ BUSY_PERCENT = 30
 """From where a number of work or memory is bold, as gpustat has it."""
 WARM_CELSIUS, HOT_CELSIUS = 15, 5
 """So far below the slowdown threshold a temperature is yellow, and red."""
-SLOWDOWN_CELSIUS = 90
-"""Where the driver names no threshold."""
 
 STATES = {
     DeviceState.OK: "",
@@ -78,7 +76,10 @@ def _temperature(device: Device, readings: DeviceSample) -> Span:
     text = quantity(celsius, "°C")
     if celsius is None:
         return _absent(text)
-    margin = (device.temperature_slowdown_celsius or SLOWDOWN_CELSIUS) - celsius
+    limit, margin = device.temperature_slowdown_celsius, readings.temperature_margin_celsius
+    margin = margin if limit is None else limit - celsius
+    if margin is None:  # nobody knows what is hot for it
+        return Span(text)
     return Span(text, LOUD_RED if margin <= HOT_CELSIUS else YELLOW * (margin <= WARM_CELSIUS))
 
 
