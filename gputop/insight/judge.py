@@ -69,16 +69,16 @@ ROUND_SECONDS = 16.0
 
 
 class Turns:
-    """Who waited longest comes first; who has news, at once."""
+    """Order of devices: those with news at once, then the one that waited longest."""
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._at_a_time = at_a_time
         self._news: dict[str, object] = {}
-        """What was the news of each at its last turn, which was longest ago for the first."""
+        """News of each device at its last turn; the first had it longest ago."""
         self._time = 0.0
 
     def take(self, news: Mapping[str, object], time: float) -> Collection[str]:
-        """Who is judged at that time, of those who are there now, each with its news."""
+        """Return the devices to judge at that time; `news` has all that are there now."""
         elapsed, self._time = time - self._time, time
         known = {uuid: told for uuid, told in self._news.items() if uuid in news}
         due = dict.fromkeys(uuid for uuid in news if uuid not in known or known[uuid] != news[uuid])

@@ -31,7 +31,7 @@ class Metric:
     edges: tuple[float, ...]
     value: Callable[[Gpu], float | None]
     reading: str = ""
-    """What of a GPU it shows, by the name of the field."""
+    """Name of the field of a GPU that it shows."""
 
     def text(self, value: float | None) -> str:
         """The value with its unit, in five cells at most."""

@@ -55,7 +55,7 @@ class Form(Container):
         self._dtype: str | None = None
         """As chosen by hand; None is what suits the device."""
         self._listed: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-        """What can be chosen as device and as data type: label and value."""
+        """Choices of device and of data type: label and value."""
         self._kinds = [(kind, kind) for kind in KINDS]
         self._kind_field: Select[str] = Select(
             self._kinds,
