@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.terminal import Terminal
 
 TEXTS = {
-    "csi": "a\x1b[31;7mb\x1b[2J\x1b[9;9Hc",
+    "csi": "a\x1b[31;7mb\x1b[2J\x1b[977;977Hc",
     "osc8": "\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\",
     "osc52": "\x1b]52;c;RVZJTA==\x07",
     "dcs": "\x1bP1$rEVIL\x1b\\\x9b31m\x9d52;c;x\x9c",
@@ -36,7 +36,7 @@ TEXTS = {
     "long": "L" * 60_000,
 }
 SHOWN = (
-    "csia␛[31;7mb␛[2J␛[9;9Hc arg",
+    "csia␛[31;7mb␛[2J␛[977;977Hc arg",
     "osc8␛]8;;http://evil␛\\link",
     "osc52␛]52;c;RVZJTA==␇ arg",
     "dcs␛P1$rEVIL␛\\⟨009b⟩31m⟨009d⟩52;c",
@@ -55,7 +55,7 @@ FORBIDDEN = (
     b"\x1b]8;",
     b"\x1bP1$r",
     b"\x1b[31;7m",
-    b"\x1b[9;9H",
+    b"\x1b[977;977H",
     b"\t",
     *(code.encode() for code in "\x9b\x9d\u202e\u202c\u2066\u200f\u200b\u200d\ufeff\u0301\ufe0f"),
 )
@@ -241,7 +241,7 @@ SCENARIOS = (
         devices=called((TEXTS["csi"] + TEXTS["osc52"], TEXTS["markup"], TEXTS["wide"])),
         machine={"driver_version": "580\x1b[31;7m"},
         fault=lambda _: None,
-        says=("a␛[31;7mb␛[2J␛[9;9Hc", "1 [red]r[/red] [@click=app.quit]", "宽字符 👩⟨200d⟩"),
+        says=("a␛[31;7mb␛[2J␛[977;977Hc", "1 [red]r[/red] [@click=app.quit]", "宽字符 👩⟨200d⟩"),
         unwritten=FORBIDDEN,
         keys=(
             *KEYS,
