@@ -5,6 +5,7 @@ Nothing here opens a GPU, which can take seconds or block: only the driver's con
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -169,7 +170,8 @@ def _refused(path: Path) -> str | None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        without_module = error.errno in (errno.ENXIO, errno.ENODEV)
+        return None if without_module else (error.strerror or str(error)).lower()
     return None
 
 

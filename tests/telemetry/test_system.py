@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,6 +102,18 @@ def test_a_control_file_that_cannot_be_opened(tmp_path: Path) -> None:
     """Opened, and not only its mode looked at: control groups refuse what the mode allows."""
     (refusal,) = look(fake_root(tmp_path, {**REFUSED, "/dev/nvidia0": ""}), {}).refusals
     assert (refusal.file, refusal.why) == ("/dev/nvidiactl", "is a directory")
+
+
+def test_a_control_file_without_its_module_is_not_refused(tmp_path: Path) -> None:
+    root = fake_root(tmp_path, {})
+    (root / "dev").mkdir(exist_ok=True)
+    with socket.socket(
+        socket.AF_UNIX
+    ) as listening:  # opening it fails as a node without a module does
+        listening.bind(str(root / "dev/nvidiactl"))
+        found = look(root, {})
+    assert found.control_file
+    assert found.refusals == ()
 
 
 def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
