@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.fleet.simulated_site import DRIVER
 from gputop.fleet.simulator import Reading
+from gputop.output import dcgm
 
 if TYPE_CHECKING:
     from gputop.fleet.simulated_site import SimulatedGpu
@@ -23,54 +24,39 @@ class Field(NamedTuple):
 
     name: str
     kind: str
-    help: str
     reading: str
     form: str = "d"
     """Whole numbers as they are, others with six decimals: as dcgm-exporter has them."""
 
 
-# fmt: off
 FIELDS = (
-    Field("DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", "sm_clock_mhz"),
-    Field("DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", "memory_clock_mhz"),
-    Field("DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).", "memory_celsius"),
-    Field("DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "gpu_celsius"),
-    Field("DEV_POWER_USAGE", "gauge", "Power draw (in W).", "power_watts", ".6f"),
-    Field(
-        "DEV_POWER_MGMT_LIMIT", "gauge", "Current power limit (in W).", "power_limit_watts", ".6f"
-    ),
-    Field("DEV_TOTAL_ENERGY_CONSUMPTION", "counter",
-          "Total energy consumption since boot (in mJ).", "energy_millijoules"),
-    Field("DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", "pcie_replays"),
-    Field("DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", "gpu_percent"),
-    Field("DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", "memory_percent"),
-    Field("DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", "xid"),
-    Field("DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", "memory_free_mib"),
-    Field("DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", "memory_used_mib"),
-    Field(
-        "DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", "memory_reserved_mib"
-    ),
-    Field("DEV_CLOCKS_EVENT_REASONS", "gauge",
-          "Reasons for which the clocks are held back (bit mask).", "clock_event_reasons"),
-    Field("DEV_ECC_SBE_VOL_TOTAL", "counter", "Total number of single-bit volatile ECC errors.",
-          "ecc_corrected"),
-    Field("DEV_ECC_DBE_VOL_TOTAL", "counter", "Total number of double-bit volatile ECC errors.",
-          "ecc_uncorrected"),
-    Field("DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter",
-          "Number of remapped rows for uncorrectable errors", "remapped_rows"),
-    Field("DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", "remap_failed"),
-    Field("DEV_ROW_REMAP_PENDING", "gauge", "Whether remapping of rows is due", "remap_pending"),
-    Field("PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active.",
-          "engine_active", ".6f"),
-    Field("PROF_SM_ACTIVE", "gauge", "The ratio of cycles an SM has at least 1 warp assigned.",
-          "sm_active", ".6f"),
-    Field("PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active.",
-          "tensor_active", ".6f"),
-    Field("PROF_DRAM_ACTIVE", "gauge",
-          "Ratio of cycles the device memory interface is active sending or receiving data.",
-          "dram_active", ".6f"),
+    Field("DEV_SM_CLOCK", "gauge", "sm_clock_mhz"),
+    Field("DEV_MEM_CLOCK", "gauge", "memory_clock_mhz"),
+    Field("DEV_MEMORY_TEMP", "gauge", "memory_celsius"),
+    Field("DEV_GPU_TEMP", "gauge", "gpu_celsius"),
+    Field("DEV_POWER_USAGE", "gauge", "power_watts", ".6f"),
+    Field("DEV_POWER_MGMT_LIMIT", "gauge", "power_limit_watts", ".6f"),
+    Field("DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "energy_millijoules"),
+    Field("DEV_PCIE_REPLAY_COUNTER", "counter", "pcie_replays"),
+    Field("DEV_GPU_UTIL", "gauge", "gpu_percent"),
+    Field("DEV_MEM_COPY_UTIL", "gauge", "memory_percent"),
+    Field("DEV_XID_ERRORS", "gauge", "xid"),
+    Field("DEV_FB_FREE", "gauge", "memory_free_mib"),
+    Field("DEV_FB_USED", "gauge", "memory_used_mib"),
+    Field("DEV_FB_RESERVED", "gauge", "memory_reserved_mib"),
+    Field("DEV_CLOCKS_EVENT_REASONS", "gauge", "clock_event_reasons"),
+    Field("DEV_ECC_SBE_VOL_TOTAL", "counter", "ecc_corrected"),
+    Field("DEV_ECC_DBE_VOL_TOTAL", "counter", "ecc_uncorrected"),
+    Field("DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "remapped_rows"),
+    Field("DEV_ROW_REMAP_FAILURE", "gauge", "remap_failed"),
+    Field("DEV_ROW_REMAP_PENDING", "gauge", "remap_pending"),
+    Field("PROF_GR_ENGINE_ACTIVE", "gauge", "engine_active", ".6f"),
+    Field("PROF_SM_ACTIVE", "gauge", "sm_active", ".6f"),
+    Field("PROF_PIPE_TENSOR_ACTIVE", "gauge", "tensor_active", ".6f"),
+    Field("PROF_DRAM_ACTIVE", "gauge", "dram_active", ".6f"),
 )
-# fmt: on
+"""In the order of dcgm-exporter's page."""
+_HELPS = {field.name: field.help for field in dcgm.FIELDS} | {"DEV_XID_ERRORS": dcgm.XID_HELP}
 _XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the bus"}
 """In dcgm-exporter's words."""
 
@@ -92,7 +78,8 @@ class FleetPages:
         for field in FIELDS:
             if text := "".join(_lines(field, labels, numbers.get(field.reading, ()))):
                 name = f"DCGM_FI_{field.name}"
-                yield f"# HELP {name} {field.help}\n# TYPE {name} {field.kind}\n{text}".encode()
+                about = f"# HELP {name} {_HELPS[field.name]}\n# TYPE {name} {field.kind}\n"
+                yield f"{about}{text}".encode()
 
 
 def _lines(field: Field, labels: Iterable[str], values: Iterable[float | None]) -> list[str]:
