@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device, Problem, Record
     from gputop.ui.look import Terminal
     from gputop.ui.screens.benchmark import BenchmarkTab
+    from gputop.ui.widgets.filter import FilterView
     from gputop.ui.widgets.replay import ReplayBar
 
 BENCHMARK_CSS = Path(__file__).with_name("benchmark.tcss")
@@ -214,10 +215,10 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
         if isinstance(event, Paste) and not event.is_forwarded:
-            if self._tab is not None and not self.screen.is_modal:
-                self._tab.take_paste(event.text)
+            if self._typing is not None and not self.screen.is_modal:
+                self._typing.paste(event.text)
         elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
-            if self._tab is not None and self._tab.take_key(event):
+            if self._typing is not None and self._typing.filter_key(event.key, event.character):
                 return
             replay = self._replay is not None
             action = action_for(event.key, self._header.tab, replay=replay)
@@ -232,7 +233,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         """Does it, if it is on offer here; whether it was done."""
         if not self.offers(action):
             return False
-        parts = (self._tab or self._benchmark, self._bar)
+        parts = (*(self._tab.actors if self._tab else (self._benchmark,)), self._bar)
         does = (part for part in parts if hasattr(part, f"action_{action.name}"))
         done = await self.run_action(action.action, next(does, None))
         self._show_keys()
@@ -291,6 +292,12 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     def _tab(self) -> LiveTab | None:
         """The tab that is shown; None is the benchmark."""
         return self._live.get(self._header.tab)
+
+    @property
+    def _typing(self) -> FilterView | None:
+        """The view that somebody types into."""
+        field = self._tab.field if self._tab else None
+        return field if field is not None and field.typing else None
 
     def tick(self) -> None:
         """Shows that nothing comes, or how far it is."""
@@ -418,7 +425,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         tab = self._tab
         if self.focused is not None:
             self.set_focus(None)
-        elif not (isinstance(tab, ListTab) and tab.clear_filter()):
+        elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
             now = self._header.tab
             if now == "monitor" and self._opened_from:
                 self.went_back = True

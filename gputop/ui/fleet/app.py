@@ -12,8 +12,7 @@ from gputop.ui.actions import Action, action_for, bindings
 from gputop.ui.fleet.actions import ACTIONS, BY_ID
 from gputop.ui.fleet.detail import DetailView
 from gputop.ui.fleet.empty import empty
-from gputop.ui.fleet.filter_line import FilterLine
-from gputop.ui.fleet.header import FleetHeader
+from gputop.ui.fleet.header import FilterLine, FleetHeader
 from gputop.ui.fleet.help import FleetHelp
 from gputop.ui.fleet.map import MapView
 from gputop.ui.fleet.wrong import WrongView
@@ -148,7 +147,7 @@ class FleetApp(ResidentApp, inherit_bindings=False):
                 self._filter.paste(event.text)
                 self.show()
         elif isinstance(event, Key) and not self.screen.is_modal:
-            if self.state.typing and self._filter.key(event.key, event.character):
+            if self.state.typing and self._filter.filter_key(event.key, event.character):
                 self.show()
                 return
             action = action_for(event.key, "", actions=ACTIONS)
@@ -245,7 +244,7 @@ class FleetApp(ResidentApp, inherit_bindings=False):
         if state.on_list:
             state.on_list = False
         else:
-            self._filter.clear()
+            self._filter.clear_filter()
         self.show()
 
     def action_open(self) -> None:

@@ -14,7 +14,8 @@ from gputop.ui.widgets.processes import ProcessesView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Click, MouseScrollDown, MouseScrollUp
+    from textual.events import Click
+    from textual.widget import Widget
 
     from gputop.telemetry.snapshot import Device
     from gputop.ui.model import Telemetry
@@ -45,6 +46,13 @@ class MonitorTab(ListTab):
         if self.processes.focused_list and (process := self.processes.selected) is not None:
             return find_device(self.telemetry.devices, process.device_uuid)
         return self._devices.selected
+
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Keys are for the devices or for the processes; some are for processes in any case."""
+        if self.processes.focused_list:
+            return (self, self.processes)
+        return (self, self._devices, self.processes)
 
     @property
     def wants_gpm(self) -> bool:
@@ -82,20 +90,12 @@ class MonitorTab(ListTab):
     def action_filter(self) -> None:
         """Who looks for processes means them with the next keys, too."""
         self._go_to_list(to_it=True)
-        super().action_filter()
-
-    def action_move(self, step: int) -> None:
-        """Selects another device or process."""
-        (self.processes if self.processes.focused_list else self._devices).move(step)
-
-    def action_page(self, step: int) -> None:
-        """A page of devices or processes on."""
-        (self.processes if self.processes.focused_list else self._devices).page(step)
+        self.processes.action_filter()
 
     def action_side(self, step: int) -> None:
         """The device to the right."""
         if not self.processes.focused_list:
-            self._devices.move(step)
+            self._devices.action_move(step)
 
     @on(ProcessesView.RowClicked)
     def _row_clicked(self) -> None:
@@ -107,16 +107,6 @@ class MonitorTab(ListTab):
             self._go_to_list(to_it=False)
             if event.chain == 2:
                 self.app.call_later(self.app.run_action, "details")
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """The wheel moves the selection of the devices; processes see to themselves."""
-        if event.widget is self._devices:
-            self._devices.move(1)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """As down."""
-        if event.widget is self._devices:
-            self._devices.move(-1)
 
     def on_resize(self) -> None:
         """Another size, another layout."""

@@ -38,11 +38,3 @@ class ProcessesTab(ListTab):
     def show_telemetry(self) -> None:
         """Draws what changed."""
         self.processes.redraw()
-
-    def action_move(self, step: int) -> None:
-        """Selects another process."""
-        self.processes.move(step)
-
-    def action_page(self, step: int) -> None:
-        """A page of processes on."""
-        self.processes.page(step)

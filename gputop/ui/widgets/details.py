@@ -39,6 +39,11 @@ class DetailsView(ScrolledView):
         self.only_present = False
         """Whether rows without a value are left out."""
 
+    def action_absent(self) -> None:
+        """Leaves readings out that the device does not have, or shows them again."""
+        self.only_present = not self.only_present
+        self.redraw()
+
     def all_rows(self, width: int) -> list[Row]:
         """The catalogue in columns."""
         if self.device is None:

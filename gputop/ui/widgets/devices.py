@@ -13,6 +13,7 @@ from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.widgets import finding, panel, panel_row, sections
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import Density, Panel, Past
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ class Line(NamedTuple):
     machine: Machine | None = None
 
 
-class DevicesView(LiveView):
+class DevicesView(Wheel, LiveView):
     """A panel per device, as dense as the space asks for."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -104,17 +105,21 @@ class DevicesView(LiveView):
         automatic = self._layout(None).density
         self.chosen = None if following is automatic else following
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Selects the device `step` further on."""
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
             self._select(devices.index(selected) + step)
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """Selects the device a screen further on."""
         now = self.layout_now
         if now is not None:
-            self.move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
+            self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
+
+    def wheel(self, step: int) -> None:
+        """Selects the next device, or the one before."""
+        self.action_move(1 if step > 0 else -1)
 
     def _select(self, number: int) -> None:
         devices = self._telemetry.devices

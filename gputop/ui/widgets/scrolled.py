@@ -43,11 +43,15 @@ class ScrolledView(LiveView):
         """What there is to show, however much."""
         raise NotImplementedError
 
-    def scroll(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Moves on by that many rows, as far as there are any."""
         room = max(1, self.size.height - 1)
         self._top = max(0, min(self._top + step, self._rows_in_all - room))
         self.redraw()
+
+    def action_page(self, step: int) -> None:
+        """Moves on by that many pages."""
+        self.action_move(step * max(1, self.size.height - 2))
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The rows from the one that was scrolled to."""

@@ -108,14 +108,14 @@ class TimelineView(LiveView):
         """For all charts with their axis."""
         return len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1 if self.device else 1
 
-    def move_cursor(self, step: int) -> None:
+    def action_side(self, step: int) -> None:
         """Reads that many dots further on; beyond the newest one it follows the stream again."""
         last = self._dots - 1
         cursor = max(self._oldest, (last if self._cursor is None else self._cursor) + step)
         self._cursor = None if cursor >= last else cursor
         self.redraw()
 
-    def zoom(self, step: int) -> None:
+    def action_zoom(self, step: int) -> None:
         """Shows more time for a positive `step`, and less for a negative one."""
         before = self._samples
         self._zoom = max(0, min(len(SAMPLES_A_DOT) - 1, self._zoom + step))
