@@ -9,7 +9,7 @@ from gputop.ui.draw import Row, Span, clip, spread, width_of
 from gputop.ui.fleet import cells
 from gputop.ui.fleet.grouping import NONE
 from gputop.ui.fleet.layout import Density, Slot
-from gputop.ui.fleet.lines import Painter
+from gputop.ui.fleet.painter import Painter
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
 from gputop.ui.palette import DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
