@@ -147,14 +147,14 @@ def used_of(used: float | None, total: float | None, of: str = "/") -> str:
     return in_unit_of(used, total) + (f"{of}{size(total)}" if total is not None else "")
 
 
-def watts_of(watts: float | None, limit: float | None) -> str:
-    """`612/700`, in watts; absent where the draw is.
+def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
+    """`612/700 W`; absent where the draw is.
 
     The limit is nothing that fills up: the draw swings around it.
     """
     if watts is None:
         return ABSENT
-    return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "")
+    return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "") + unit
 
 
 def number(value: float | None, *, whole: bool = False) -> str:

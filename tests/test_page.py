@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.output.ansi import LOUD_RED, YELLOW, wanted
+from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
 from gputop.output.columns import COLUMNS, parse_columns, slug
 from gputop.output.page import View, document, page
 from gputop.output.readings import ROWS
-from gputop.output.repeat import frame
 from gputop.output.table import holders
 from gputop.telemetry.snapshot import (
     READINGS,

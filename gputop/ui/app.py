@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.telemetry.replay import Played, Replay
-    from gputop.telemetry.snapshot import Device, Problem, Record
+    from gputop.telemetry.snapshot import Problem, Record
     from gputop.ui.look import Terminal
     from gputop.ui.screens.benchmark import BenchmarkTab
     from gputop.ui.widgets.filter import FilterView
@@ -123,7 +123,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         }
         self._keys = KeysView(self.offers)
         self._keys.way_back = self._opened_from
-        self._monitor.density = self._settings.density
+        self._monitor.devices.density = self._settings.density
         self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
         if self._replay is not None:
@@ -323,28 +323,24 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     async def action_details(self) -> None:
         """The page of the selected device."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("There is no device to show the page of")
-            return
         from gputop.ui.screens.device import DevicePage  # the first screen does without it
 
-        await self._open("page", device, lambda: DevicePage(self.telemetry))
+        await self._open("page", DevicePage, "to show the page of")
 
     async def action_why(self) -> None:
         """All findings of the selected device; from there, those of all devices."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("There is no device to look for findings of")
-            return
         from gputop.ui.screens.why import WhyPage
 
-        await self._open("why", device, lambda: WhyPage(self.telemetry))
+        await self._open("why", WhyPage, "to look for findings of")
 
-    async def _open(self, name: str, device: Device, make: Callable[[], DeviceTab]) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what_for: str) -> None:
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify(f"There is no device {what_for}")
+            return
         page = self._live.get(name)
         if not isinstance(page, DeviceTab):
-            page = self._live[name] = make()
+            page = self._live[name] = make(self.telemetry)
             await self.query_one(ContentSwitcher).add_content(page)
         page.show(device.uuid)
         if self._header.tab != name:
@@ -413,7 +409,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         table = self._table
         self._settings = replace(
             self._settings,
-            density=self._monitor.density,
+            density=self._monitor.devices.density,
             sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
             reverse=table.reversed,
             tree=table.tree,

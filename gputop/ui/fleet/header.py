@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
 from gputop.ui.draw import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
-from gputop.ui.fleet.cells import SIGN_STYLES
 from gputop.ui.fleet.filter import EXAMPLE
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, SUMMARISED, TEMPERATURE, counted
+from gputop.ui.fleet.painter import SIGN_STYLES
 from gputop.ui.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
@@ -18,9 +18,9 @@ from gputop.ui.widgets.live import LiveView
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.telemetry.snapshot import Problem
+    from gputop.ui.fleet.grouping import View
     from gputop.ui.fleet.metrics import Metric
     from gputop.ui.fleet.state import FleetState
-    from gputop.ui.fleet.view import View
 
 MOST_PROBLEMS = 3
 NARROWEST, ROOMY = 38, 48

@@ -15,7 +15,7 @@ from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
 from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceView
 from gputop.ui.widgets.panel import age_text
 from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView
@@ -36,13 +36,8 @@ DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
 """Cells of a column of readings, of the charts beside them, and between the two."""
 
 
-class DeviceTitle(LiveView):
+class DeviceTitle(DeviceView):
     """Which device this is; where something is wrong with it, that and what to do."""
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="device-title")
-        self._telemetry = telemetry
-        self.device: Device | None = None
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as it has
         """Which device, and under it what is wrong."""
@@ -104,10 +99,10 @@ class DevicePage(DeviceTab):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="page")
         self.telemetry = telemetry
-        self._title = DeviceTitle(telemetry)
-        self._timeline = TimelineView(telemetry)
-        self._events = EventsView(telemetry)
-        self._details = DetailsView(telemetry)
+        self._title = DeviceTitle(telemetry, id="device-title")
+        self._timeline = TimelineView(telemetry, id="timeline")
+        self._events = EventsView(telemetry, id="events")
+        self._details = DetailsView(telemetry, id="details")
         self._views = (self._title, self._timeline, self._details, self._events)
         self._processes = ProcessesView(telemetry)
         self._left = Vertical(self._timeline, self._processes, self._events)

@@ -32,11 +32,11 @@ class MonitorTab(ListTab):
         super().__init__(id="monitor")
         self.telemetry = telemetry
         self.processes = ProcessesView(telemetry, table)
-        self._devices = DevicesView(telemetry)
+        self.devices = DevicesView(telemetry)
         self._host = HostView(telemetry)
 
     def compose(self) -> ComposeResult:
-        yield self._devices
+        yield self.devices
         yield self.processes
         yield self._host
 
@@ -45,38 +45,29 @@ class MonitorTab(ListTab):
         """The selected device, or that of the selected process where keys are for those."""
         if self.processes.focused_list and (process := self.processes.selected) is not None:
             return find_device(self.telemetry.devices, process.device_uuid)
-        return self._devices.selected
+        return self.devices.selected
 
     @property
     def actors(self) -> tuple[Widget, ...]:
         """Keys are for the devices or for the processes; some are for processes in any case."""
         if self.processes.focused_list:
             return (self, self.processes)
-        return (self, self._devices, self.processes)
+        return (self, self.devices, self.processes)
 
     @property
     def wants_gpm(self) -> bool:
         """Where there is room for it."""
-        return self._devices.shows_gpm
-
-    @property
-    def density(self) -> str:
-        """How much room a device gets, by name; `auto` is what suits."""
-        return self._devices.density
-
-    @density.setter
-    def density(self, name: str) -> None:
-        self._devices.density = name
+        return self.devices.shows_gpm
 
     def show_telemetry(self) -> None:
         """Draws what changed."""
         self._arrange()
-        for view in (self._devices, self.processes, self._host):
+        for view in (self.devices, self.processes, self._host):
             view.redraw()
 
     def action_density(self) -> None:
         """Gives the devices more or less room."""
-        self._devices.next_density()
+        self.devices.next_density()
         self.show_telemetry()
 
     def action_switch(self) -> None:
@@ -84,7 +75,7 @@ class MonitorTab(ListTab):
         self._go_to_list(to_it=not self.processes.focused_list)
 
     def _go_to_list(self, *, to_it: bool) -> None:
-        self.processes.focused_list, self._devices.active = to_it, not to_it
+        self.processes.focused_list, self.devices.active = to_it, not to_it
         self.show_telemetry()
 
     def action_filter(self) -> None:
@@ -95,7 +86,7 @@ class MonitorTab(ListTab):
     def action_side(self, step: int) -> None:
         """The device to the right."""
         if not self.processes.focused_list:
-            self._devices.action_move(step)
+            self.devices.action_move(step)
 
     @on(ProcessesView.RowClicked)
     def _row_clicked(self) -> None:
@@ -103,7 +94,7 @@ class MonitorTab(ListTab):
 
     def on_click(self, event: Click) -> None:
         """A click on a device is for the devices, a second one opens its page."""
-        if event.widget is self._devices:
+        if event.widget is self.devices:
             self._go_to_list(to_it=False)
             if event.chain == 2:
                 self.app.call_later(self.app.run_action, "details")
@@ -115,11 +106,10 @@ class MonitorTab(ListTab):
     def _arrange(self) -> None:
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
         self._host.display = not has_devices
-        self._devices.display = self.processes.display = has_devices
+        self.devices.display = self.processes.display = has_devices
         width, height = self.size
         if has_devices and width and height:
-            rows = min(self._devices.plan(width, height).rows, self._devices.most_rows(height))
+            rows = min(self.devices.plan(width, height).rows, self.devices.most_rows(height))
             spare = height - rows - self.telemetry.process_count - 1
-            rows += max(0, min(self._devices.finding_rows, spare))
-            if self._devices.styles.height is None or self._devices.styles.height.value != rows:
-                self._devices.styles.height = rows
+            rows += max(0, min(self.devices.finding_rows, spare))
+            self.devices.styles.height = rows

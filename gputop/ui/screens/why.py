@@ -55,7 +55,7 @@ class WhyPage(DeviceTab):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="why")
         self.telemetry = telemetry
-        self._findings = FindingsView(telemetry)
+        self._findings = FindingsView(telemetry, id="findings")
         self._title = WhyTitle(telemetry, self._findings)
 
     def compose(self) -> ComposeResult:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.telemetry.snapshot import Device
-    from gputop.ui.model import Telemetry
 
 LABEL, FIGURE = 14, 9
 """Cells of a label, and of each of the statistics."""
@@ -32,12 +31,8 @@ MOST_COLUMNS = 3
 class DetailsView(ScrolledView):
     """The rows of the catalogue, in as many columns as fit; they scroll where they are too many."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="details")
-        self._telemetry = telemetry
-        self.device: Device | None = None
-        self.only_present = False
-        """Whether rows without a value are left out."""
+    only_present = False
+    """Whether rows without a value are left out."""
 
     def action_absent(self) -> None:
         """Leaves readings out that the device does not have, or shows them again."""

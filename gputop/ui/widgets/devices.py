@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.settings import AUTO
+from gputop.text import that_fit
 from gputop.ui.draw import Span, beside
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
@@ -153,7 +154,8 @@ class DevicesView(Wheel, LiveView):
         counted = not all_fit and bool(lines) and lines[at].rows < space
         heights = [line.rows for line in lines]
         self._first_line = first_shown(heights, at, self._first_line, space - counted)
-        self._shown = fitting(lines[self._first_line :], space - counted)
+        below = lines[self._first_line :]
+        self._shown = that_fit(below, space - counted, lambda line: line.rows) or below[:1]
         machine = self._machine() if now.density is Density.ROW else None
         rows: list[Row] = []
         if machine:
@@ -280,14 +282,3 @@ def first_shown(heights: Sequence[int], at: int, first: int, room: int) -> int:
     while first < at and sum(heights[first : at + 1]) > room:
         first += 1
     return first
-
-
-def fitting(lines: Sequence[Line], room: int) -> list[Line]:
-    """The first ones that fit, one at least."""
-    shown: list[Line] = []
-    for line in lines:
-        room -= line.rows
-        if room < 0 and shown:
-            break
-        shown.append(line)
-    return shown

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gputop.insight.findings import Lack
     from gputop.telemetry.snapshot import Device
-    from gputop.ui.model import Telemetry
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",
@@ -41,12 +40,8 @@ TOO_SHORT = "not watched for long enough yet"
 class FindingsView(ScrolledView):
     """The gravest first; they scroll where they are too many."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="findings")
-        self._telemetry = telemetry
-        self.device: Device | None = None
-        self.of_all = False
-        """Whether the findings of all devices are shown."""
+    of_all = False
+    """Whether the findings of all devices are shown."""
 
     @property
     def devices(self) -> Sequence[Device]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from gputop.text import that_fit
 from gputop.ui.actions import ACTIONS, LISTS, PAGES, Action, key_names
 from gputop.ui.draw import Row, Span
 from gputop.ui.palette import ACCENT, DIM
@@ -96,13 +97,7 @@ class KeysView(LiveView):
         if last[0].width > left:
             return last[1:]
         left -= last[0].width
-        shown = []
-        for entry in others:
-            left -= entry.width
-            if left < 0:
-                break
-            shown.append(entry)
-        return [*shown, *last]
+        return [*that_fit(others, left, lambda entry: entry.width), *last]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""

@@ -19,6 +19,7 @@ from gputop.text import (
     rounded,
     short_name,
     size,
+    that_fit,
     visible,
 )
 from gputop.ui.draw import (
@@ -377,16 +378,12 @@ def rate(bytes_per_second: float | None) -> str:
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
     """Labels and values; what does not fit is left out whole."""
+    gap = 3
+    shown = that_fit(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
     row: Row = []
-    left = width
-    for label, value in parts:
-        needed = len(label) + 1 + len(value) + (3 if row else 0)
-        if needed > left:
-            break
-        if row:
-            row.append(Span(" · ", TRACK))
+    for label, value in shown:
+        row += [Span(" · ", TRACK)] * bool(row)
         row += [Span(f"{label} ", DIM), reading(value)]
-        left -= needed
     return row
 
 

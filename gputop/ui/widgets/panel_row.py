@@ -74,7 +74,7 @@ def _rate(heading: str, name: str, room: int) -> Column:
 
 
 def _power(r: DeviceSample) -> str:
-    return watts_of(r.power_watts, r.power_limit_watts)
+    return watts_of(r.power_watts, r.power_limit_watts, "")
 
 
 TENSOR = _percent("TENSOR", "tensor_active_percent", 8, 44)
