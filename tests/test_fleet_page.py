@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gputop.fleet.simulated_site import STRANGE_POD, WIDE_POD, Flaw
 from gputop.fleet.simulator import AWAY_AFTER_SECONDS, Simulator
 from gputop.output import dcgm
-from gputop.output.fleet_page import FIELDS, FleetPages
-from gputop.output.fleet_site import site
+from gputop.output.fleet_page import FIELDS, FleetPages, site
 from tests.test_metrics import BOUND, findings
 
 STARTED = 1_800_000_000.0

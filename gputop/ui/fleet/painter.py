@@ -11,7 +11,7 @@ from rich.style import Style
 
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, visible
-from gputop.ui.draw import Row, Span, cell, fit
+from gputop.ui.draw import Row, Span, cell, fit, width_of
 from gputop.ui.fleet.grouping import SHAPE, VALUE
 from gputop.ui.fleet.layout import Density
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, SIGNS, UNKNOWN, shares
@@ -120,7 +120,7 @@ class Painter:
             return []
         width, figures = self._layout.label, self._figures(tile)
         if not self._layout.stacked:
-            return [*self._name(tile, width - _width(figures) - 1), Span(" "), *figures]
+            return [*self._name(tile, width - width_of(figures) - 1), Span(" "), *figures]
         return figures if row else self._name(tile, width)
 
     def _name(self, tile: Tile, width: int) -> Row:
@@ -152,7 +152,7 @@ class Painter:
     def _line(self, tile: Tile) -> Row:
         """A folded group: name, figures and how its GPUs are spread over the levels."""
         figures = self._figures(tile)
-        name = self._name(tile, self._layout.label - _width(figures) - SHAPE - 2)
+        name = self._name(tile, self._layout.label - width_of(figures) - SHAPE - 2)
         row = [*name, Span(" "), *figures, Span(" ")]
         if self._state.metric is HEALTH:
             return [*row, Span(" " * SHAPE)]
@@ -211,7 +211,3 @@ def merged(row: Row) -> Row:
         spans = [*group]
         made.append(Span("".join([span.text for span in spans]), spans[0].style))
     return made
-
-
-def _width(row: Row) -> int:
-    return sum(len(span.text) for span in row)

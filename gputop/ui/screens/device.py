@@ -9,9 +9,9 @@ from textual.containers import Container, Vertical
 from gputop.output.faults import fault_of
 from gputop.telemetry.snapshot import MachineState
 from gputop.text import age, moment, short_name, visible
-from gputop.ui.draw import Row, Span, fit, spread, width_of
+from gputop.ui.draw import Row, Span, rule_of, width_of
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
+from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.events import EventsView
@@ -50,8 +50,7 @@ class DeviceTitle(DeviceView):
         ]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
-        rule = spread(fit(left, width - width_of(right), "─", TRACK), right, width)
-        return [rule, *self._fault_rows(width)]
+        return [rule_of(left, right, width), *self._fault_rows(width)]
 
     def rows(self, width: int) -> int:
         """How many it has to say what is wrong."""

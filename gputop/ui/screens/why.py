@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, short_name, visible
-from gputop.ui.draw import Row, Span, fit, spread, width_of
+from gputop.ui.draw import Row, Span, rule_of
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
+from gputop.ui.palette import ACCENT, DIM, STRONG
 from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.findings import FindingsView
 from gputop.ui.widgets.live import LiveView
@@ -40,7 +40,7 @@ class WhyTitle(LiveView):
         history = self._telemetry.history
         seconds = history.span(len(history.times))
         right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
-        return [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
+        return [rule_of(left, right, width)]
 
 
 class WhyPage(DeviceTab):

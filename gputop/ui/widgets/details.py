@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from gputop.output.readings import GROUPS, since_start
 from gputop.text import ABSENT, visible
-from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, spread
-from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
+from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, rule_of
+from gputop.ui.palette import ACCENT, DIM, STRONG
 from gputop.ui.widgets.scrolled import ScrolledView
 
 if TYPE_CHECKING:
@@ -89,11 +89,8 @@ class DetailsView(ScrolledView):
 
 
 def _heading(title: str, width: int, *, figures: bool) -> Row:
-    if not figures:
-        return fit([Span(f"{title} ", ACCENT)], width, "─", TRACK)
-    words = "".join(word.rjust(FIGURE) for word in ("min", "mean", "max"))
-    left = fit([Span(f"{title} ", ACCENT)], width - len(words), "─", TRACK)
-    return spread(left, [Span(words, DIM)], width)
+    words = "".join(word.rjust(FIGURE) for word in ("min", "mean", "max")) if figures else ""
+    return rule_of([Span(f"{title} ", ACCENT)], [Span(words, DIM)] * figures, width)
 
 
 def _line(label: str, value: Row, width: int) -> Row:

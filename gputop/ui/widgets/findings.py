@@ -9,9 +9,9 @@ from gputop.insight.judge import BY_NAME, RULES
 from gputop.output.absences import absence_text
 from gputop.output.readings import ROWS
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
-from gputop.ui.draw import Row, Span, fit
+from gputop.ui.draw import Row, Span, rule_of
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, GOOD, TEXT, TRACK
+from gputop.ui.palette import ACCENT, GOOD, TEXT
 from gputop.ui.widgets.finding import block
 from gputop.ui.widgets.scrolled import ScrolledView
 
@@ -98,7 +98,7 @@ class FindingsView(ScrolledView):
 
 
 def _heading(title: str, width: int) -> Row:
-    return fit([Span(f"{title} ", ACCENT)], width, "─", TRACK)
+    return rule_of([Span(f"{title} ", ACCENT)], [], width)
 
 
 def _wrapped(text: str, width: int) -> list[Row]:

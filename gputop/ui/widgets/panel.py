@@ -32,6 +32,7 @@ from gputop.ui.draw import (
     fit,
     history,
     reading,
+    rule_of,
     share_of,
     spread,
     width_of,
@@ -214,7 +215,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     if not rule:
         return spread(left, [*right, Span(" ")], width)
     right.append(Span(" ", TRACK))
-    return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
+    return rule_of(left, right, width)
 
 
 def age_text(seconds: float) -> str:
@@ -311,7 +312,8 @@ def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
 def _details(panel: Panel, width: int, most: int) -> list[Row]:
     """The rest in up to `most` lines, the most telling first; the history needs the others."""
     r, device = panel.readings, panel.device
-    active = percentage(None if _is_on_the_bar(r) else r.sm_active_percent)
+    on_the_bar = activity_of(r) == "sm_active_percent"
+    active = percentage(None if on_the_bar else r.sm_active_percent)
     clock = [("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))]
     activity = [
         ("SM active", active),
@@ -361,10 +363,6 @@ def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
     ]
     one_line = sum(most[label] + 3 for label, _ in links) - 3 <= width
     return [links] if one_line else [[link] for link in links]
-
-
-def _is_on_the_bar(readings: DeviceSample) -> bool:
-    return activity_of(readings) == "sm_active_percent"
 
 
 def _known(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DriverState, MachineState, Source
 from gputop.text import age, duration, number, percentage, that_fit, used_of, visible
-from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
+from gputop.ui.draw import Row, Span, clip, rule_of, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def title(machine: Machine, width: int, behind: float | None, limit: float) -> l
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
     room = width - width_of(right) - 4 - width_of(left)
     left += [span for part in that_fit(_facts(machine), room, width_of) for span in part]
-    drawn = [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
-    return drawn + _problem(machine, width)
+    return [rule_of(left, right, width), *_problem(machine, width)]
 
 
 def _problem(machine: Machine, width: int) -> list[Row]:
