@@ -274,8 +274,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     def _show(self) -> None:
         self._header.redraw()
         self._show_keys()
-        tab = self._tab
-        shown = tab or self._benchmark
+        shown = self._tab or self._benchmark
         if shown is not None:
             shown.show_telemetry()
         if self._bar is not None:

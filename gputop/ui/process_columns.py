@@ -152,30 +152,27 @@ def _number(
     )
 
 
+def _name(title: str, about: str, name: str, width: int, wide: int) -> Column:
+    read = attrgetter(name)
+    return Column(
+        title,
+        about,
+        width,
+        value=lambda process, _: _folded(read(process)),
+        text=lambda process, _: visible(read(process) or ABSENT, 64),
+        right=False,
+        wide=wide,
+    )
+
+
 def _percent(title: str, about: str, name: str) -> Column:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
-HOST = Column(
-    "HOST",
-    "the host that it runs on, where there are several",
-    12,
-    value=lambda p, _: _folded(p.machine),
-    text=lambda p, _: visible(p.machine or ABSENT, 64),
-    right=False,
-    wide=20,
-)
+HOST = _name("HOST", "the host that it runs on, where there are several", "machine", 12, 20)
 GPU = Column("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
 PID = Column("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
-USER = Column(
-    "USER",
-    "who runs it",
-    10,
-    value=lambda p, _: _folded(p.user),
-    text=lambda p, _: ABSENT if p.user is None else visible(p.user, 64),
-    right=False,
-    wide=16,
-)
+USER = _name("USER", "who runs it", "user", 10, 16)
 TYPE = Column(
     "TYPE",
     "compute, graphics, both, or compute through MPS",

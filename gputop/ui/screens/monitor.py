@@ -29,9 +29,7 @@ class MonitorTab(ListTab):
     """
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
-        super().__init__(id="monitor")
-        self.telemetry = telemetry
-        self.processes = ProcessesView(telemetry, table)
+        super().__init__(telemetry, table, "monitor")
         self.devices = DevicesView(telemetry)
         self._host = HostView(telemetry)
 

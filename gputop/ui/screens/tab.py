@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from gputop.output.absences import unseen
 from gputop.telemetry.procfs import ProcError, environment, send_signal
 from gputop.telemetry.snapshot import Problem
+from gputop.ui.widgets.processes import ProcessesView
 
 if TYPE_CHECKING:
     from signal import Signals
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from gputop.telemetry.snapshot import Device, Process
     from gputop.ui.model import Telemetry
+    from gputop.ui.process_table import ProcessTable
     from gputop.ui.screens.signal import Target
     from gputop.ui.widgets.filter import FilterView
-    from gputop.ui.widgets.processes import ProcessesView
 
 
 class LiveTab(Vertical):
@@ -78,8 +79,10 @@ class DeviceTab(LiveTab):
 class ListTab(LiveTab):
     """One with a list of processes."""
 
-    telemetry: Telemetry
-    processes: ProcessesView
+    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.telemetry = telemetry
+        self.processes = ProcessesView(telemetry, table)
 
     @property
     def actors(self) -> tuple[Widget, ...]:

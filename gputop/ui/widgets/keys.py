@@ -29,11 +29,6 @@ class Entry(NamedTuple):
     def width(self) -> int:
         return cell_len(self.key + self.label)
 
-    @property
-    def closer(self) -> Entry:
-        """The same without the space after it."""
-        return self._replace(label=self.label.rstrip())
-
 
 class KeysView(LiveView):
     """Keys and their labels, as many as fit; a click does what the key does."""
@@ -89,7 +84,7 @@ class KeysView(LiveView):
         """What fits, and in any case the last ones, help and the way out."""
         entries = sorted(self._offered(), key=self._order)
         if sum(entry.width for entry in entries) > width:
-            entries = [entry.closer for entry in entries]
+            entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
         others, last = entries[:-2], entries[-2:]
         left = width - last[-1].width
         if left < 0:
