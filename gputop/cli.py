@@ -84,7 +84,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     )
     top.add_argument(
         "--python",
-        type=argument(_python),
+        type=argument("gputop.bench.plan:parse_python"),
         metavar="PATH",
         help="the interpreter whose torch runs stress tests (default: the active environment's)",
     )
@@ -112,12 +112,6 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
 
 def _command(name: str) -> Command:
     return cast("Command", import_module(f"gputop.commands.{name}"))
-
-
-def _python(text: str) -> str:
-    from gputop.bench.plan import parse_python
-
-    return parse_python(text)
 
 
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")

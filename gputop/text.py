@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 from unicodedata import category, east_asian_width
 
 ABSENT = "–"
 """Stands for every missing reading; the reason is in the stream."""
 
+Column = TypeVar("Column")
 _CONTROL_PICTURES = 0x2400
 _COMBINING = {"Mc", "Me", "Mn"}
 # Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
@@ -39,6 +42,25 @@ def cut(text: str, room: int) -> str:
     while text and cells(text) >= room:
         text = text[: min(len(text) - 1, room)]
     return f"{text}…"[: max(0, room)]
+
+
+def that_fit(
+    ranked: Iterable[Column],
+    room: int,
+    width: Callable[[Column], int],
+    spare: Callable[[Column], float] = lambda _: 0,
+) -> list[Column]:
+    """Return the columns that fit into `room` cells; of `ranked` the last give way first.
+
+    `width` is what a column takes with its gap, and `spare` what it must leave to others.
+    """
+    kept: list[Column] = []
+    for column in ranked:
+        room -= width(column)
+        if room < spare(column):
+            break
+        kept.append(column)
+    return kept
 
 
 def _stands_alone(character: str) -> bool:
@@ -125,14 +147,14 @@ def used_of(used: float | None, total: float | None, of: str = "/") -> str:
     return in_unit_of(used, total) + (f"{of}{size(total)}" if total is not None else "")
 
 
-def watts_of(watts: float | None, limit: float | None) -> str:
-    """`612/700`, in watts; absent where the draw is.
+def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
+    """`612/700 W`; absent where the draw is.
 
     The limit is nothing that fills up: the draw swings around it.
     """
     if watts is None:
         return ABSENT
-    return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "")
+    return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "") + unit
 
 
 def number(value: float | None, *, whole: bool = False) -> str:

@@ -40,9 +40,9 @@ def modules_of(package: str) -> list[str]:
 
 
 FIRST_SCREEN = (
-    "import gputop.cli; gputop.cli.parser([]); from gputop.ui import sparing, start; "
-    "sparing.load_asyncio(); import gputop.telemetry.child; "
-    "sparing.load_textual(); import gputop.ui.app"
+    "import gputop.cli; gputop.cli.parser([]); from gputop.ui import start; "
+    "start.load_asyncio(); import gputop.telemetry.child; "
+    "start.load_textual(); import gputop.ui.app"
 )
 """What `gputop` loads until it draws."""
 CORE = [

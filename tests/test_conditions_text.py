@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.bench.events import Conditions
-from gputop.output.conditions import condition_rows
+from gputop.output.values import condition_rows
 
 FULL = Conditions(
     driver_version="580.65.06",

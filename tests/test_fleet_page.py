@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gputop.fleet.simulated_site import STRANGE_POD, WIDE_POD, Flaw
 from gputop.fleet.simulator import AWAY_AFTER_SECONDS, Simulator
 from gputop.output import dcgm
-from gputop.output.fleet_page import FIELDS, FleetPages
-from gputop.output.fleet_site import site
+from gputop.output.fleet_page import FIELDS, FleetPages, site
 from tests.test_metrics import BOUND, findings
 
 STARTED = 1_800_000_000.0
@@ -64,10 +63,10 @@ def test_series_of_a_metric_stand_together_after_its_help_and_its_type() -> None
 
 
 def test_what_the_exporter_of_one_machine_has_too_is_called_the_same() -> None:
-    ours = {field.name: field.help for field in dcgm.FIELDS}
-    both = [field for field in FIELDS if field.name in ours]
+    ours = {f"DCGM_FI_{field.name}": field.help for field in dcgm.FIELDS}
+    both = {each.name: each.documentation for each in parse(PAGE) if each.name in ours}
     assert len(both) > 12
-    assert [field.help for field in both] == [ours[field.name] for field in both]
+    assert both == {name: ours[name] for name in both}
 
 
 def test_labels_are_those_of_dcgm_exporter_and_come_through_as_they_are() -> None:

@@ -332,8 +332,8 @@ def test_percent_with_a_decimal(value: float, shown: str) -> None:
         (tflops(1e-7), "<0.00001"),
         (quantity(0.3, " W"), "<1 W"),
         (quantity(0.04, " %", 1), "<0.1 %"),
-        (watts_of(0.3, 700.0), "<1/700"),
-        (watts_of(699.7, 700.0), "700/700"),
+        (watts_of(0.3, 700.0), "<1/700 W"),
+        (watts_of(699.7, 700.0), "700/700 W"),
     ],
 )
 def test_nothing_else_rounds_to_zero(shown: str, expected: str) -> None:
@@ -360,7 +360,7 @@ def test_only_zero_looks_like_zero(value: float, digits: int) -> None:
         tflops(value),
         size(value).split()[0],
         quantity(value, "", digits),
-        watts_of(value, None),
+        watts_of(value, None, ""),
     )
     assert [reads_as_zero(shown) for shown in texts] == [value == 0] * len(texts)
 

@@ -16,6 +16,7 @@ from gputop.text import (
     quantity,
     short_name,
     tflops,
+    that_fit,
     visible,
 )
 
@@ -184,14 +185,14 @@ COLUMNS = (
 
 def fitting(width: int) -> tuple[tuple[Column, int], ...]:
     """The columns that there is room for, each with its cells; the device takes what is left."""
-    shown: list[Column] = []
-    left = width
-    for column in sorted(COLUMNS, key=lambda column: column.rank):
-        reserved = ROOMY_DEVICE - NARROWEST_DEVICE if column.rank > TELLING else 0
-        if column.width + 1 + reserved > left:
-            break
-        shown.append(column)
-        left -= column.width + 1
+    ranked = sorted(COLUMNS, key=lambda column: column.rank)
+    shown = that_fit(
+        ranked,
+        width,
+        lambda column: column.width + 1,
+        lambda column: ROOMY_DEVICE - NARROWEST_DEVICE if column.rank > TELLING else 0,
+    )
+    left = width - sum(column.width + 1 for column in shown)
     spare = min(left, WIDEST_DEVICE - NARROWEST_DEVICE)
     return tuple(
         (column, column.width + spare * (column is DEVICE)) for column in COLUMNS if column in shown

@@ -9,7 +9,7 @@ from gputop.bench.columns import ENDS, best_row, percent_of_peak
 from gputop.bench.compare import score
 from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
 from gputop.bench.peaks import in_words
-from gputop.output.conditions import condition_rows
+from gputop.output.values import condition_rows
 from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
 from gputop.text import cells as room_of
 

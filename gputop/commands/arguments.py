@@ -1,21 +1,23 @@
-"""What the commands share: exit statuses, how an error is said, common arguments."""
+"""What the commands share: exit statuses, how an error is said, arguments and their snapshots."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gputop.exits import COULD_NOT_RUN, USAGE
+from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
+    from gputop.telemetry.child import Interruption, Snapshot
     from gputop.telemetry.recorded import Recording
 
 
@@ -58,12 +60,12 @@ def count(text: str) -> int:
     return number
 
 
-def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A parser that raises `ValueError` as argparse wants it."""
+def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
+    """A parser that raises `ValueError` as argparse wants it; one that is named is loaded later."""
 
     def parsed(text: str) -> Any:
         try:
-            return parse(text)
+            return (pkgutil.resolve_name(parse) if isinstance(parse, str) else parse)(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -119,23 +121,11 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
     return hosts
 
 
-def _url(text: str) -> str:
-    from gputop.fleet.server import parse_url
-
-    return parse_url(text)
-
-
-def _match(text: str) -> str:
-    from gputop.fleet.matchers import parse_match
-
-    return parse_match(text)
-
-
 def add_fleet(command: argparse.ArgumentParser) -> None:
     """A fleet in place of machines."""
     command.add_argument(
         "--prometheus",
-        type=argument(_url),
+        type=argument("gputop.fleet.server:parse_url"),
         default=argparse.SUPPRESS,
         metavar="URL",
         help="the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090, signed "
@@ -145,7 +135,7 @@ def add_fleet(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--match",
-        type=argument(_match),
+        type=argument("gputop.fleet.matchers:parse_match"),
         default=argparse.SUPPRESS,
         metavar="LABELS",
         help="of the fleet those GPUs, in label matchers of PromQL, "
@@ -206,7 +196,61 @@ def output_width() -> int | None:
     return (os.get_terminal_size(1).columns or None) if sys.stdout.isatty() else None
 
 
+def watched(arguments: argparse.Namespace, run: Callable[[], int]) -> int:
+    """Runs a command; with --watch Ctrl+C is its end, for there is no other."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        if arguments.watch is None:
+            raise
+        if sys.stdout.isatty():
+            print()  # after the terminal's "^C"
+        return FINE
+
+
+def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:
+    """Prints one page of many: on a terminal in the place of the one before."""
+    from gputop.output.ansi import frame
+
+    terminal = sys.stdout.isatty() and not arguments.json
+    if terminal:
+        text = frame(text, os.get_terminal_size(1).lines, first=first)
+    elif not first and not arguments.json:
+        text = f"\n{text}"
+    print_text(text, end="" if terminal else "\n")
+
+
 def print_text(text: str, end: str = "\n") -> None:
     """Prints in UTF-8 whatever the locale says: a "–" that becomes a "?" would be another word."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     print(text, end=end, flush=True)
+
+
+def snapshots(
+    arguments: argparse.Namespace, *, interval: float, gpm: bool = True
+) -> AsyncGenerator[Snapshot | Interruption]:
+    """Those of one sampler, which starts at once and ends with them; of a recording the last one.
+
+    Raises `StreamError` while it is read, where there is nothing to be had.
+    """
+    recording = getattr(arguments, "replay", None)
+    if recording is not None:
+        return _recorded(recording)
+    from gputop.telemetry.launch import command, launch
+
+    asked = command(interval=interval, demo=arguments.demo, gpm=gpm)
+    process = launch(asked)  # it takes longer than all that is loaded meanwhile
+    from gputop.telemetry import child
+
+    return child.snapshots(child.StreamChild(asked, interval, process))
+
+
+async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
+    from gputop.commands.arguments import open_recording
+    from gputop.telemetry.child import Snapshot, StreamError
+    from gputop.telemetry.recorded import RecordingError
+
+    try:
+        yield Snapshot(*open_recording(path).last())
+    except RecordingError as error:
+        raise StreamError(error.problem) from None

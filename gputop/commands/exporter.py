@@ -155,7 +155,7 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     from gputop.fleet.simulator import Simulator
 
     _client()
-    from gputop.output.fleet_site import site
+    from gputop.output.fleet_page import site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())

@@ -12,8 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.bench.said import say
-from gputop.commands.arguments import add_demo, argument, count, fail, print_text
-from gputop.commands.source import snapshots
+from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
 from gputop.exits import COULD_NOT_RUN, FINE
 from gputop.telemetry.snapshot import Source
 from gputop.text import short_name, visible
@@ -21,7 +20,6 @@ from gputop.text import short_name, visible
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from gputop.amounts import Amount
     from gputop.telemetry.child import Interruption, Snapshot
     from gputop.telemetry.picking import Candidate
     from gputop.telemetry.snapshot import Inventory, Sample
@@ -29,12 +27,6 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
 """Samples of a second: the first, and one after each quarter."""
-
-
-def _amount(text: str) -> Amount:
-    from gputop.amounts import parse_amount
-
-    return parse_amount(text)
 
 
 def parse_percent(text: str) -> float:
@@ -63,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-free",
-        type=argument(_amount),
+        type=argument("gputop.amounts:parse_amount"),
         metavar="SIZE",
         help="with so much memory free, such as 20GiB, 20GB or 80%%",
     )

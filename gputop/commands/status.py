@@ -17,16 +17,17 @@ from gputop.commands.arguments import (
     hosts_of,
     interval,
     output_width,
+    print_again,
     print_text,
+    snapshots,
+    watched,
 )
-from gputop.commands.source import snapshots
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from gputop.output.columns import Column
     from gputop.output.page import Processes, View
     from gputop.telemetry.child import Interruption, Snapshot
 
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS = 0.5
 """Between the first snapshot and a second one, where that is needed."""
-
-
-def _columns(text: str) -> tuple[Column, ...]:
-    from gputop.output.columns import parse_columns
-
-    return parse_columns(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=argument(_columns),
+        type=argument("gputop.output.columns:parse_columns"),
         metavar="NAME,...",
         help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its "
         "name on a device's page or in the JSON (a wrong one lists them all)",
@@ -106,18 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
     import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
     from gputop.telemetry.child import StreamError
 
+    shown = _once if every is None else _watch
     try:
-        if every is None:
-            return asyncio.run(_once(arguments, found))
-        return asyncio.run(_watch(arguments, found))
+        return watched(arguments, lambda: asyncio.run(shown(arguments, found)))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
-    except KeyboardInterrupt:
-        if every is None:
-            raise
-        if sys.stdout.isatty():
-            print()  # after the terminal's "^C"
-        return FINE  # as of watch: there is no other way to end it
 
 
 def _fleet(arguments: argparse.Namespace) -> int:
@@ -165,7 +153,6 @@ async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> 
 async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
     from contextlib import aclosing
 
-    from gputop.output.repeat import frame
     from gputop.telemetry.child import Interruption
 
     begun = False
@@ -174,15 +161,10 @@ async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) ->
             if isinstance(each, Interruption):
                 print(f"gputop: {visible(str(each.problem))}", file=sys.stderr, flush=True)
                 continue
-            terminal = sys.stdout.isatty() and not arguments.json
             text = _text(arguments, each, output_width())
             if each.inventory.problem is not None and not arguments.json:
                 text += f"\n{visible(str(each.inventory.problem))}"
-            if terminal:
-                text = frame(text, os.get_terminal_size(1).lines, first=not begun)
-            elif begun and not arguments.json:
-                text = f"\n{text}"
-            print_text(text, end="" if terminal else "\n")
+            print_again(arguments, text, first=not begun)
             begun = True
     return FINE
 

@@ -25,7 +25,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.output.smi import Column, CsvLines
+    from gputop.output.smi import CsvLines
     from gputop.telemetry.snapshot import Problem, Record
 
 CSV_WORDS = ("noheader", "nounits")
@@ -49,13 +49,6 @@ def parse_format(text: str) -> Format:
     raise ValueError(f"{text!r} is no format: give jsonl, or csv with ,noheader or ,nounits.")
 
 
-def parse_query(text: str) -> tuple[Column, ...]:
-    """The columns of that list."""
-    from gputop.output.smi import parse_query as parse
-
-    return parse(text)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How often, how many, in what form and where to."""
     add_source(parser)
@@ -71,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--query",
         "--query-gpu",
-        type=argument(parse_query),
+        type=argument("gputop.output.smi:parse_query"),
         metavar="LIST",
         help="the columns of CSV, with commas, by the names that nvidia-smi has for them, such as "
         "timestamp,index,utilization.gpu,memory.used",

@@ -6,9 +6,8 @@ from itertools import compress, repeat
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
-from gputop.insight.findings import Evidence
+from gputop.insight.findings import Evidence, Said
 from gputop.insight.look import Look, now
-from gputop.insight.rule import Said
 from gputop.output.values import span_text
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.clock_events import BITS, mask_of

@@ -1,15 +1,17 @@
-"""What rules say: a finding with its evidence, that there is none, or that evidence is missing."""
+"""What is found of a device, with its evidence, and the rules that find it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.output.values import span_text
 from gputop.text import number, percentage, quantity, size
 
 if TYPE_CHECKING:
+    from gputop.insight.look import Look
     from gputop.telemetry.alerts import Severity
     from gputop.telemetry.snapshot import Absence
 
@@ -129,3 +131,33 @@ class Judgement:
         """The rules that have nothing to say about that device."""
         found = (v for v in self.verdicts if isinstance(v, Clear))
         return tuple(verdict.rule for verdict in found if verdict.device_uuid == uuid)
+
+
+class Said(NamedTuple):
+    """What a rule has found; see `Finding`."""
+
+    severity: Severity
+    sentence: str
+    evidence: Sequence[Evidence]
+    advice: str
+    since: float | None = None
+    """None is from now on."""
+
+
+Judges = Callable[["Look"], Said | None]
+"""None is nothing to say. Raises `NoEvidence` where it cannot tell; never anything else."""
+
+
+class Rule(NamedTuple):
+    """One question about a device."""
+
+    name: str
+    title: str
+    """What it looks for, in a word or two."""
+    needs: tuple[str, ...]
+    """The readings that it goes by: those that are missing are told where it cannot tell."""
+    judge: Judges
+    of_silent: bool = False
+    """Whether it is asked of a device that does not answer, too."""
+    needs_history: bool = True
+    """Whether one snapshot is nothing to judge by; where it is, doctor asks it, too."""

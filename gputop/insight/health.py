@@ -8,9 +8,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
-from gputop.insight.findings import Evidence
+from gputop.insight.findings import Evidence, Said
 from gputop.insight.look import Look, now
-from gputop.insight.rule import Said
 from gputop.output.faults import event_text
 from gputop.output.values import value_text
 from gputop.telemetry.alerts import PROGRAM_XIDS, Severity

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gputop.insight import thresholds as t
-from gputop.insight.findings import Evidence, unit_of
+from gputop.insight.findings import Evidence, Said, unit_of
 from gputop.insight.look import Look, NoEvidence
-from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
 from gputop.text import percentage, size
 

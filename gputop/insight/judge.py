@@ -10,9 +10,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.insight import clocks, health, jobs, links, memory, work
-from gputop.insight.findings import Clear, Finding, Insufficient, Judgement, Lack, Verdict
+from gputop.insight.findings import Clear, Finding, Insufficient, Judgement, Lack, Rule, Verdict
 from gputop.insight.look import Axis, Look, NoEvidence
-from gputop.insight.rule import Rule
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import DeviceSample, DeviceState

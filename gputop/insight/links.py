@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gputop.insight import thresholds as t
-from gputop.insight.findings import Evidence
+from gputop.insight.findings import Evidence, Said
 from gputop.insight.look import Look, NoEvidence, finite, now
-from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
 from gputop.text import size
 

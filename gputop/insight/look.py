@@ -7,10 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.insight.findings import Evidence, unit_of
-from gputop.insight.fine import Fine, between_rises
 from gputop.insight.thresholds import (
     ENOUGH_OF_WINDOW,
     FEWEST_SAMPLES,
+    FINE_CROSSING,
+    FINE_PERIOD,
+    FINE_SAW_TOOTH,
     FINE_WHOLE,
     SAW_TOOTH,
     WINDOW_SECONDS,
@@ -25,6 +27,41 @@ if TYPE_CHECKING:
 
     from gputop.telemetry.history import History
     from gputop.telemetry.snapshot import Absence, Device, DeviceSample, Event, Process
+
+
+class Fine(NamedTuple):
+    """What the driver has sampled by itself in a window, oldest first: even, and without gaps."""
+
+    numbers: Sequence[int]
+    step: float
+    """Seconds from one to the next."""
+
+    @property
+    def mean(self) -> float:
+        return sum(self.numbers) / len(self.numbers)
+
+    @property
+    def period(self) -> float | None:
+        """Seconds from one rise to the next; None where there are no such waves to be seen."""
+        low, high = min(self.numbers), max(self.numbers)
+        if high - low < FINE_SAW_TOOTH:
+            return None
+        margin = FINE_CROSSING * (high - low)
+        between = between_rises(self.numbers, self.mean - margin, self.mean + margin)
+        return None if between is None or between < FINE_PERIOD else between * self.step
+
+
+def between_rises(numbers: Sequence[float], low: float, high: float) -> float | None:
+    """Places from one rise from the lower to the upper number to the next; None below three."""
+    rises, down = [], False
+    for place, value in enumerate(numbers):
+        if value <= low:
+            down = True
+        elif down and value >= high:
+            rises.append(place)
+            down = False
+    return (rises[-1] - rises[0]) / (len(rises) - 1) if len(rises) >= 3 else None
+
 
 _SOURCES = {SLOWDOWN_BITS: "clock_event_reasons"} | {
     name: "processes" for name in DERIVED if name.startswith("process_")

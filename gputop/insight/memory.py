@@ -7,9 +7,8 @@ from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.insight import thresholds as t
-from gputop.insight.findings import Evidence
+from gputop.insight.findings import Evidence, Said
 from gputop.insight.look import Look, NoEvidence, finite, now
-from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.derived import PROCESS_COUNT
 from gputop.text import duration, percentage, size, visible

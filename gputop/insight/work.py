@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gputop.insight import thresholds as t
-from gputop.insight.findings import Evidence
+from gputop.insight.findings import Evidence, Said
 from gputop.insight.look import Look, NoEvidence
-from gputop.insight.rule import Said
 from gputop.telemetry.alerts import Severity
 from gputop.telemetry.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.telemetry.snapshot import ProcessKind

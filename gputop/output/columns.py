@@ -84,8 +84,7 @@ def _temperature(device: Device, readings: DeviceSample) -> Span:
 
 
 def _power(_: Device, readings: DeviceSample) -> Span:
-    watts = watts_of(readings.power_watts, readings.power_limit_watts)
-    return _absent(watts if watts == ABSENT else f"{watts} W", MAGENTA)
+    return _absent(watts_of(readings.power_watts, readings.power_limit_watts), MAGENTA)
 
 
 def _state(_: Device, readings: DeviceSample) -> Span:

@@ -112,6 +112,7 @@ FIELDS = (
           "nvlink_rx_bytes_per_second"),
 )
 # fmt: on
+XID_HELP = "Value of the last XID error encountered."
 
 
 class Derived(NamedTuple):
@@ -164,8 +165,7 @@ def dcgm_families(
         if each.device.parent_uuid is None
         for code in (_last_code(each.device.uuid, xids),)
     ]
-    about = "Value of the last XID error encountered."
-    yield family("DCGM_FI_DEV_XID_ERRORS", about, last)
+    yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
 
 
 def _about(code: int) -> dict[str, str]:

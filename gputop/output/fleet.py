@@ -160,16 +160,16 @@ def _wrong(fleet: Fleet) -> Iterator[Line]:
     shown = rows[:MOST_ROWS]
     wide = max(cells(where) for _, where, _, _ in shown)
     longest = max(cells(wrong.text) for wrong, _, _, _ in shown)
-    dates = [_since(wrong, fleet.time) for wrong, _, _, _ in shown]
+    dates = [since(wrong, fleet.time) for wrong, _, _, _ in shown]
     dated = max(map(len, dates))
-    for since, (wrong, where, gpu, _) in zip(dates, shown, strict=True):
+    for begun, (wrong, where, gpu, _) in zip(dates, shown, strict=True):
         look = _LOOKS.get(wrong.severity, "")
         about = " ".join([short_name(visible(gpu.name, 60)), *_said(gpu)])
         yield [
             Span(f"{wrong.severity.upper():<8}", look),
             Span(f"{where}{' ' * (wide - cells(where))}  "),
             Span(f"{wrong.text}{' ' * (longest - cells(wrong.text))}", look),
-            Span(f"  {since:<{dated}}" if dated else "", DIM),
+            Span(f"  {begun:<{dated}}" if dated else "", DIM),
             Span(f"  {about}", DIM),
         ]
     if len(rows) > MOST_ROWS:
@@ -177,7 +177,7 @@ def _wrong(fleet: Fleet) -> Iterator[Line]:
         yield [Span(f"{ABSENT} {rest:,} more: --json has all", DIM)]
 
 
-def _since(wrong: Wrong, now: float) -> str:
+def since(wrong: Wrong, now: float) -> str:
     """Return when it began, as far as that is known."""
     if wrong.since is None:
         return ""

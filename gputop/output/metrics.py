@@ -144,7 +144,7 @@ def _measured(
     name: str, metric: Metric, records: Iterable[tuple[Labels, DeviceSample | Process]]
 ) -> Family:
     series = series_of(records, name, metric.parts)
-    return family(f"gputop_{metric.name}", metric.help, series, metric.kind)
+    return family(f"gputop_{metric.name}", metric.help, series)
 
 
 def _xids(inventory: Inventory, read: Sequence[Read], latest: Latest) -> Iterator[Family]:

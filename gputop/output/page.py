@@ -14,7 +14,7 @@ from gputop.output.columns import OWN, PROCESSES, Column
 from gputop.telemetry.alerts import Severity, alerts, summed
 from gputop.telemetry.codec import to_json
 from gputop.telemetry.snapshot import DeviceState, DriverState, Source
-from gputop.text import ABSENT, cells, moment, percentage, size, used_of, visible
+from gputop.text import ABSENT, cells, moment, percentage, size, that_fit, used_of, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
@@ -80,14 +80,10 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     spans.append(Span(f"CPU {percentage(host.cpu_percent)}"))
     memory = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
     spans.append(Span(f"memory {memory}"))
-    line = [spans[0]]
-    used = cells(spans[0].text)
-    for span in spans[1:]:
-        used += 3 + cells(span.text)
-        if width is not None and used > width:
-            break
-        line += [Span(" · ", DIM), span]
-    return line
+    first, *rest = spans
+    if width is not None:
+        rest = that_fit(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
+    return [first, *(part for span in rest for part in (Span(" · ", DIM), span))]
 
 
 def _process(process: Process) -> Line:

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.telemetry.replay import Played, Replay
-    from gputop.telemetry.snapshot import Device, Problem, Record
+    from gputop.telemetry.snapshot import Problem, Record
     from gputop.ui.look import Terminal
     from gputop.ui.screens.benchmark import BenchmarkTab
+    from gputop.ui.widgets.filter import FilterView
     from gputop.ui.widgets.replay import ReplayBar
 
 BENCHMARK_CSS = Path(__file__).with_name("benchmark.tcss")
@@ -122,7 +123,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         }
         self._keys = KeysView(self.offers)
         self._keys.way_back = self._opened_from
-        self._monitor.density = self._settings.density
+        self._monitor.devices.density = self._settings.density
         self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
         if self._replay is not None:
@@ -214,10 +215,10 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         By Textual's way, past the screen and back, it would come after keys that came behind it.
         """
         if isinstance(event, Paste) and not event.is_forwarded:
-            if self._tab is not None and not self.screen.is_modal:
-                self._tab.take_paste(event.text)
+            if self._typing is not None and not self.screen.is_modal:
+                self._typing.paste(event.text)
         elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
-            if self._tab is not None and self._tab.take_key(event):
+            if self._typing is not None and self._typing.filter_key(event.key, event.character):
                 return
             replay = self._replay is not None
             action = action_for(event.key, self._header.tab, replay=replay)
@@ -232,7 +233,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         """Does it, if it is on offer here; whether it was done."""
         if not self.offers(action):
             return False
-        parts = (self._tab or self._benchmark, self._bar)
+        parts = (*(self._tab.actors if self._tab else (self._benchmark,)), self._bar)
         does = (part for part in parts if hasattr(part, f"action_{action.name}"))
         done = await self.run_action(action.action, next(does, None))
         self._show_keys()
@@ -273,8 +274,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     def _show(self) -> None:
         self._header.redraw()
         self._show_keys()
-        tab = self._tab
-        shown = tab or self._benchmark
+        shown = self._tab or self._benchmark
         if shown is not None:
             shown.show_telemetry()
         if self._bar is not None:
@@ -291,6 +291,12 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     def _tab(self) -> LiveTab | None:
         """The tab that is shown; None is the benchmark."""
         return self._live.get(self._header.tab)
+
+    @property
+    def _typing(self) -> FilterView | None:
+        """The view that somebody types into."""
+        field = self._tab.field if self._tab else None
+        return field if field is not None and field.typing else None
 
     def tick(self) -> None:
         """Shows that nothing comes, or how far it is."""
@@ -316,28 +322,24 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     async def action_details(self) -> None:
         """The page of the selected device."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("There is no device to show the page of")
-            return
         from gputop.ui.screens.device import DevicePage  # the first screen does without it
 
-        await self._open("page", device, lambda: DevicePage(self.telemetry))
+        await self._open("page", DevicePage, "to show the page of")
 
     async def action_why(self) -> None:
         """All findings of the selected device; from there, those of all devices."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("There is no device to look for findings of")
-            return
         from gputop.ui.screens.why import WhyPage
 
-        await self._open("why", device, lambda: WhyPage(self.telemetry))
+        await self._open("why", WhyPage, "to look for findings of")
 
-    async def _open(self, name: str, device: Device, make: Callable[[], DeviceTab]) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what_for: str) -> None:
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify(f"There is no device {what_for}")
+            return
         page = self._live.get(name)
         if not isinstance(page, DeviceTab):
-            page = self._live[name] = make()
+            page = self._live[name] = make(self.telemetry)
             await self.query_one(ContentSwitcher).add_content(page)
         page.show(device.uuid)
         if self._header.tab != name:
@@ -406,7 +408,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         table = self._table
         self._settings = replace(
             self._settings,
-            density=self._monitor.density,
+            density=self._monitor.devices.density,
             sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
             reverse=table.reversed,
             tree=table.tree,
@@ -418,7 +420,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         tab = self._tab
         if self.focused is not None:
             self.set_focus(None)
-        elif not (isinstance(tab, ListTab) and tab.clear_filter()):
+        elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
             now = self._header.tab
             if now == "monitor" and self._opened_from:
                 self.went_back = True

@@ -95,6 +95,11 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
     return [*fit(left, room), *right]
 
 
+def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
+    """One row with text at both ends and a line between them; the left end gives way."""
+    return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
+
+
 def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
     """Blocks of rows, each `width` cells wide, side by side."""
     blank: Row = [Span(" " * width)]

@@ -44,6 +44,13 @@ def _of_256(name: str, **roles: int) -> Theme:
     return Theme(name, styles)
 
 
+def _of_16(name: str, **roles: str | Style) -> Theme:
+    named = {
+        role: Style(color=each) if isinstance(each, str) else each for role, each in roles.items()
+    }
+    return Theme(name, named, colours=16)
+
+
 DARK = Theme("dark", ROLES)
 # fmt: off
 LIGHT = _of_256(
@@ -65,37 +72,16 @@ COLOUR_BLIND_LIGHT = _of_256(
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
     LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
-# fmt: on
 _FAINT = Style(color="default", dim=True)  # bright black is the background itself on some palettes
 _OWN = Style(color="default")
-ANSI = Theme(
-    "ansi",
-    {
-        "DIM": _FAINT,
-        "TRACK": _FAINT,
-        "BUSY": Style(color="green"),
-        "MEMORY": Style(color="bright_blue"),  # plain blue is hard to see on black
-        "POWER": Style(color="magenta"),
-        "CPU": Style(color="cyan"),
-        "SM": Style(color="green"),
-        "TENSOR": Style(color="yellow"),
-        "TEMPERATURE": Style(color="bright_red"),
-        "RECEIVED": Style(color="bright_blue"),
-        "SENT": Style(color="magenta"),
-        "ACCENT": Style(color="cyan"),
-        "WARN": Style(color="yellow"),
-        "FAULT": Style(color="bright_red"),
-        "GOOD": Style(color="green"),
-        "BADGE": Style(color="yellow"),
-        "LEVEL_0": _FAINT,
-        "LEVEL_1": Style(color="bright_blue"),
-        "LEVEL_2": Style(color="cyan"),
-        "LEVEL_3": Style(color="bright_cyan"),
-        "LEVEL_4": _OWN,
-        "POINTER": Style(color="bright_magenta"),
-    },
-    colours=16,
+ANSI = _of_16(
+    "ansi", DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
+    BUSY="green", MEMORY="bright_blue", POWER="magenta", CPU="cyan",  # plain blue is hard to see
+    SM="green", TENSOR="yellow", TEMPERATURE="bright_red", RECEIVED="bright_blue", SENT="magenta",
+    ACCENT="cyan", WARN="yellow", FAULT="bright_red", GOOD="green", BADGE="yellow",
+    LEVEL_1="bright_blue", LEVEL_2="cyan", LEVEL_3="bright_cyan", POINTER="bright_magenta",
 )
+# fmt: on
 MONOCHROME = Theme(
     "monochrome",
     dict.fromkeys(ROLES, _OWN)
@@ -177,7 +163,7 @@ class Look(LineFilter):
         if behind is not None and behind.color is not None:
             style += Style(bgcolor=behind.color)
         if self.theme.colours <= 16:  # what has no role too
-            style += Style.from_color(_of_16(style.color), _of_16(style.bgcolor))
+            style += Style.from_color(_downgraded(style.color), _downgraded(style.bgcolor))
         return style
 
 
@@ -190,7 +176,7 @@ def _key(style: Style) -> _Key:
     return triplet, bool(style.bold), bool(style.reverse)
 
 
-def _of_16(colour: Color | None) -> Color | None:
+def _downgraded(colour: Color | None) -> Color | None:
     return None if colour is None else colour.downgrade(ColorSystem.STANDARD)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from gputop.frozen import dataclass
 from gputop.output.absences import unseen
 from gputop.telemetry.snapshot import Device, Machine, Process, ProcessKind
-from gputop.text import ABSENT, quantity, size, visible
+from gputop.text import ABSENT, quantity, size, that_fit, visible
 
 MARK_WIDTH = 1
 """Cells before the first column, for the mark of the selected row."""
@@ -151,30 +152,27 @@ def _number(
     )
 
 
+def _name(title: str, about: str, name: str, width: int, wide: int) -> Column:
+    read = attrgetter(name)
+    return Column(
+        title,
+        about,
+        width,
+        value=lambda process, _: _folded(read(process)),
+        text=lambda process, _: visible(read(process) or ABSENT, 64),
+        right=False,
+        wide=wide,
+    )
+
+
 def _percent(title: str, about: str, name: str) -> Column:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
-HOST = Column(
-    "HOST",
-    "the host that it runs on, where there are several",
-    12,
-    value=lambda p, _: _folded(p.machine),
-    text=lambda p, _: visible(p.machine or ABSENT, 64),
-    right=False,
-    wide=20,
-)
+HOST = _name("HOST", "the host that it runs on, where there are several", "machine", 12, 20)
 GPU = Column("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
 PID = Column("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
-USER = Column(
-    "USER",
-    "who runs it",
-    10,
-    value=lambda p, _: _folded(p.user),
-    text=lambda p, _: ABSENT if p.user is None else visible(p.user, 64),
-    right=False,
-    wide=16,
-)
+USER = _name("USER", "who runs it", "user", 10, 16)
 TYPE = Column(
     "TYPE",
     "compute, graphics, both, or compute through MPS",
@@ -237,23 +235,16 @@ class Slot(NamedTuple):
 def fitting(width: int, sorted_by: Column, several: bool = False) -> tuple[Slot, ...]:
     """The columns for a table of that many cells: the one it is sorted by is always among them."""
     among = columns_of(several)
-    shown = {COMMAND, sorted_by}
+    ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
     enough = max(ENOUGH_COMMAND, width // 3)
-    left = width - MARK_WIDTH - GAP
-    if sorted_by is not COMMAND:
-        left -= GAP + sorted_by.cells(width)
-    for column in _BY_USE:
-        if column in shown or column not in among:
-            continue
-        rest = left - GAP - column.cells(width)
-        if rest < (LEAST_COMMAND if column in (HOST, *_NEEDED) else enough):
-            break
-        shown.add(column)
-        left = rest
+    least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
+    room = width - MARK_WIDTH - GAP
+    shown = that_fit(ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough))
+    left = max(0, room - sum(GAP + column.cells(width) for column in shown))
     return tuple(
-        Slot(column, max(0, left) if column is COMMAND else column.cells(width))
+        Slot(column, left if column is COMMAND else column.cells(width))
         for column in among
-        if column in shown
+        if column in (*shown, COMMAND)
     )
 
 

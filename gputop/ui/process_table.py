@@ -101,7 +101,7 @@ class ProcessTable:
             column, around = self.sorted_by, self.around
             processes = self._processes
             if column is GPU:  # on one device the largest first
-                processes = sorted(processes, key=_memory, reverse=True)
+                processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
             values = [(column.value(process, around), process) for process in processes]
             known = [pair for pair in values if pair[0] is not None]
             known.sort(key=itemgetter(0), reverse=self.descending)
@@ -205,10 +205,6 @@ class ProcessTable:
         lines, at = self.lines, self.at
         self.first = max(at - room + 1, min(self.first, at, max(0, len(lines) - room)))
         return lines[self.first : self.first + room]
-
-
-def _memory(process: Process) -> int:
-    return process.memory_used_bytes or 0
 
 
 def branches(processes: Sequence[Process]) -> list[Line]:

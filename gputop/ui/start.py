@@ -1,4 +1,10 @@
-"""Starts the dashboard: the sampler first, so that both load at the same time."""
+"""Starts the dashboard: the sampler first, so that both load at the same time.
+
+Textual and asyncio are loaded without parts that nobody here uses and that take long to load:
+Textual's command palette, which is off here, brings in a dozen widgets; asyncio brings in TLS. Both
+are loaded as usual where somebody asks for them later. What the palette is in Textual is private:
+where it cannot be left out, it is loaded.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +13,19 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gputop.exits import COULD_NOT_RUN, FINE, TOO_MANY_FILES
 from gputop.telemetry.launch import command, launch
 from gputop.terminal import terminfo_colours, without_colours
-from gputop.ui import sparing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gputop.settings import Settings
     from gputop.telemetry.recorded import Recording
     from gputop.telemetry.snapshot import Problem
@@ -43,7 +53,7 @@ def run(
     interval, replay = settings.interval, None
     sampler = command(interval=interval, demo=demo, control=True)
     process = None if hosts or recording is not None else launch(sampler)
-    sparing.load_asyncio()
+    load_asyncio()
     source: Stream
     if recording is not None:
         from gputop.telemetry.replay import Replay
@@ -79,7 +89,7 @@ def run(
 def load() -> None:
     """Loads what draws, and makes it ready for this terminal."""
     _say_colours()
-    sparing.load_textual()
+    load_textual()
 
     from gputop.ui import crop, let_go, shortcut
 
@@ -119,3 +129,48 @@ def _say_colours() -> None:
         return
     if (terminfo_colours() or 0) >= 256:
         os.environ["TEXTUAL_COLOR_SYSTEM"] = "256"
+
+
+PALETTE = "textual.command"
+
+
+def load_asyncio() -> None:
+    """asyncio without TLS, as it is where Python was built without."""
+    with _in_place_of("ssl", None):
+        import_module("asyncio")
+
+
+def load_textual() -> None:
+    """Textual's app, with empty classes for those of the command palette."""
+    if PALETTE in sys.modules or "textual.app" in sys.modules:
+        return
+    before = set(sys.modules)
+    try:
+        with _in_place_of(PALETTE, _Empty(PALETTE)):
+            import_module("textual.app")
+    except Exception:  # noqa: BLE001 - whatever it is that another Textual does with them
+        for name in {*sys.modules} - before:
+            if name.startswith("textual"):
+                del sys.modules[name]
+
+
+class _Empty(ModuleType):
+    """A module that has every name: each is an empty class."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+@contextmanager
+def _in_place_of(name: str, module: ModuleType | None) -> Iterator[None]:
+    """Has imports of that name find this module, or none, unless it was loaded before."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = module  # type: ignore[assignment] # None is what Python itself has there
+    try:
+        yield
+    finally:
+        del sys.modules[name]

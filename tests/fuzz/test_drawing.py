@@ -100,8 +100,8 @@ def test_charts_at_any_zoom_and_cursor(
     telemetry = known([*records, *records[1:]])
     view = TimelineView(telemetry)
     view.device = telemetry.devices[0] if telemetry.devices else None
-    view.zoom(zoom)
-    view.move_cursor(cursor)
+    view.action_zoom(zoom)
+    view.action_side(cursor)
     drawn(view, *size)
 
 
@@ -111,12 +111,12 @@ def test_the_processes_however_they_are_sorted(
     records: list[Inventory | Sample], size: tuple[int, int], words: str, tree: bool, column: int
 ) -> None:
     view = ProcessesView(known(records))
-    view.start_filter()
+    view.action_filter()
     view.type(words)
-    view.sort_by_next(column)
+    view.action_sort(column)
     if tree:
-        view.toggle_tree()
-    view.move(3)
+        view.action_tree()
+    view.action_move(3)
     drawn(view, *size)
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.interpreters import Found, Interpreter
-from gputop.insight.doctor.facts import Facts
-from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts
+from gputop.insight.doctor.facts import CudaDevice, Facts, TorchFacts
 from gputop.telemetry import kernel_log, nvml, system
 from gputop.telemetry.reading import DriverError
 from gputop.telemetry.snapshot import DriverState, Host, Inventory, Problem, Sample, Source

@@ -9,10 +9,9 @@ import pytest
 
 from gputop.bench.interpreters import Found, Interpreter
 from gputop.insight.doctor.checks import CHECKS, examine
-from gputop.insight.doctor.facts import Facts
+from gputop.insight.doctor.facts import CudaDevice, Facts, TorchFacts
 from gputop.insight.doctor.finding import Finding, Status
 from gputop.insight.doctor.ruled import RULED
-from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts
 from gputop.insight.judge import RULES
 from gputop.telemetry.snapshot import Problem
 from tests.driver import (

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.insight.findings import Finding
-from gputop.insight.fine import Fine
+from gputop.insight.look import Fine
 from gputop.telemetry.snapshot import Absence
 from tests.insight.histories import WORKING, Machine, finding, noise, one, saw, trainer
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.interpreters import Interpreter
-from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts, torch_facts
+from gputop.insight.doctor.facts import CudaDevice, TorchFacts, torch_facts
 from tests.bench.workers import needs_torch
 
 if TYPE_CHECKING:

@@ -86,23 +86,23 @@ async def measure(
         await pilot.pause()
         for _ in range(rounds):
             for column in COLUMNS:
-                await clock.time(f"sort by {column.title}", view.reverse)
-                view.sort_by_next(1)  # after the last one, the first again
+                await clock.time(f"sort by {column.title}", view.action_reverse)
+                view.action_sort(1)  # after the last one, the first again
                 await pilot.pause()
             await new_sample("new sample")
-            view.start_filter()
+            view.action_filter()
             for number, character in enumerate(TYPED):
                 name = "filter, first key" if number == 0 else "filter, next key"
                 await clock.time(name, lambda c=character: view.filter_key(c, c))  # type: ignore[misc]
             await new_sample("new sample, filtered")
-            view.stop_filter(keep=False)
-            await clock.time("tree", view.toggle_tree)
+            view.stop_typing(keep=False)
+            await clock.time("tree", view.action_tree)
             await new_sample("new sample, tree")
-            view.toggle_tree()
-            await clock.time("next row", lambda: view.move(1))
-            await clock.time("next page", lambda: view.page(1))
-            await clock.time("last row", lambda: view.move(count))
-            view.move(-count)
+            view.action_tree()
+            await clock.time("next row", lambda: view.action_move(1))
+            await clock.time("next page", lambda: view.action_page(1))
+            await clock.time("last row", lambda: view.action_move(count))
+            view.action_move(-count)
             await pilot.pause()
     return clock.times
 

@@ -393,8 +393,8 @@ async def test_the_next_device_round_and_round() -> None:
             app.page.action_device(step)
             await settle(pilot)
             seen.append(shown(pilot, DeviceTitle)[0])
-            assert app.page.device is not None
-            assert app.page.device.label == seen[-1]
+            assert app.page.selected is not None
+            assert app.page.selected.label == seen[-1]
         assert seen == ["1", "2", "0", "2"]
 
 
@@ -407,14 +407,14 @@ async def test_what_does_not_fit_is_scrolled_to() -> None:
         assert first[-1].endswith("below: PgUp PgDn")
         seen, room = set(first), len(first) - 1
         for _ in range(20):
-            app.page.action_move(room)
+            app.query_one(DetailsView).action_move(room)
             await settle(pilot)
             seen |= set(shown(pilot, DetailsView).splitlines())
         last = shown(pilot, DetailsView).splitlines()
         assert last[-1].strip().endswith("rows above: PgUp PgDn")
         labels = {row.label for row in ROWS if not row.optional}
         assert labels == {label for label in labels if any(s.startswith(f"{label} ") for s in seen)}
-        app.page.action_move(-1000)
+        app.query_one(DetailsView).action_move(-1000)
         await settle(pilot)
         assert shown(pilot, DetailsView).splitlines() == first
 
@@ -423,11 +423,11 @@ async def test_absent_readings_can_be_left_out() -> None:
     app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
     async with app.run_test(size=WHOLE) as pilot:
         assert "fan – no fan" in await page_of(app, pilot)
-        app.page.action_absent()
+        app.query_one(DetailsView).action_absent()
         page = await page_of(app, pilot)
         assert " – " not in page
         assert "busy 97 %" in page
-        app.page.action_absent()
+        app.query_one(DetailsView).action_absent()
         assert "fan – no fan" in await page_of(app, pilot)
 
 

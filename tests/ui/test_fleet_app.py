@@ -14,9 +14,8 @@ from gputop.fleet.model import Health, Wrong
 from gputop.settings import Settings
 from gputop.ui import crop, palette
 from gputop.ui.actions import key_names
-from gputop.ui.fleet.actions import ACTIONS, BY_ID
+from gputop.ui.fleet.actions import ACTIONS, BY_ID, FleetHelp
 from gputop.ui.fleet.app import FleetApp
-from gputop.ui.fleet.help import FleetHelp
 from gputop.ui.fleet.layout import Density
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
 from gputop.ui.fleet.metrics import METRICS

@@ -391,7 +391,7 @@ async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
         await settle(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
-        assert app.query_one(DevicePage).device is not None
+        assert app.query_one(DevicePage).selected is not None
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)
         assert "host" in text

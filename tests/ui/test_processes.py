@@ -52,10 +52,10 @@ class TableApp(App[None]):
     async def on_event(self, event: Event) -> None:
         """As the dashboard does it: at once, so that keys stay in order."""
         if isinstance(event, events.Key):
-            if self.view.filtering and self.view.filter_key(event.key, event.character):
+            if self.view.typing and self.view.filter_key(event.key, event.character):
                 return
             if event.key == "slash":
-                self.view.start_filter()
+                self.view.action_filter()
                 return
         await super().on_event(event)
 
@@ -151,7 +151,7 @@ def test_every_row_has_the_same_width_whatever_is_in_it(width: int) -> None:
     view = view_of(*nasty)
     for tree in (False, True):
         if tree:
-            view.toggle_tree()
+            view.action_tree()
         for row in drawn(view, width)[1:]:
             if width >= 60:
                 assert width_of(row) == width
@@ -162,7 +162,7 @@ def test_every_row_has_the_same_width_whatever_is_in_it(width: int) -> None:
 def test_the_command_keeps_half_of_its_room_however_deep_the_tree_is() -> None:
     chain = [process(n, 0, parent_pid=n - 1, command=f"name{n}") for n in range(1, 40)]
     view = view_of(*chain)
-    view.toggle_tree()
+    view.action_tree()
     last = text_of(drawn(view, 80, 60)[39])
     assert "…" in last
     assert "└─ name39" in last
@@ -187,7 +187,7 @@ def test_only_what_is_drawn_is_made_ready(monkeypatch: pytest.MonkeyPatch) -> No
         return visible(text, limit)
 
     monkeypatch.setattr("gputop.ui.process_columns.visible", counted)
-    for action in (view.reverse, view.toggle_tree, lambda: view.type("7")):
+    for action in (view.action_reverse, view.action_tree, lambda: view.type("7")):
         seen.clear()
         action()
         rows = drawn(view, 120, 40)
@@ -211,7 +211,7 @@ def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
 def test_a_tree_says_that_it_is_one() -> None:
     view = view_of(process(1, 0))
     assert "COMMAND (tree)" not in text_of(drawn(view)[0])
-    view.toggle_tree()
+    view.action_tree()
     assert "COMMAND (tree)" in text_of(drawn(view)[0])
 
 
@@ -228,7 +228,7 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
         assert "/ changes it" in lines(pilot)[-1]
         assert "Esc clears" not in lines(pilot)[-1]
         assert all("grace" in line for line in lines(pilot)[1:-1])
-        assert not app.view.filtering
+        assert not app.view.typing
         await type_at_once(pilot, "slash", "escape", "x")
         assert "1 to 18 of 1000 processes" in lines(pilot)[-1]
 
@@ -253,7 +253,7 @@ async def test_a_filter_that_is_too_long_shows_its_end() -> None:
     app = TableApp(process(1, 0))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
-        app.view.start_filter()
+        app.view.action_filter()
         app.view.type("漢" * 80 + "end")
         assert "end▏" in lines(pilot)[-1]
         assert cell_len(lines(pilot)[-1]) <= 60
@@ -284,7 +284,7 @@ async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
     app = TableApp(*crowd(50, 2))
     async with app.run_test(size=(120, 12)) as pilot:
         await settle(pilot)
-        app.view.move(30)
+        app.view.action_move(30)
         await settle(pilot)
         wanted = lines(pilot)[3].split()
         await pilot.click(ProcessesView, offset=(20, 3))
@@ -337,7 +337,7 @@ async def test_pages_go_by_what_is_on_screen() -> None:
         await settle(pilot)
         seen = []
         for step in (1, 1, -1, 99, -99):
-            app.view.page(step)
+            app.view.action_page(step)
             assert app.view.selected is not None
             seen.append(app.view.selected.pid)
         assert seen == [10, 19, 10, 50, 1]
@@ -366,7 +366,7 @@ async def test_any_size_is_survived(size: tuple[int, int]) -> None:
         await settle(pilot)
         keys: list[Any] = ["slash", "a", "down", "enter"]
         await pilot.press(*keys)
-        app.view.toggle_tree()
-        app.view.page(1)
+        app.view.action_tree()
+        app.view.action_page(1)
         await settle(pilot)
         assert app.view.selected is not None

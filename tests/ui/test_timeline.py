@@ -154,8 +154,8 @@ async def test_the_cursor_reads_all_charts_at_a_moment() -> None:
     async with app.run_test(size=(80, 20)) as pilot:
         await settle(pilot)
         assert "ago" not in shown(pilot, TimelineView)
-        app.view.move_cursor(-1)
-        app.view.move_cursor(-9)
+        app.view.action_side(-1)
+        app.view.action_side(-9)
         await settle(pilot)
         rows = shown(pilot, TimelineView).splitlines()
         assert rows[-1].startswith("12:00:49, 10 s ago")
@@ -168,9 +168,9 @@ async def test_the_cursor_reads_all_charts_at_a_moment() -> None:
         rows = shown(pilot, TimelineView).splitlines()
         assert rows[-1].startswith("12:00:49, 11 s ago")
         assert value(rows, "busy") == "49 %"
-        app.view.move_cursor(5)
+        app.view.action_side(5)
         assert drawn(app.view, 80, 20)[-1].startswith("12:00:54, 6 s ago")
-        app.view.move_cursor(1000)
+        app.view.action_side(1000)
         await settle(pilot)
         assert "ago" not in shown(pilot, TimelineView)
         assert value(shown(pilot, TimelineView).splitlines(), "busy") == "60 %"
@@ -192,7 +192,7 @@ def test_the_cursor_is_one_cell_of_every_chart() -> None:
     telemetry = telemetry_of(*(said(n) for n in range(20)))
     view = view_of(telemetry)
     assert marked(view.draw(80, 20)) == set()
-    view.move_cursor(-9)  # the eleventh of twenty, two to a cell
+    view.action_side(-9)  # the eleventh of twenty, two to a cell
     rows = view.draw(80, 20)
     assert marked(rows) == {GUTTER + 5}
     assert all(any(span.style.reverse for span in row) for row in rows[:-1])
@@ -201,22 +201,22 @@ def test_the_cursor_is_one_cell_of_every_chart() -> None:
 def test_the_cursor_goes_back_as_far_as_anything_is_kept() -> None:
     telemetry = telemetry_of(*(said(n) for n in range(1500)))
     view = view_of(telemetry)
-    view.move_cursor(-10_000)
+    view.action_side(-10_000)
     rows = drawn(view, 80, 20)
     assert rows[-1].startswith("12:05:00, 19:59 ago")
     assert value(rows, "busy") == f"{300 % 101} %"
     assert marked(view.draw(80, 20))
     telemetry.take(said(1500))  # what it was on is no longer kept
     assert drawn(view, 80, 20)[-1].startswith("12:05:01, 19:59 ago")
-    view.move_cursor(699)
+    view.action_side(699)
     assert value(drawn(view, 80, 20), "busy") == f"{1000 % 101} %"
 
 
 @given(st.integers(1, 400), st.integers(-500, -1), st.integers(1, 90), st.integers(0, 4))
 def test_the_cursor_is_always_seen(samples: int, step: int, room: int, zoom: int) -> None:
     view = view_of(telemetry_of(*(said(n) for n in range(samples))))
-    view.zoom(zoom)
-    view.move_cursor(step)
+    view.action_zoom(zoom)
+    view.action_side(step)
     rows = view.draw(GUTTER + room, 9)
     dots = -(-samples // SAMPLES_A_DOT[zoom])
     assert len(marked(rows)) == (1 if dots > 1 else 0)
@@ -226,24 +226,24 @@ def test_the_cursor_is_always_seen(samples: int, step: int, room: int, zoom: int
 def test_a_gap_is_read_as_one() -> None:
     samples = [said(0), said(1, gpu_utilization_percent=None), said(2)]
     view = view_of(telemetry_of(*samples))
-    view.move_cursor(-1)
+    view.action_side(-1)
     assert value(drawn(view, 80, 20), "busy") == "–"
 
 
 def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
     view = view_of(telemetry_of(*(said(n) for n in range(100))))
-    view.zoom(2)
+    view.action_zoom(2)
     assert SAMPLES_A_DOT[2] == 5
     assert value(drawn(view, 80, 20), "busy") == "97 %"  # of 95 to 99
-    view.move_cursor(-1)
+    view.action_side(-1)
     rows = drawn(view, 80, 20)
     assert value(rows, "busy") == "92 %"
     assert rows[-1].startswith("12:01:32, 7 s ago")
     assert drawn(view, 80, 20)[0].rstrip().count("⣿") <= 10 + 1
-    view.zoom(-2)  # the cursor stays where it is in time
+    view.action_zoom(-2)  # the cursor stays where it is in time
     assert drawn(view, 80, 20)[-1].startswith("12:01:30, 9 s ago")
-    view.zoom(-100)
-    view.zoom(+100)
+    view.action_zoom(-100)
+    view.action_zoom(+100)
     assert drawn(view, 80, 20)[-1].startswith("12:01:")
 
 
@@ -261,9 +261,9 @@ def test_a_device_that_came_later_is_on_the_same_axis() -> None:
     bottom = rows[heights(19, 5)[0] - 1][GUTTER:]
     assert bottom.startswith("     ")
     assert len(bottom.rstrip()) == 10
-    view.move_cursor(-5)
+    view.action_side(-5)
     assert value(drawn(view, 80, 20), "busy") == "14 %"
-    view.move_cursor(-9)
+    view.action_side(-9)
     assert value(drawn(view, 80, 20), "busy") == "–"
 
 

@@ -22,8 +22,7 @@ from gputop.telemetry.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.insight.doctor.facts import Facts
-    from gputop.insight.doctor.torch_facts import CudaDevice, TorchFacts
+    from gputop.insight.doctor.facts import CudaDevice, Facts, TorchFacts
     from gputop.telemetry.snapshot import Device
 
 _BUILD = "Install a CUDA build of torch there, or name another Python with --python"

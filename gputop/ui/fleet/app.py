@@ -9,13 +9,10 @@ from textual.events import Key, Paste
 from gputop.settings import DEFAULT, Settings
 from gputop.text import visible
 from gputop.ui.actions import Action, action_for, bindings
-from gputop.ui.fleet.actions import ACTIONS, BY_ID
+from gputop.ui.fleet.actions import ACTIONS, BY_ID, FleetHelp
 from gputop.ui.fleet.detail import DetailView
-from gputop.ui.fleet.empty import empty
-from gputop.ui.fleet.filter_line import FilterLine
-from gputop.ui.fleet.header import FleetHeader
-from gputop.ui.fleet.help import FleetHelp
-from gputop.ui.fleet.map import MapView
+from gputop.ui.fleet.header import FilterLine, FleetHeader
+from gputop.ui.fleet.map import MapView, empty
 from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.resident import ResidentApp
 from gputop.ui.screens.commands import Commands
@@ -137,7 +134,7 @@ class FleetApp(ResidentApp, inherit_bindings=False):
             (self._detail, detail),
             (self._wrong, room - drawn if some else 0),
         ):
-            _set_height(view, rows)
+            view.styles.height, view.display = rows, bool(rows)
 
     # Keys.
 
@@ -148,7 +145,7 @@ class FleetApp(ResidentApp, inherit_bindings=False):
                 self._filter.paste(event.text)
                 self.show()
         elif isinstance(event, Key) and not self.screen.is_modal:
-            if self.state.typing and self._filter.key(event.key, event.character):
+            if self.state.typing and self._filter.filter_key(event.key, event.character):
                 self.show()
                 return
             action = action_for(event.key, "", actions=ACTIONS)
@@ -166,7 +163,9 @@ class FleetApp(ResidentApp, inherit_bindings=False):
 
     async def act(self, action: Action) -> bool:
         """Does it, if it is on offer here; whether it was done."""
-        return self.offers(action) and await self.run_action(action.action)
+        done = self.offers(action) and await self.run_action(action.action)
+        self.show()
+        return done
 
     async def action_act(self, name: str) -> None:
         """What Textual's bindings call: the action of that id."""
@@ -179,22 +178,18 @@ class FleetApp(ResidentApp, inherit_bindings=False):
     def action_move(self, step: int) -> None:
         """Down, on the map or in the list."""
         (self._wrong if self.state.on_list else self._map).move(step)
-        self.show()
 
     def action_page(self, step: int) -> None:
         """A page down."""
         (self._wrong if self.state.on_list else self._map).page(step)
-        self.show()
 
     def action_side(self, step: int) -> None:
         """To the next GPU."""
         self._map.side(step)
-        self.show()
 
     def action_next_group(self, step: int) -> None:
         """To another group."""
         self.state.next_of_groups(step)
-        self.show()
 
     def action_end(self, step: int) -> None:
         """To the first or the last."""
@@ -204,7 +199,6 @@ class FleetApp(ResidentApp, inherit_bindings=False):
         elif state.groups:
             group = 0 if step < 0 else len(state.groups) - 1
             state.go(group, 0 if step < 0 else len(state.groups[group].members))
-        self.show()
 
     def action_switch(self) -> None:
         """Between map and list; there the cursor goes to the first row, if it is on none."""
@@ -212,27 +206,22 @@ class FleetApp(ResidentApp, inherit_bindings=False):
         state.on_list = not state.on_list
         if state.on_list and state.row is None:
             self._wrong.move(0)
-        self.show()
 
     def action_metric(self, step: int) -> None:
         """Another colour."""
         self.state.next_metric(step)
-        self.show()
 
     def action_group(self, step: int) -> None:
         """Other groups."""
         self.state.next_group(step)
-        self.show()
 
     def action_density(self) -> None:
         """More in less room, or what fits."""
         self.state.next_density()
-        self.show()
 
     def action_filter(self) -> None:
         """What is typed from now on says which GPUs are shown."""
         self.state.typing = True
-        self.show()
 
     def action_refresh_now(self) -> None:
         """Asks the server now."""
@@ -245,8 +234,7 @@ class FleetApp(ResidentApp, inherit_bindings=False):
         if state.on_list:
             state.on_list = False
         else:
-            self._filter.clear()
-        self.show()
+            self._filter.clear_filter()
 
     def action_open(self) -> None:
         """Leaves for the host of the GPU under the cursor."""
@@ -270,11 +258,3 @@ class FleetApp(ResidentApp, inherit_bindings=False):
                 await self.act(action)
 
         self.push_screen(Commands(here), run)
-
-
-def _set_height(view: LiveView, rows: int) -> None:
-    """Only where it is another: a change has everything laid out anew."""
-    if view.styles.height is None or view.styles.height.value != rows:
-        view.styles.height = rows
-    if view.display != bool(rows):
-        view.display = bool(rows)

@@ -62,11 +62,6 @@ def _place(gpu: Gpu, names: Sequence[str], width: int) -> Row:
     return fit(row, width)
 
 
-def _watts(gpu: Gpu) -> str:
-    text = watts_of(gpu.power_watts, gpu.power_limit_watts)
-    return text if text == ABSENT else f"{text} W"
-
-
 def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
     """Its readings; after those of an earlier moment than the rest, how much older they are."""
     row = [Span("▌", ACCENT)]
@@ -78,7 +73,7 @@ def _readings(gpu: Gpu, lag: Callable[[str], float], width: int) -> Row:
         ("busy", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
         ("mem", used_of(gpu.memory_used_bytes, gpu.memory_total_bytes), "memory_used_bytes"),
         ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
-        ("power", _watts(gpu), "power_watts"),
+        ("power", watts_of(gpu.power_watts, gpu.power_limit_watts), "power_watts"),
         ("clock", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
         ("SM", percentage(gpu.sm_active_percent), "sm_active_percent"),
         ("tensor", percentage(gpu.tensor_active_percent), "tensor_active_percent"),

@@ -1,16 +1,22 @@
-"""GPUs in groups: by host, by model, or by any label that differs among them."""
+"""What there is of a fleet after the filter, in groups: by host, by model, or by any label."""
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.text import short_name
+from gputop.fleet.spread import OF_DEVICE, devices, totals
+from gputop.text import cells, short_name
+from gputop.ui.fleet.layout import Density, Labels, arrange
+from gputop.ui.fleet.metrics import BUSY, GRAVEST_FIRST, SUMMARISED, distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gputop.fleet.model import Fleet, Gpu
+    from gputop.fleet.model import Fleet, Gpu, Health
+    from gputop.ui.fleet.filter import Filter
+    from gputop.ui.fleet.metrics import Metric
 
 HOST, MODEL, NONE = "host", "model", "none"
 """What can be grouped by without a label; `none` is all in one."""
@@ -59,3 +65,141 @@ def natural(name: str) -> list[tuple[int, str]]:
     """To sort by so that node2 is before node10."""
     parts = _DIGITS.split(name)
     return [(int(part), "") if n % 2 else (-1, part) for n, part in enumerate(parts)]
+
+
+LONGEST_NAME = 18
+LONGEST_INDEX = 4
+VALUE, SHAPE = 5, len(BUSY.edges) + 1
+"""Cells of a group's median, and of its distribution."""
+
+
+class View:
+    """The GPUs that pass the filter, by their numbers in the fleet."""
+
+    def __init__(self, fleet: Fleet, numbers: Mapping[str, int], passing: Filter) -> None:
+        """`numbers` are those of the fleet's GPUs by their keys."""
+        self.filtered = passing.leaves_out
+        self.numbers = passing.passing(fleet.gpus)
+        shown = set(self.numbers)
+        self.wrong = [w for w in fleet.wrong if numbers.get(w.key) in shown]
+        """Worst first."""
+        self.health: dict[int, Health] = {}
+        """The gravest that is wrong with a GPU."""
+        for wrong in self.wrong:
+            number = numbers[wrong.key]
+            was = self.health.get(number, wrong.severity)
+            self.health[number] = min(was, wrong.severity, key=GRAVEST_FIRST.index)
+        gpus = [fleet.gpus[number] for number in self.numbers]
+        self.totals = totals(gpus, self.wrong)
+        self.all_gpus = len(devices(fleet.gpus)) if self.filtered else self.totals.gpus
+        """How many GPUs there are, whether they pass the filter or not."""
+        self.index_cells = min(LONGEST_INDEX, max(map(len, {gpu.index for gpu in gpus}), default=1))
+        """Of the longest number of a GPU on its host, within reason."""
+        physical = devices(gpus)
+        self.summary = {
+            metric.name: distribution(physical if metric.reading in OF_DEVICE else gpus, metric)
+            for metric in SUMMARISED
+        }
+
+
+class Grouping:
+    """A view in groups."""
+
+    def __init__(self, gpus: tuple[Gpu, ...], view: View, by: str) -> None:
+        self.by, self._gpus, self._health = by, gpus, view.health
+        self.groups = grouped(gpus, view.numbers, by)
+        self.sizes = tuple(len(group.members) for group in self.groups)
+        self._medians: dict[tuple[int, str], float | None] = {}
+
+    @property
+    def coarseness(self) -> tuple[bool, bool, int]:
+        """To sort by: hosts, then what all GPUs have, the most groups first."""
+        return self.by != HOST, any(not group.name for group in self.groups), -len(self.groups)
+
+    @cached_property
+    def where(self) -> dict[int, tuple[int, int]]:
+        """Of each GPU its group, and its number in it."""
+        return {
+            number: (group, member)
+            for group, each in enumerate(self.groups)
+            for member, number in enumerate(each.members)
+        }
+
+    @cached_property
+    def wrong(self) -> dict[int, dict[Health, int]]:
+        """In each group with such, how many GPUs are how."""
+        found: dict[int, dict[Health, int]] = {}
+        for number, health in self._health.items():
+            counts = found.setdefault(self.where[number][0], {})
+            counts[health] = counts.get(health, 0) + 1
+        return found
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The room that names and figures take."""
+        names = [cells(group.name or self.unnamed) for group in self.groups]
+        name = min(LONGEST_NAME, max(names, default=1))
+        figures = self.count_cells + 1 + VALUE + 1 + self.count_cells + 1
+        return Labels(name + 1 + figures, max(name, figures), name + 1 + figures + 1 + SHAPE)
+
+    @cached_property
+    def count_cells(self) -> int:
+        """Of the number of GPUs in a group."""
+        return len(str(max(self.sizes, default=0)))
+
+    @property
+    def unnamed(self) -> str:
+        """The group of those that do not say."""
+        return f"(no {self.by})"
+
+    def median(self, group: int, metric: Metric) -> float | None:
+        """Of a group; None where none of its GPUs has that value."""
+        asked = group, metric.name
+        if asked not in self._medians:
+            gpus = (self._gpus[number] for number in self.groups[group].members)
+            self._medians[asked] = distribution(gpus, metric).median
+        return self._medians[asked]
+
+
+CHANGED = 0.1
+"""Share of GPUs that come or go, from which on another grouping may suit better."""
+
+
+class Wanted(NamedTuple):
+    """What a grouping is to suit."""
+
+    width: int
+    height: int
+    wide: int
+    """Cells of a GPU with its number and value."""
+    halves: bool
+    names: list[str]
+    """What there is to group by."""
+    gpus: int
+
+    def is_as(self, other: Wanted | None) -> bool:
+        """Whether what suits one suits the other, too: else it would change to and fro."""
+        if other is None or self._replace(gpus=other.gpus) != other:
+            return False
+        return abs(self.gpus - other.gpus) <= CHANGED * other.gpus
+
+
+def suited(fleet: Fleet, view: View, to: Wanted) -> tuple[Grouping, str]:
+    """The grouping, and the label with the most values of those that all GPUs have, or "".
+
+    The smallest unit of which every GPU has a cell; else that of which every group has a line.
+    """
+    made = [Grouping(fleet.gpus, view, name) for name in to.names]
+    # What has as many values as there are hosts is but another name of them.
+    made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
+    made.sort(key=lambda each: each.coarseness)
+    labels = [each.by for each in made if each.by not in (HOST, MODEL, NONE)]
+    layouts = [
+        arrange(each.sizes, each.labels, to.wide, (to.width, to.height), -1, halves=to.halves)
+        for each in made
+    ]
+    rows = [layout.height for layout in layouts]
+    fitting = [n for n, layout in enumerate(layouts) if layout.density is not Density.FOLDED]
+    lines = [n for n, each in enumerate(made) if rows[n] <= to.height and len(each.groups) > 1]
+    best = (fitting or lines or [rows.index(min(rows))])[0]
+    return made[best], labels[0] if labels else ""

@@ -1,4 +1,4 @@
-"""The lines on top: whose fleet it is and how old, what is wrong, and how readings are spread."""
+"""The lines on top: whose fleet it is, what is wrong, how readings are spread, and the filter."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
-from gputop.ui.draw import Row, Span, cell, faded, fit, spread, width_of
-from gputop.ui.fleet.cells import SIGN_STYLES
+from gputop.ui.draw import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
+from gputop.ui.fleet.filter import EXAMPLE
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, SUMMARISED, TEMPERATURE, counted
+from gputop.ui.fleet.painter import SIGN_STYLES
 from gputop.ui.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
+from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.telemetry.snapshot import Problem
+    from gputop.ui.fleet.grouping import View
     from gputop.ui.fleet.metrics import Metric
     from gputop.ui.fleet.state import FleetState
-    from gputop.ui.fleet.view import View
 
 MOST_PROBLEMS = 3
 NARROWEST, ROOMY = 38, 48
@@ -93,6 +95,52 @@ class FleetHeader(LiveView):
         while sums and width_of(row) + width_of(sums) > width:
             del sums[:2]
         return spread(row, sums, width)
+
+
+class FilterLine(FilterView):
+    """Says which GPUs are shown, while that is typed and while some are left out."""
+
+    def __init__(self, state: FleetState) -> None:
+        super().__init__(id="filter")
+        self._state = state
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is something to say."""
+        return self.typing or bool(self.typed)
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys go into the filter; the state has it, which reads an unfinished word so."""
+        return self._state.typing
+
+    @typing.setter
+    def typing(self, typing: bool) -> None:
+        self._state.typing = typing
+
+    @property
+    def typed(self) -> str:
+        """Words such as `rack=r3`."""
+        return self._state.typed
+
+    def type(self, text: str) -> None:
+        """Shows the GPUs that pass."""
+        self._state.type(text)
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        """What is typed, and what comes of it or what is wrong with it."""
+        state = self._state
+        if state.refused:
+            said, style = state.refused, WARN
+        elif not state.typed:
+            said, style = f"labels, as in {EXAMPLE}; * is anything", DIM
+        else:
+            many = len(state.view.numbers) if state.view else 0
+            said, style = f"{many:,} GPU{'s' if many != 1 else ''}", TEXT if many else WARN
+        keys = "  Enter keeps · Esc shows all " if self.typing else "  / changes it, Esc shows all "
+        room = max(8, width - cells_of(visible(state.typed)) - len(keys) - 8)
+        right = [Span(clip(visible(said), room), style), Span(keys, DIM)]
+        return [spread(self.prompt(width // 2), right, width)]
 
 
 def _distributions(view: View, fleet: Fleet, width: int) -> list[Row]:

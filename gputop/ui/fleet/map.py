@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from gputop.text import duration, visible
 from gputop.ui.draw import Row, Span, clip, spread, width_of
-from gputop.ui.fleet import cells
 from gputop.ui.fleet.grouping import NONE
 from gputop.ui.fleet.layout import Density, Slot
-from gputop.ui.fleet.lines import Painter
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
+from gputop.ui.fleet.painter import Painter, glyph, mark
 from gputop.ui.palette import DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.scrolled import Wheel
@@ -42,8 +41,6 @@ class MapView(Wheel, LiveView):
         self.ascii = False
         self.empty: Callable[[int], list[Row]] = lambda _: []
         """What there is to say where there is no GPU to show."""
-        self._first = 0
-        """The first row of the map that is seen."""
         self._seen: tuple[int, int] | None = None
         """Where the cursor was when it was last scrolled to."""
 
@@ -101,11 +98,6 @@ class MapView(Wheel, LiveView):
             self._state.go(*found)
             self._moved()
 
-    def wheel(self, step: int) -> None:
-        """Scroll by that many lines."""
-        self._first += step
-        self.redraw()
-
     # Drawing.
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -135,9 +127,9 @@ class MapView(Wheel, LiveView):
         state, metric = self._state, self._state.metric
         row = [Span(f" {metric.name} ", STRONG)]
         if metric is HEALTH:
-            row += [cells.glyph(0, metric, ascii=self.ascii), Span("fine ", DIM)]
+            row += [glyph(0, metric, ascii=self.ascii), Span("fine ", DIM)]
             for health in GRAVEST_FIRST:
-                row += [cells.mark(health), Span(f"{health} ", DIM)]
+                row += [mark(health), Span(f"{health} ", DIM)]
         else:
             edges = (
                 "0",
@@ -145,8 +137,8 @@ class MapView(Wheel, LiveView):
                 metric.text(metric.edges[-1]),
             )
             for level, edge in enumerate(edges):
-                row += [cells.glyph(level, metric, ascii=self.ascii), Span(f"{edge} ", DIM)]
-            row += [cells.glyph(UNKNOWN, metric, ascii=self.ascii), Span("unknown ", DIM)]
+                row += [glyph(level, metric, ascii=self.ascii), Span(f"{edge} ", DIM)]
+            row += [glyph(UNKNOWN, metric, ascii=self.ascii), Span("unknown ", DIM)]
         lag = state.fleet.lag_seconds(metric.reading) if state.fleet is not None else 0.0
         if lag > 0:
             row.append(Span(f"{duration(lag)} older than the rest ", WARN))
@@ -162,3 +154,36 @@ class MapView(Wheel, LiveView):
             words.pop(1)
             said = " · ".join(filter(None, words))
         return spread(row, [Span(clip(f"{said} ", max(0, room)), TEXT)], width)
+
+
+LOOKED_FOR = "DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED, … and gputop_gpu_…"
+
+
+def empty(state: FleetState, where: str, match: str, width: int) -> list[Row]:
+    """A heading and what to do, in the middle of nothing."""
+    lines: list[Span]
+    fleet = state.fleet
+    if fleet is None:
+        lines = [
+            Span(f"Waiting for the first answer of {visible(where, 200)}", STRONG),
+            Span(f"for {duration(state.waiting_seconds)} now", DIM),
+        ]
+    elif fleet.gpus:
+        lines = [
+            Span(f"No GPU passes the filter {visible(state.typed)}", STRONG),
+            Span(f"of {len(fleet.gpus):,}. Esc shows all, / changes the filter", TEXT),
+        ]
+    elif not fleet.fresh:
+        lines = [
+            Span("No answer yet", STRONG),
+            Span("It is asked again all the time; R asks now", TEXT),
+        ]
+    else:
+        matching = f" that match {visible(match, 200)}" if match else ""
+        lines = [
+            Span(f"The server answers, and has no GPUs{matching}", STRONG),
+            *([Span("Check --match: its labels and their values", TEXT)] if match else []),
+            Span("Check that dcgm-exporter or `gputop exporter` is scraped: Status, Targets", TEXT),
+            Span(f"These metrics were looked for: {LOOKED_FOR}", DIM),
+        ]
+    return [[], *([Span("  "), Span(clip(text, width - 2), style)] for text, style in lines)]

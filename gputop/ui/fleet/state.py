@@ -8,13 +8,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gputop.ui.fleet.cells import AROUND_VALUE, VALUE_CELLS
 from gputop.ui.fleet.filter import Filter
-from gputop.ui.fleet.grouping import HOST, MODEL, NONE, choices, name_of
+from gputop.ui.fleet.grouping import (
+    HOST,
+    MODEL,
+    NONE,
+    Grouping,
+    View,
+    Wanted,
+    choices,
+    name_of,
+    suited,
+)
 from gputop.ui.fleet.layout import Density, Layout, arrange
 from gputop.ui.fleet.metrics import METRICS
-from gputop.ui.fleet.suiting import Wanted, suited, wanted
-from gputop.ui.fleet.view import Grouping, View
+from gputop.ui.fleet.painter import AROUND_VALUE, VALUE_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,11 +156,6 @@ class FleetState:
         at = known.index(self.density) if self.density in known else 0
         self.density = known[(at + 1) % len(known)]
 
-    @property
-    def filtered(self) -> bool:
-        """Whether GPUs may be left out."""
-        return self.view is not None and self.view.filtered
-
     def type(self, text: str) -> None:
         """Shows the GPUs that pass what is typed, as far as that is understood."""
         self.typed = text[:LONGEST_FILTER]
@@ -243,7 +246,8 @@ class FleetState:
         self._space = width, height
         free = self._group_by is None and not self.typing  # while one types all stays in place
         if free and self.fleet is not None and self.view is not None:
-            to = wanted(self.fleet, self.view, self._space, self._wide(), halves=self.halves)
+            names, gpus = choices(self.fleet), len(self.view.numbers)
+            to = Wanted(*self._space, self._wide(), self.halves, names, gpus)
             if not to.is_as(self._suits):
                 self._suits = to
                 self.grouping, self._unit = suited(self.fleet, self.view, to)

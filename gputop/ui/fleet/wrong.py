@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gputop.text import moment, visible
+from gputop.output.fleet import since
+from gputop.text import visible
 from gputop.ui.draw import Row, Span, cell, cells_of, clip, faded, spread, width_of
-from gputop.ui.fleet.cells import SIGN_STYLES
 from gputop.ui.fleet.detail import gpu_name
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, counted
+from gputop.ui.fleet.painter import SIGN_STYLES
 from gputop.ui.palette import ACCENT, DIM, GOOD, STRONG, TAB
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.processes import CURSOR
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 32
 ROOMY = 110
 """Cells from which on there is room for where it is, too."""
-SINCE, SINCE_CELLS = "since ", 14
-DAY_SECONDS = 86_400
+SINCE_CELLS = 14
 
 
 class WrongView(Wheel, LiveView):
@@ -37,7 +37,6 @@ class WrongView(Wheel, LiveView):
         """`moved` is called when a click has moved the cursor."""
         super().__init__(id="wrong")
         self._state, self._moved = state, moved
-        self._first = 0
         self._seen: int | None = None
         """The row of the cursor when it was last scrolled to."""
 
@@ -67,11 +66,6 @@ class WrongView(Wheel, LiveView):
             self._state.go_row(row)
             self._state.on_list = True
             self._moved()
-
-    def wheel(self, step: int) -> None:
-        """Scroll by that many lines."""
-        self._first += step
-        self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The heading, and the rows that there is room for."""
@@ -108,7 +102,7 @@ class WrongView(Wheel, LiveView):
     def _line(self, wrong: Wrong, names: int, width: int, *, selected: bool) -> Row:
         state = self._state
         gpu = state.gpu_of(wrong)
-        begun = self._since(wrong)
+        begun = since(wrong, state.fleet.time) if state.fleet else ""
         where = visible(state.place_of(gpu), 40) if width >= ROOMY else ""
         right = [Span(f"  {where}", DIM), Span(f"  {begun} ".rjust(SINCE_CELLS), DIM)]
         row = [
@@ -123,11 +117,3 @@ class WrongView(Wheel, LiveView):
         if state.on_list:
             row = [Span(span.text, CURSOR) for span in row]
         return [Span("▌", ACCENT if state.on_list else DIM), *row]
-
-    def _since(self, wrong: Wrong) -> str:
-        """Return when it began, to the minute; "" where that is unknown."""
-        fleet = self._state.fleet
-        if wrong.since is None or fleet is None:
-            return ""
-        long_ago = fleet.time - wrong.since > DAY_SECONDS
-        return SINCE + moment(wrong.since, "%d %b" if long_ago else "%H:%M")

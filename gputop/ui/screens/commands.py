@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from gputop.ui.actions import Action, key_names
 from gputop.ui.draw import Row, Span, spread
 from gputop.ui.palette import ACCENT, DIM, TAB, TEXT
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.filter import FilterView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ MOVES = {"down": 1, "up": -1, "pagedown": 8, "pageup": -8, "home": -999, "end": 
 PROMPT = " › "
 
 
-class CommandList(LiveView):
+class CommandList(FilterView):
     """What was typed, and under it the actions whose words have that in them."""
 
     class Taken(Message):
@@ -37,7 +37,7 @@ class CommandList(LiveView):
     def __init__(self, actions: Sequence[Action]) -> None:
         super().__init__(id="commands")
         self._actions = actions
-        self.typed = ""
+        self._typed = ""
         self._at = 0
         self._first = 0
 
@@ -53,9 +53,14 @@ class CommandList(LiveView):
         found = self.found
         return found[self._at] if found else None
 
+    @property
+    def typed(self) -> str:
+        """Words that must all occur in an action's help."""
+        return self._typed
+
     def type(self, text: str) -> None:
         """Looks for something else."""
-        self.typed = text
+        self._typed = text
         self._at = 0
         self.redraw()
 
@@ -101,20 +106,15 @@ class Commands(ModalScreen[Action | None]):
     def on_key(self, event: Key) -> None:
         """Every key is for the list, in the order typed."""
         event.stop()
-        typed = self._list.typed
         match event.key:
             case "escape" | "ctrl+p":
                 self._close(None)
             case "enter":
                 self._close(self._list.chosen)
-            case "backspace":
-                self._list.type(typed[:-1])
-            case "ctrl+u":
-                self._list.type("")
             case key if key in MOVES:
                 self._list.move(MOVES[key])
-            case _ if event.is_printable and event.character is not None:
-                self._list.type(typed + event.character)
+            case key:
+                self._list.filter_key(key, event.character)
 
     @on(CommandList.Taken)
     def _taken(self, message: CommandList.Taken) -> None:

@@ -9,13 +9,13 @@ from textual.containers import Container, Vertical
 from gputop.output.faults import fault_of
 from gputop.telemetry.snapshot import MachineState
 from gputop.text import age, moment, short_name, visible
-from gputop.ui.draw import Row, Span, fit, spread, width_of
+from gputop.ui.draw import Row, Span, rule_of, width_of
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, TRACK, WARN
+from gputop.ui.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceView
 from gputop.ui.widgets.panel import age_text
 from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView
@@ -36,13 +36,8 @@ DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
 """Cells of a column of readings, of the charts beside them, and between the two."""
 
 
-class DeviceTitle(LiveView):
+class DeviceTitle(DeviceView):
     """Which device this is; where something is wrong with it, that and what to do."""
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="device-title")
-        self._telemetry = telemetry
-        self.device: Device | None = None
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as it has
         """Which device, and under it what is wrong."""
@@ -55,8 +50,7 @@ class DeviceTitle(LiveView):
         ]
         since = telemetry.history.since(device.uuid)
         right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
-        rule = spread(fit(left, width - width_of(right), "─", TRACK), right, width)
-        return [rule, *self._fault_rows(width)]
+        return [rule_of(left, right, width), *self._fault_rows(width)]
 
     def rows(self, width: int) -> int:
         """How many it has to say what is wrong."""
@@ -103,11 +97,12 @@ class DevicePage(DeviceTab):
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="page")
-        self._telemetry = telemetry
-        self._title = DeviceTitle(telemetry)
-        self._timeline = TimelineView(telemetry)
-        self._events = EventsView(telemetry)
-        self._details = DetailsView(telemetry)
+        self.telemetry = telemetry
+        self._title = DeviceTitle(telemetry, id="device-title")
+        self._timeline = TimelineView(telemetry, id="timeline")
+        self._events = EventsView(telemetry, id="events")
+        self._details = DetailsView(telemetry, id="details")
+        self._views = (self._title, self._timeline, self._details, self._events)
         self._processes = ProcessesView(telemetry)
         self._left = Vertical(self._timeline, self._processes, self._events)
         self._body = Container(self._left, self._details, id="device-body")
@@ -117,34 +112,21 @@ class DevicePage(DeviceTab):
         yield self._body
 
     @property
-    def device(self) -> Device | None:
+    def selected(self) -> Device | None:
         """The device that is shown, as it was when it was last listed."""
         return self._title.device
 
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Return the page, its charts with a cursor in time, and its readings, which scroll."""
+        return (self, self._timeline, self._details)
+
     def show(self, uuid: str) -> None:
         """Shows that device."""
-        self._show(find_device(self._telemetry.devices, uuid))
-
-    @property
-    def selected(self) -> Device | None:
-        """The device that is shown."""
-        return self.device
-
-    @property
-    def wants_gpm(self) -> bool:
-        """Always."""
-        return True
-
-    def action_device(self, step: int) -> None:
-        """Shows the device that is listed `step` further on, round and round."""
-        devices = self._telemetry.devices
-        if devices:
-            uuid = self.device.uuid if self.device else None
-            now = next((n for n, device in enumerate(devices) if device.uuid == uuid), -1)
-            self._show(devices[(now + step) % len(devices)])
+        self._show(find_device(self.telemetry.devices, uuid))
 
     def _show(self, device: Device | None) -> None:
-        for view in (self._title, self._timeline, self._details, self._events):
+        for view in self._views:
             view.device = device
         self._processes.device_uuid = device.uuid if device else None
         self.show_telemetry()
@@ -152,40 +134,19 @@ class DevicePage(DeviceTab):
     def show_telemetry(self) -> None:
         """Draws what changed."""
         # What is known of it may have changed; one that is gone stays as it was.
-        if self.device is not None:
-            current = find_device(self._telemetry.devices, self.device.uuid) or self.device
-            for view in (self._title, self._timeline, self._details, self._events):
+        if self.selected is not None:
+            current = find_device(self.telemetry.devices, self.selected.uuid) or self.selected
+            for view in self._views:
                 view.device = current
         self._arrange()
-        for view in (self._title, self._timeline, self._details, self._events):
+        for view in self._views:
             view.redraw()
         self._processes.redraw()
 
-    def action_side(self, step: int) -> None:
-        """Reads the charts that many columns of dots later; from the newest on, follows it."""
-        self._timeline.move_cursor(step)
-
-    def action_zoom(self, step: int) -> None:
-        """Has the charts show more time, or less where `step` is negative."""
-        self._timeline.zoom(step)
-
-    def action_move(self, step: int) -> None:
-        """Moves the readings by that many rows."""
-        self._details.scroll(step)
-
-    def action_page(self, step: int) -> None:
-        """Moves the readings by that many pages."""
-        self._details.scroll(step * max(1, self._details.size.height - 2))
-
-    def action_absent(self) -> None:
-        """Leaves readings out that the device does not have, or shows them again."""
-        self._details.only_present = not self._details.only_present
-        self._details.redraw()
-
     def action_reset(self) -> None:
         """Begins the device's statistics anew."""
-        if self.device is not None:
-            self._telemetry.history.reset(self.device.uuid)
+        if self.selected is not None:
+            self.telemetry.history.reset(self.selected.uuid)
             self.show_telemetry()
 
     def on_resize(self) -> None:

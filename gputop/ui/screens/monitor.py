@@ -14,7 +14,8 @@ from gputop.ui.widgets.processes import ProcessesView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Click, MouseScrollDown, MouseScrollUp
+    from textual.events import Click
+    from textual.widget import Widget
 
     from gputop.telemetry.snapshot import Device
     from gputop.ui.model import Telemetry
@@ -28,14 +29,12 @@ class MonitorTab(ListTab):
     """
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
-        super().__init__(id="monitor")
-        self.telemetry = telemetry
-        self.processes = ProcessesView(telemetry, table)
-        self._devices = DevicesView(telemetry)
+        super().__init__(telemetry, table, "monitor")
+        self.devices = DevicesView(telemetry)
         self._host = HostView(telemetry)
 
     def compose(self) -> ComposeResult:
-        yield self._devices
+        yield self.devices
         yield self.processes
         yield self._host
 
@@ -44,31 +43,29 @@ class MonitorTab(ListTab):
         """The selected device, or that of the selected process where keys are for those."""
         if self.processes.focused_list and (process := self.processes.selected) is not None:
             return find_device(self.telemetry.devices, process.device_uuid)
-        return self._devices.selected
+        return self.devices.selected
+
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Keys are for the devices or for the processes; some are for processes in any case."""
+        if self.processes.focused_list:
+            return (self, self.processes)
+        return (self, self.devices, self.processes)
 
     @property
     def wants_gpm(self) -> bool:
         """Where there is room for it."""
-        return self._devices.shows_gpm
-
-    @property
-    def density(self) -> str:
-        """How much room a device gets, by name; `auto` is what suits."""
-        return self._devices.density
-
-    @density.setter
-    def density(self, name: str) -> None:
-        self._devices.density = name
+        return self.devices.shows_gpm
 
     def show_telemetry(self) -> None:
         """Draws what changed."""
         self._arrange()
-        for view in (self._devices, self.processes, self._host):
+        for view in (self.devices, self.processes, self._host):
             view.redraw()
 
     def action_density(self) -> None:
         """Gives the devices more or less room."""
-        self._devices.next_density()
+        self.devices.next_density()
         self.show_telemetry()
 
     def action_switch(self) -> None:
@@ -76,26 +73,18 @@ class MonitorTab(ListTab):
         self._go_to_list(to_it=not self.processes.focused_list)
 
     def _go_to_list(self, *, to_it: bool) -> None:
-        self.processes.focused_list, self._devices.active = to_it, not to_it
+        self.processes.focused_list, self.devices.active = to_it, not to_it
         self.show_telemetry()
 
     def action_filter(self) -> None:
         """Who looks for processes means them with the next keys, too."""
         self._go_to_list(to_it=True)
-        super().action_filter()
-
-    def action_move(self, step: int) -> None:
-        """Selects another device or process."""
-        (self.processes if self.processes.focused_list else self._devices).move(step)
-
-    def action_page(self, step: int) -> None:
-        """A page of devices or processes on."""
-        (self.processes if self.processes.focused_list else self._devices).page(step)
+        self.processes.action_filter()
 
     def action_side(self, step: int) -> None:
         """The device to the right."""
         if not self.processes.focused_list:
-            self._devices.move(step)
+            self.devices.action_move(step)
 
     @on(ProcessesView.RowClicked)
     def _row_clicked(self) -> None:
@@ -103,20 +92,10 @@ class MonitorTab(ListTab):
 
     def on_click(self, event: Click) -> None:
         """A click on a device is for the devices, a second one opens its page."""
-        if event.widget is self._devices:
+        if event.widget is self.devices:
             self._go_to_list(to_it=False)
             if event.chain == 2:
                 self.app.call_later(self.app.run_action, "details")
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """The wheel moves the selection of the devices; processes see to themselves."""
-        if event.widget is self._devices:
-            self._devices.move(1)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """As down."""
-        if event.widget is self._devices:
-            self._devices.move(-1)
 
     def on_resize(self) -> None:
         """Another size, another layout."""
@@ -125,11 +104,10 @@ class MonitorTab(ListTab):
     def _arrange(self) -> None:
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
         self._host.display = not has_devices
-        self._devices.display = self.processes.display = has_devices
+        self.devices.display = self.processes.display = has_devices
         width, height = self.size
         if has_devices and width and height:
-            rows = min(self._devices.plan(width, height).rows, self._devices.most_rows(height))
+            rows = min(self.devices.plan(width, height).rows, self.devices.most_rows(height))
             spare = height - rows - self.telemetry.process_count - 1
-            rows += max(0, min(self._devices.finding_rows, spare))
-            if self._devices.styles.height is None or self._devices.styles.height.value != rows:
-                self._devices.styles.height = rows
+            rows += max(0, min(self.devices.finding_rows, spare))
+            self.devices.styles.height = rows

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gputop.ui.model import find_device
 from gputop.ui.screens.tab import ListTab
-from gputop.ui.widgets.processes import ProcessesView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -20,9 +19,7 @@ class ProcessesTab(ListTab):
     """The same table as on the monitor, sorted and filtered alike."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
-        super().__init__(id="processes")
-        self.telemetry = telemetry
-        self.processes = ProcessesView(telemetry, table)
+        super().__init__(telemetry, table, "processes")
         self.processes.focused_list = True
 
     def compose(self) -> ComposeResult:
@@ -38,11 +35,3 @@ class ProcessesTab(ListTab):
     def show_telemetry(self) -> None:
         """Draws what changed."""
         self.processes.redraw()
-
-    def action_move(self, step: int) -> None:
-        """Selects another process."""
-        self.processes.move(step)
-
-    def action_page(self, step: int) -> None:
-        """A page of processes on."""
-        self.processes.page(step)

@@ -16,7 +16,7 @@ from gputop.telemetry.snapshot import Problem
 from gputop.text import ABSENT, size, visible
 from gputop.ui.draw import Row, Span, cell, clip
 from gputop.ui.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
-from gputop.ui.screens.deliberate import WAIT, Quiet
+from gputop.ui.screens.question import WAIT, Quiet
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:

@@ -11,16 +11,18 @@ from textual.containers import Vertical
 from gputop.output.absences import unseen
 from gputop.telemetry.procfs import ProcError, environment, send_signal
 from gputop.telemetry.snapshot import Problem
+from gputop.ui.widgets.processes import ProcessesView
 
 if TYPE_CHECKING:
     from signal import Signals
 
-    from textual.events import Key
+    from textual.widget import Widget
 
     from gputop.telemetry.snapshot import Device, Process
     from gputop.ui.model import Telemetry
+    from gputop.ui.process_table import ProcessTable
     from gputop.ui.screens.signal import Target
-    from gputop.ui.widgets.processes import ProcessesView
+    from gputop.ui.widgets.filter import FilterView
 
 
 class LiveTab(Vertical):
@@ -40,67 +42,57 @@ class LiveTab(Vertical):
         """Draws what changed."""
         raise NotImplementedError
 
-    def take_key(self, event: Key) -> bool:  # noqa: ARG002
-        """Takes a key before any action does, as where one types; whether it did."""
-        return False
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Return the widgets that do what keys do: each action is the first one's that has it."""
+        return (self,)
 
-    def take_paste(self, text: str) -> None:
-        """Takes what is pasted, where one types; elsewhere it does nothing."""
-
-    def action_move(self, step: int) -> None:
-        """Down by that many rows."""
-        raise NotImplementedError
-
-    def action_page(self, step: int) -> None:
-        """Down by that many pages."""
-        raise NotImplementedError
-
-    def action_side(self, step: int) -> None:
-        """To the right by that many."""
+    @property
+    def field(self) -> FilterView | None:
+        """Return the view that takes what is typed, where there is one."""
+        return None
 
 
 class DeviceTab(LiveTab):
     """A page of one device, opened from another tab."""
 
+    telemetry: Telemetry
+
+    @property
+    def wants_gpm(self) -> bool:
+        """Always: half of what it shows rests on it."""
+        return True
+
     def show(self, uuid: str) -> None:
         """Shows that device."""
         raise NotImplementedError
+
+    def action_device(self, step: int) -> None:
+        """Shows the device that is listed `step` further on, round and round."""
+        devices, shown = self.telemetry.devices, self.selected
+        if devices:
+            uuid = shown.uuid if shown else None
+            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            self.show(devices[(now + step) % len(devices)].uuid)
 
 
 class ListTab(LiveTab):
     """One with a list of processes."""
 
-    telemetry: Telemetry
-    processes: ProcessesView
+    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.telemetry = telemetry
+        self.processes = ProcessesView(telemetry, table)
 
-    def take_key(self, event: Key) -> bool:
-        """What one types while one filters is for the filter."""
-        return self.processes.filtering and self.processes.filter_key(event.key, event.character)
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Return the tab itself and its list."""
+        return (self, self.processes)
 
-    def take_paste(self, text: str) -> None:
-        """Its first line is for the filter, while one filters."""
-        if self.processes.filtering:
-            self.processes.type_on(next(iter(text.splitlines()), ""))
-
-    def clear_filter(self) -> bool:
-        """Lists all processes again; whether some were left out."""
-        return self.processes.clear_filter()
-
-    def action_filter(self) -> None:
-        """What one types from now on is looked for."""
-        self.processes.start_filter()
-
-    def action_sort(self, step: int) -> None:
-        """By another column."""
-        self.processes.sort_by_next(step)
-
-    def action_reverse(self) -> None:
-        """The other way round."""
-        self.processes.reverse()
-
-    def action_tree(self) -> None:
-        """As a tree, or as a list."""
-        self.processes.toggle_tree()
+    @property
+    def field(self) -> FilterView:
+        """Return the list, which is narrowed down by typing."""
+        return self.processes
 
     def action_signal(self) -> None:
         """Asks which signal the selected process is to get, and sends it."""

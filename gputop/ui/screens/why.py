@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, short_name, visible
-from gputop.ui.draw import Row, Span, fit, spread, width_of
+from gputop.ui.draw import Row, Span, rule_of
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
+from gputop.ui.palette import ACCENT, DIM, STRONG
 from gputop.ui.screens.tab import DeviceTab
 from gputop.ui.widgets.findings import FindingsView
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.widget import Widget
 
     from gputop.telemetry.snapshot import Device
     from gputop.ui.model import Telemetry
@@ -39,7 +40,7 @@ class WhyTitle(LiveView):
         history = self._telemetry.history
         seconds = history.span(len(history.times))
         right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
-        return [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
+        return [rule_of(left, right, width)]
 
 
 class WhyPage(DeviceTab):
@@ -53,8 +54,8 @@ class WhyPage(DeviceTab):
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="why")
-        self._telemetry = telemetry
-        self._findings = FindingsView(telemetry)
+        self.telemetry = telemetry
+        self._findings = FindingsView(telemetry, id="findings")
         self._title = WhyTitle(telemetry, self._findings)
 
     def compose(self) -> ComposeResult:
@@ -67,13 +68,13 @@ class WhyPage(DeviceTab):
         return self._findings.device
 
     @property
-    def wants_gpm(self) -> bool:
-        """Always: half of the rules rest on it."""
-        return True
+    def actors(self) -> tuple[Widget, ...]:
+        """Return the page and its findings, which scroll."""
+        return (self, self._findings)
 
     def show(self, uuid: str) -> None:
         """Shows the findings of that device."""
-        self._findings.device = find_device(self._telemetry.devices, uuid)
+        self._findings.device = find_device(self.telemetry.devices, uuid)
         self._findings.of_all = False
         self.show_telemetry()
 
@@ -81,7 +82,7 @@ class WhyPage(DeviceTab):
         """Draws what changed."""
         device = self._findings.device
         if device is not None:
-            self._findings.device = find_device(self._telemetry.devices, device.uuid) or device
+            self._findings.device = find_device(self.telemetry.devices, device.uuid) or device
         self._title.redraw()
         self._findings.redraw()
 
@@ -89,19 +90,3 @@ class WhyPage(DeviceTab):
         """Those of all devices, or of the one again."""
         self._findings.of_all = not self._findings.of_all
         self.show_telemetry()
-
-    def action_device(self, step: int) -> None:
-        """Shows the device that is listed `step` further on, round and round."""
-        devices, device = self._telemetry.devices, self._findings.device
-        if devices:
-            uuid = device.uuid if device else None
-            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
-            self.show(devices[(now + step) % len(devices)].uuid)
-
-    def action_move(self, step: int) -> None:
-        """Moves the findings by that many rows."""
-        self._findings.scroll(step)
-
-    def action_page(self, step: int) -> None:
-        """Moves the findings by that many pages."""
-        self._findings.scroll(step * max(1, self._findings.size.height - 2))

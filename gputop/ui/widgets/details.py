@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from gputop.output.readings import GROUPS, since_start
 from gputop.text import ABSENT, visible
-from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, spread
-from gputop.ui.palette import ACCENT, DIM, STRONG, TRACK
+from gputop.ui.draw import Row, Span, beside, cell, clip, clip_words, fit, rule_of
+from gputop.ui.palette import ACCENT, DIM, STRONG
 from gputop.ui.widgets.scrolled import ScrolledView
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.telemetry.snapshot import Device
-    from gputop.ui.model import Telemetry
 
 LABEL, FIGURE = 14, 9
 """Cells of a label, and of each of the statistics."""
@@ -32,12 +31,13 @@ MOST_COLUMNS = 3
 class DetailsView(ScrolledView):
     """The rows of the catalogue, in as many columns as fit; they scroll where they are too many."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="details")
-        self._telemetry = telemetry
-        self.device: Device | None = None
-        self.only_present = False
-        """Whether rows without a value are left out."""
+    only_present = False
+    """Whether rows without a value are left out."""
+
+    def action_absent(self) -> None:
+        """Leaves readings out that the device does not have, or shows them again."""
+        self.only_present = not self.only_present
+        self.redraw()
 
     def all_rows(self, width: int) -> list[Row]:
         """The catalogue in columns."""
@@ -89,11 +89,8 @@ class DetailsView(ScrolledView):
 
 
 def _heading(title: str, width: int, *, figures: bool) -> Row:
-    if not figures:
-        return fit([Span(f"{title} ", ACCENT)], width, "─", TRACK)
-    words = "".join(word.rjust(FIGURE) for word in ("min", "mean", "max"))
-    left = fit([Span(f"{title} ", ACCENT)], width - len(words), "─", TRACK)
-    return spread(left, [Span(words, DIM)], width)
+    words = "".join(word.rjust(FIGURE) for word in ("min", "mean", "max")) if figures else ""
+    return rule_of([Span(f"{title} ", ACCENT)], [Span(words, DIM)] * figures, width)
 
 
 def _line(label: str, value: Row, width: int) -> Row:

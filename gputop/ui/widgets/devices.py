@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.settings import AUTO
+from gputop.text import that_fit
 from gputop.ui.draw import Span, beside
 from gputop.ui.layout import GAP, Layout, layout
 from gputop.ui.model import find_device
@@ -13,6 +14,7 @@ from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.widgets import finding, panel, panel_row, sections
 from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.panel import Density, Panel, Past
+from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +41,7 @@ class Line(NamedTuple):
     machine: Machine | None = None
 
 
-class DevicesView(LiveView):
+class DevicesView(Wheel, LiveView):
     """A panel per device, as dense as the space asks for."""
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -104,17 +106,21 @@ class DevicesView(LiveView):
         automatic = self._layout(None).density
         self.chosen = None if following is automatic else following
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Selects the device `step` further on."""
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
             self._select(devices.index(selected) + step)
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """Selects the device a screen further on."""
         now = self.layout_now
         if now is not None:
-            self.move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
+            self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
+
+    def wheel(self, step: int) -> None:
+        """Selects the next device, or the one before."""
+        self.action_move(1 if step > 0 else -1)
 
     def _select(self, number: int) -> None:
         devices = self._telemetry.devices
@@ -148,7 +154,8 @@ class DevicesView(LiveView):
         counted = not all_fit and bool(lines) and lines[at].rows < space
         heights = [line.rows for line in lines]
         self._first_line = first_shown(heights, at, self._first_line, space - counted)
-        self._shown = fitting(lines[self._first_line :], space - counted)
+        below = lines[self._first_line :]
+        self._shown = that_fit(below, space - counted, lambda line: line.rows) or below[:1]
         machine = self._machine() if now.density is Density.ROW else None
         rows: list[Row] = []
         if machine:
@@ -275,14 +282,3 @@ def first_shown(heights: Sequence[int], at: int, first: int, room: int) -> int:
     while first < at and sum(heights[first : at + 1]) > room:
         first += 1
     return first
-
-
-def fitting(lines: Sequence[Line], room: int) -> list[Line]:
-    """The first ones that fit, one at least."""
-    shown: list[Line] = []
-    for line in lines:
-        room -= line.rows
-        if room < 0 and shown:
-            break
-        shown.append(line)
-    return shown

@@ -9,20 +9,14 @@ from gputop.telemetry.snapshot import DeviceState
 from gputop.text import moment
 from gputop.ui.draw import Row, Span, clip_words
 from gputop.ui.palette import ACCENT, DIM, FAULT, GOOD
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Device, Event
-    from gputop.ui.model import Telemetry
+    from gputop.telemetry.snapshot import Event
 
 
-class EventsView(LiveView):
+class EventsView(DeviceView):
     """The newest events first: when, what, and what to do."""
-
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="events")
-        self._telemetry = telemetry
-        self.device: Device | None = None
 
     @property
     def wanted_rows(self) -> int:

@@ -9,9 +9,9 @@ from gputop.insight.judge import BY_NAME, RULES
 from gputop.output.absences import absence_text
 from gputop.output.readings import ROWS
 from gputop.telemetry.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
-from gputop.ui.draw import Row, Span, fit
+from gputop.ui.draw import Row, Span, rule_of
 from gputop.ui.model import find_device
-from gputop.ui.palette import ACCENT, GOOD, TEXT, TRACK
+from gputop.ui.palette import ACCENT, GOOD, TEXT
 from gputop.ui.widgets.finding import block
 from gputop.ui.widgets.scrolled import ScrolledView
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gputop.insight.findings import Lack
     from gputop.telemetry.snapshot import Device
-    from gputop.ui.model import Telemetry
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",
@@ -41,12 +40,8 @@ TOO_SHORT = "not watched for long enough yet"
 class FindingsView(ScrolledView):
     """The gravest first; they scroll where they are too many."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="findings")
-        self._telemetry = telemetry
-        self.device: Device | None = None
-        self.of_all = False
-        """Whether the findings of all devices are shown."""
+    of_all = False
+    """Whether the findings of all devices are shown."""
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -103,7 +98,7 @@ class FindingsView(ScrolledView):
 
 
 def _heading(title: str, width: int) -> Row:
-    return fit([Span(f"{title} ", ACCENT)], width, "─", TRACK)
+    return rule_of([Span(f"{title} ", ACCENT)], [], width)
 
 
 def _wrapped(text: str, width: int) -> list[Row]:

@@ -26,7 +26,6 @@ LABEL = 8
 """Cells of the axis and its labels."""
 PEER = "device to GPU "
 """What copies to another GPU begin with: to another one from each."""
-LEAST_BLOCK = 3
 
 
 def rows(group: Group, plot: Plot, width: int, height: int) -> list[Row]:

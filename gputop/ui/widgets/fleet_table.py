@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bench.columns import ENDS, percent_of_peak
 from gputop.bench.several import numbers
 from gputop.exits import INTERRUPTED
-from gputop.text import ABSENT, duration, percentage, quantity, short_name, tflops, visible
+from gputop.text import (
+    ABSENT,
+    duration,
+    percentage,
+    quantity,
+    short_name,
+    tflops,
+    that_fit,
+    visible,
+)
 from gputop.ui.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets import points
@@ -92,12 +101,10 @@ def table(group: Group, telemetry: Telemetry, width: int) -> list[Row]:
 
 def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     """Those that there is room for, each with its cells; the device takes what is left."""
-    left, shown = width - 3, []
-    for column in sorted(columns, key=lambda column: column.rank):
-        if column.width + 1 > left + 1:
-            break
-        shown.append(column)
-        left -= column.width + 1
+    room = width - 2
+    ranked = sorted(columns, key=lambda column: column.rank)
+    shown = that_fit(ranked, room, lambda column: column.width + 1)
+    left = room - 1 - sum(column.width + 1 for column in shown)
     spare = max(0, min(left, WIDEST_DEVICE - DEVICE.width))
     return [(each, each.width + spare * (each is DEVICE)) for each in columns if each in shown]
 

@@ -39,9 +39,7 @@ class Header(LiveView):
 
     def redraw(self) -> None:
         """As high as it has something to say."""
-        rows = 3 if self._telemetry.alerts or self._remedy else 2
-        if self.styles.height is None or self.styles.height.value != rows:
-            self.styles.height = rows
+        self.styles.height = 3 if self._telemetry.alerts or self._remedy else 2
         super().redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are

@@ -33,11 +33,11 @@ class HostView(LiveView):
         host = self._telemetry.host
         if host is None:
             return rows if self._telemetry.interruption else [*rows, [Span("  Starting …", DIM)]]
-        inner = width - 4
+        inner, busy = width - 4, [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
         name = self._telemetry.inventory.cpu_name if self._telemetry.inventory else None
         block: list[Row] = [
             [Span(visible(name or "CPU"), STRONG), Span(_clock(host), DIM)],
-            _line("busy", share_of(host.cpu_percent, 100), _percent(host.cpu_percent), inner),
+            _line("busy", share_of(host.cpu_percent, 100), busy, inner),
             _memory(host, inner),
             _load(host),
             [],
@@ -88,10 +88,6 @@ def _line(label: str, share: float | None, value: Row, width: int) -> Row:
     style = MEMORY if label == "mem" else CPU
     room = max(0, min(60, width - LABEL - VALUE))
     return fit([cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value], width)
-
-
-def _percent(value: float | None) -> Row:
-    return [Span(percentage(value).rjust(5), STRONG)]
 
 
 def _memory(host: Host, width: int) -> Row:

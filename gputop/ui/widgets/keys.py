@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from gputop.text import that_fit
 from gputop.ui.actions import ACTIONS, LISTS, PAGES, Action, key_names
 from gputop.ui.draw import Row, Span
 from gputop.ui.palette import ACCENT, DIM
@@ -27,11 +28,6 @@ class Entry(NamedTuple):
     @property
     def width(self) -> int:
         return cell_len(self.key + self.label)
-
-    @property
-    def closer(self) -> Entry:
-        """The same without the space after it."""
-        return self._replace(label=self.label.rstrip())
 
 
 class KeysView(LiveView):
@@ -88,7 +84,7 @@ class KeysView(LiveView):
         """What fits, and in any case the last ones, help and the way out."""
         entries = sorted(self._offered(), key=self._order)
         if sum(entry.width for entry in entries) > width:
-            entries = [entry.closer for entry in entries]
+            entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
         others, last = entries[:-2], entries[-2:]
         left = width - last[-1].width
         if left < 0:
@@ -96,13 +92,7 @@ class KeysView(LiveView):
         if last[0].width > left:
             return last[1:]
         left -= last[0].width
-        shown = []
-        for entry in others:
-            left -= entry.width
-            if left < 0:
-                break
-            shown.append(entry)
-        return [*shown, *last]
+        return [*that_fit(others, left, lambda entry: entry.width), *last]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""

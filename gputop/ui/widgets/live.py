@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.filter import LineFilter
 
+    from gputop.telemetry.snapshot import Device
     from gputop.ui.draw import Row
+    from gputop.ui.model import Telemetry
 
 MOVE_BYTES = 5
 """What it takes to move the cursor on in its row."""
@@ -35,8 +37,8 @@ class LiveView(Widget):
     A subclass implements `draw`; whoever changes what it draws calls `redraw`.
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self._made: list[Row] = []
         """The rows as they were drawn."""
         self._rows: list[Row] = []
@@ -124,6 +126,16 @@ class LiveView(Widget):
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
 
 
+class DeviceView(LiveView):
+    """A view of what the stream says of one device."""
+
+    device: Device | None = None
+
+    def __init__(self, telemetry: Telemetry, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._telemetry = telemetry
+
+
 def _inert(row: Row) -> Row:
     """The row without what a terminal would act on: foreign text that came here as it was."""
     if "".join([text for text, _ in row]).isprintable():
@@ -195,6 +207,3 @@ def _cells(row: Row) -> tuple[str, list[Style]]:
         texts.append(one_each)
         styles += [style] * len(one_each)
     return "".join(texts), styles
-
-
-__all__ = ["LiveView", "Span", "changed_spans"]

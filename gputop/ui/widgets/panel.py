@@ -19,6 +19,7 @@ from gputop.text import (
     rounded,
     short_name,
     size,
+    that_fit,
     visible,
 )
 from gputop.ui.draw import (
@@ -31,6 +32,7 @@ from gputop.ui.draw import (
     fit,
     history,
     reading,
+    rule_of,
     share_of,
     spread,
     width_of,
@@ -213,7 +215,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     if not rule:
         return spread(left, [*right, Span(" ")], width)
     right.append(Span(" ", TRACK))
-    return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
+    return rule_of(left, right, width)
 
 
 def age_text(seconds: float) -> str:
@@ -310,7 +312,8 @@ def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
 def _details(panel: Panel, width: int, most: int) -> list[Row]:
     """The rest in up to `most` lines, the most telling first; the history needs the others."""
     r, device = panel.readings, panel.device
-    active = percentage(None if _is_on_the_bar(r) else r.sm_active_percent)
+    on_the_bar = activity_of(r) == "sm_active_percent"
+    active = percentage(None if on_the_bar else r.sm_active_percent)
     clock = [("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))]
     activity = [
         ("SM active", active),
@@ -362,10 +365,6 @@ def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
     return [links] if one_line else [[link] for link in links]
 
 
-def _is_on_the_bar(readings: DeviceSample) -> bool:
-    return activity_of(readings) == "sm_active_percent"
-
-
 def _known(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [part for part in parts if part[1] != ABSENT]
 
@@ -377,16 +376,12 @@ def rate(bytes_per_second: float | None) -> str:
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
     """Labels and values; what does not fit is left out whole."""
+    gap = 3
+    shown = that_fit(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
     row: Row = []
-    left = width
-    for label, value in parts:
-        needed = len(label) + 1 + len(value) + (3 if row else 0)
-        if needed > left:
-            break
-        if row:
-            row.append(Span(" · ", TRACK))
+    for label, value in shown:
+        row += [Span(" · ", TRACK)] * bool(row)
         row += [Span(f"{label} ", DIM), reading(value)]
-        left -= needed
     return row
 
 

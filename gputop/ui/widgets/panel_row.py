@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from gputop.frozen import dataclass
 from gputop.telemetry.snapshot import DeviceState
-from gputop.text import ABSENT, percentage, quantity, used_of, watts_of
+from gputop.text import ABSENT, percentage, quantity, that_fit, used_of, watts_of
 from gputop.ui.draw import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
 from gputop.ui.widgets.panel import activity_of, age_text, lacks, limited_by, mark, name_of, rate
@@ -74,7 +74,7 @@ def _rate(heading: str, name: str, room: int) -> Column:
 
 
 def _power(r: DeviceSample) -> str:
-    return watts_of(r.power_watts, r.power_limit_watts)
+    return watts_of(r.power_watts, r.power_limit_watts, "")
 
 
 TENSOR = _percent("TENSOR", "tensor_active_percent", 8, 44)
@@ -122,14 +122,9 @@ def columns(width: int, machine: Machine) -> Columns:
     """The columns that fit: the least telling ones give way first."""
     label = max(2, machine.label) + 1
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
-    others: list[Column] = []
-    for column in COLUMNS:
-        if column.name in machine.lacking:
-            continue
-        if left - column.width < column.room:
-            break
-        others.append(column)
-        left -= column.width
+    known = (column for column in COLUMNS if column.name not in machine.lacking)
+    others = that_fit(known, left, lambda column: column.width, lambda column: column.room)
+    left -= sum(column.width for column in others)
     name = max(8, min(machine.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
     return Columns(label, name, bars, tuple(others))

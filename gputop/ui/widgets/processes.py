@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.style import Style
 from textual.message import Message
 
 from gputop.telemetry.snapshot import Absence, DeviceState
-from gputop.text import ABSENT, visible
+from gputop.text import ABSENT
 from gputop.ui.draw import Row, Span, cell, spread
 from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT
 from gputop.ui.process_columns import (
@@ -23,7 +22,7 @@ from gputop.ui.process_columns import (
     fitting,
 )
 from gputop.ui.process_table import Line, ProcessTable
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.scrolled import Wheel
 
 if TYPE_CHECKING:
@@ -33,12 +32,11 @@ if TYPE_CHECKING:
     from gputop.ui.model import Telemetry
 
 LONGEST_FILTER = 200
-MOVES = {"down": 1, "up": -1}
 CURSOR = Style(reverse=True)
 """Of the selected row where keys are for it: in one style, for dim cells would be other blocks."""
 
 
-class ProcessesView(Wheel, LiveView):
+class ProcessesView(Wheel, FilterView):
     """One row a process and device, in a window over all of them."""
 
     class RowClicked(Message):
@@ -56,8 +54,6 @@ class ProcessesView(Wheel, LiveView):
         """Return True if there is room for a heading over the rows."""
         self.focused_list = False
         """Whether keys are for this list, and not for the devices."""
-        self.filtering = False
-        """Whether what is typed goes into the filter."""
 
     @property
     def wanted_rows(self) -> int:
@@ -69,81 +65,55 @@ class ProcessesView(Wheel, LiveView):
         """The process that keys act on."""
         return self._listed().selected
 
-    def move(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Selects the process `step` rows further down."""
         self._listed().move(step)
         self.redraw()
 
-    def page(self, step: int) -> None:
+    def action_page(self, step: int) -> None:
         """Selects the process `step` windows further down."""
-        self.move(step * max(1, self._room - 1))
+        self.action_move(step * max(1, self._room - 1))
 
-    def sort_by_next(self, step: int) -> None:
+    def action_sort(self, step: int) -> None:
         """Sorts by the column `step` further right, round and round."""
         self._table.sort_by_next(step)
         self.redraw()
 
-    def reverse(self) -> None:
+    def action_reverse(self) -> None:
         """Sorts the other way round."""
         self._table.reverse()
         self.redraw()
 
-    def toggle_tree(self) -> None:
+    def action_tree(self) -> None:
         """Puts children under their parents, or all in one list."""
         self._table.toggle_tree()
         self.redraw()
 
-    def start_filter(self) -> None:
-        """From now on `filter_key` takes what is typed."""
-        self.filtering = True
-        self.redraw()
+    @property
+    def typed(self) -> str:
+        """Words that must all occur in a row."""
+        return self._table.filter
 
     def type(self, text: str) -> None:
         """Lists only those in which all words of `text` occur."""
         self._table.look_for(text[:LONGEST_FILTER])
         self.redraw()
 
-    def type_on(self, text: str) -> None:
-        """As if somebody had typed that."""
-        self.type(self._table.filter + "".join(filter(str.isprintable, text)))
-
-    def stop_filter(self, *, keep: bool) -> None:
-        """Typing is over: goes on with the filter, or lists all again."""
-        self.filtering = False
-        self.type(self._table.filter.strip() if keep else "")
-
-    def clear_filter(self) -> bool:
-        """Lists all again; whether there was a filter."""
-        filtered = bool(self._table.filter)
-        self.stop_filter(keep=False)
-        return filtered
-
     def filter_key(self, key: str, character: str | None) -> bool:
-        """Does what a key does while one types; whether it does anything."""
-        typed = self._table.filter
+        """Does what a key does while one types: it may also go through the list."""
         match key:
-            case "enter" | "escape":
-                self.stop_filter(keep=key == "enter")
-            case "backspace":
-                self.type(typed[:-1])
-            case "ctrl+w":
-                self.type("".join(typed.rstrip().rpartition(" ")[:2]))
-            case "ctrl+u":
-                self.type("")
             case "down" | "up":
-                self.move(MOVES[key])
+                self.action_move(1 if key == "down" else -1)
             case "pagedown" | "pageup":
-                self.page(1 if key == "pagedown" else -1)
-            case _ if character is not None and character.isprintable():
-                self.type(typed + character)
+                self.action_page(1 if key == "pagedown" else -1)
             case _:
-                return False
+                return super().filter_key(key, character)
         return True
 
     def draw(self, width: int, height: int) -> list[Row]:
         """A heading, the rows of the window, and under them what is typed or does not show."""
         table = self._listed()
-        typed = self.filtering or bool(table.filter)
+        typed = self.typing or bool(table.filter)
         self._headed = height > 1 + typed
         space = height - self._headed
         footed = typed or (space > 1 and table.total > space)
@@ -220,17 +190,12 @@ class ProcessesView(Wheel, LiveView):
         table = self._table
         listed, total = len(table.lines), table.total
         shown = f"{table.first + 1} to {min(listed, table.first + self._room)} of {listed}"
-        if not self.filtering and not table.filter:
+        if not self.typing and not table.filter:
             return [Span(f"  {shown} processes: scroll, or / to look for some", DIM)]
         counts = f"  {listed} of {total} match"
-        keys = "  Enter keeps · Esc clears " if self.filtering else "  / changes it "
+        keys = "  Enter keeps · Esc clears " if self.typing else "  / changes it "
         right = [Span(counts, TEXT if listed else STRONG), Span(keys, DIM)]
-        typed = visible(table.filter)
-        room = max(8, width - cell_len(counts + keys) - 4)
-        while cell_len(typed) > room:  # the end is where one types
-            typed = typed[1:]
-        cursor = Span("▏", ACCENT) if self.filtering else Span(" ")
-        return spread([Span(" / ", ACCENT), Span(typed, STRONG), cursor], right, width)
+        return spread(self.prompt(max(8, width - len(counts + keys) - 4)), right, width)
 
     def on_click(self, event: Click) -> None:
         """On a title: sorts by it, or the other way round. On a row: selects it."""

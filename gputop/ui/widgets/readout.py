@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import limits
 from gputop.output.values import value_text
-from gputop.text import (
-    ABSENT,
-    duration,
-    percentage,
-    quantity,
-    short_name,
-    tflops,
-    visible,
-    watts_of,
-)
+from gputop.text import duration, percentage, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets import fleet_table, fleet_title, points
@@ -171,11 +162,10 @@ class ReadoutView(LiveView):
             readings = self._telemetry.readings(target.gpu_uuid)
             watts, limit = readings.power_watts, readings.power_limit_watts
             clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
-        power = watts_of(watts, limit)
         whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
         return [
             [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
-            [Span("  power ", DIM), reading(power if power == ABSENT else f"{power} W")],
+            [Span("  power ", DIM), reading(watts_of(watts, limit))],
             [Span("  clock ", DIM), reading(quantity(clock, " MHz"))],
         ]
 

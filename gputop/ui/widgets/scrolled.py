@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from gputop.ui.draw import Span
 from gputop.ui.palette import DIM
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.ui.draw import Row
@@ -19,9 +21,14 @@ WHEEL_LINES = 3
 class Wheel:
     """Mixin of a view that the mouse wheel scrolls."""
 
+    _first = 0
+    """The first line that shows; who draws keeps it within bounds."""
+    redraw: Callable[[], None]
+
     def wheel(self, step: int) -> None:
         """Show what is that many lines further down, or further up for a negative number."""
-        raise NotImplementedError
+        self._first += step
+        self.redraw()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """Scroll down."""
@@ -34,7 +41,7 @@ class Wheel:
         event.stop()
 
 
-class ScrolledView(LiveView):
+class ScrolledView(DeviceView):
     """Draws as many of `all_rows` as there is room for; the last line says what is left out."""
 
     _top = _rows_in_all = 0
@@ -43,11 +50,15 @@ class ScrolledView(LiveView):
         """What there is to show, however much."""
         raise NotImplementedError
 
-    def scroll(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         """Moves on by that many rows, as far as there are any."""
         room = max(1, self.size.height - 1)
         self._top = max(0, min(self._top + step, self._rows_in_all - room))
         self.redraw()
+
+    def action_page(self, step: int) -> None:
+        """Moves on by that many pages."""
+        self.action_move(step * max(1, self.size.height - 2))
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The rows from the one that was scrolled to."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.snapshot import DriverState, MachineState, Source
-from gputop.text import age, duration, number, percentage, used_of, visible
-from gputop.ui.draw import Row, Span, clip, fit, spread, width_of
+from gputop.text import age, duration, number, percentage, that_fit, used_of, visible
+from gputop.ui.draw import Row, Span, clip, rule_of, width_of
 from gputop.ui.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
 
 if TYPE_CHECKING:
@@ -29,13 +29,9 @@ def title(machine: Machine, width: int, behind: float | None, limit: float) -> l
     left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_NAME), ACCENT), Span(" ")]
     if machine.source is Source.SIMULATED:
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
-    room = width - width_of(right) - 4
-    for part in _facts(machine):
-        if width_of(left) + width_of(part) > room:
-            break
-        left += part
-    drawn = [spread(fit(left, width - width_of(right), "─", TRACK), right, width)]
-    return drawn + _problem(machine, width)
+    room = width - width_of(right) - 4 - width_of(left)
+    left += [span for part in that_fit(_facts(machine), room, width_of) for span in part]
+    return [rule_of(left, right, width), *_problem(machine, width)]
 
 
 def _problem(machine: Machine, width: int) -> list[Row]:

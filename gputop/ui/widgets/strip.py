@@ -86,7 +86,7 @@ def _lines(run: Run) -> list[Line]:
         texts = (f"mean {power}", f"mean {clock}", f"max {quantity(trace.temperature_max, '°C')}")
     else:
         texts = (
-            f"{watts_of(last.power_watts, trace.power_limit_watts)} W",
+            f"{watts_of(last.power_watts, trace.power_limit_watts, '')} W",
             quantity(last.sm_clock_mhz, " MHz"),
             quantity(last.temperature_celsius, "°C"),
         )

@@ -14,7 +14,7 @@ from gputop.output.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.draw import Row, Span, cell, clip, fit, history, spread, window_start
 from gputop.ui.palette import ACCENT, BUSY, CPU, DIM, MEMORY, POWER, STRONG, TRACK, ink
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.telemetry.snapshot import Device, DeviceSample
-    from gputop.ui.model import Telemetry
 
 GUTTER = 21
 """Cells at the left: what a chart shows, and its value."""
@@ -77,16 +76,12 @@ MOST_TELLING = (
 """The order in which they are given room."""
 
 
-class TimelineView(LiveView):
+class TimelineView(DeviceView):
     """Charts of one device, one under the other, over one time axis."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(id="timeline")
-        self._telemetry = telemetry
-        self.device: Device | None = None
-        self._cursor: int | None = None
-        """The number of the dot, counted from the first sample ever; None follows the newest."""
-        self._zoom = 0
+    _cursor: int | None = None
+    """The number of the dot, counted from the first sample ever; None follows the newest."""
+    _zoom = 0
 
     @property
     def _samples(self) -> int:
@@ -108,14 +103,14 @@ class TimelineView(LiveView):
         """For all charts with their axis."""
         return len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1 if self.device else 1
 
-    def move_cursor(self, step: int) -> None:
+    def action_side(self, step: int) -> None:
         """Reads that many dots further on; beyond the newest one it follows the stream again."""
         last = self._dots - 1
         cursor = max(self._oldest, (last if self._cursor is None else self._cursor) + step)
         self._cursor = None if cursor >= last else cursor
         self.redraw()
 
-    def zoom(self, step: int) -> None:
+    def action_zoom(self, step: int) -> None:
         """Shows more time for a positive `step`, and less for a negative one."""
         before = self._samples
         self._zoom = max(0, min(len(SAMPLES_A_DOT) - 1, self._zoom + step))

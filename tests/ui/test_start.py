@@ -14,7 +14,7 @@ BOUND = 120.0
 def said_by(program: str) -> list[object]:
     """What it prints as JSON: each program needs an interpreter that has loaded nothing."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", f"import json, sys\nfrom gputop.ui import sparing\n{program}"],
+        [sys.executable, "-P", "-c", f"import json, sys\nfrom gputop.ui import start\n{program}"],
         stdout=subprocess.PIPE,
         check=True,
         timeout=BOUND,
@@ -25,8 +25,8 @@ def said_by(program: str) -> list[object]:
 
 def test_what_was_left_out_is_there_for_who_asks() -> None:
     program = """
-sparing.load_asyncio()
-sparing.load_textual()
+start.load_asyncio()
+start.load_textual()
 early = [name in sys.modules for name in ("ssl", "textual.command")]
 import ssl, textual.command
 from textual.app import App
@@ -38,8 +38,8 @@ print(json.dumps([*early, real, bool(ssl.OPENSSL_VERSION), App.__module__]))
 
 def test_an_app_runs_without_the_palette() -> None:
     program = """
-sparing.load_asyncio()
-sparing.load_textual()
+start.load_asyncio()
+start.load_textual()
 import asyncio
 from textual.app import App
 async def run():
@@ -60,8 +60,8 @@ def made(self, name):
     if name == {missing!r}:
         raise AttributeError(name)
     return type(name, (), {{}})
-sparing._Empty.__getattr__ = made
-sparing.load_textual()
+start._Empty.__getattr__ = made
+start.load_textual()
 left = [name for name in sys.modules if name.startswith("textual")]
 import textual.app
 import textual.command
@@ -75,8 +75,8 @@ def test_nothing_is_changed_where_it_is_loaded_already() -> None:
     program = """
 import ssl, textual.command, textual.app
 before = [sys.modules[name] for name in ("ssl", "textual.command", "textual.app")]
-sparing.load_asyncio()
-sparing.load_textual()
+start.load_asyncio()
+start.load_textual()
 after = [sys.modules[name] for name in ("ssl", "textual.command", "textual.app")]
 print(json.dumps([a is b for a, b in zip(before, after)]))
 """

@@ -3,22 +3,82 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
 from gputop.fleet.model import Health
-from gputop.text import visible
-from gputop.ui.draw import Row, Span, cell, fit
-from gputop.ui.fleet import cells
-from gputop.ui.fleet.distribution import shares
+from gputop.text import ABSENT, visible
+from gputop.ui.draw import Row, Span, cell, fit, width_of
+from gputop.ui.fleet.grouping import SHAPE, VALUE
 from gputop.ui.fleet.layout import Density
-from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH
-from gputop.ui.fleet.view import SHAPE, VALUE
-from gputop.ui.palette import DIM, LEVELS, POINTER, STRONG, TEXT
+from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, SIGNS, UNKNOWN, shares
+from gputop.ui.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from gputop.ui.fleet.layout import Layout, Tile
+    from gputop.ui.fleet.metrics import Metric
     from gputop.ui.fleet.state import FleetState
+
+GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
+"""Of the levels: what colour says is also said by height, or by how full a character is."""
+FINE = "■"
+"""Of a GPU with which nothing is wrong, where health is shown."""
+VALUE_CELLS = 5
+AROUND_VALUE = 4
+"""Cells of a wide GPU besides its number and value: gaps, its level, and a sign."""
+REVERSE = Style(reverse=True)
+SIGN_STYLES = {Health.WARNING: WARN, Health.FAULT: FAULT, Health.STALE: DIM}
+MARKS = {Health.WARNING: BADGE, Health.FAULT: FAULT + REVERSE, Health.STALE: DIM + REVERSE}
+"""Of signs on the map: a whole cell in the colour of a sign is seen among those of the levels."""
+HALVES, UPPER, LOWER = "▀", "↑", "↓"
+"""Two GPUs in a cell; and which of them is under the cursor."""
+
+
+def glyph(level: int, metric: Metric, *, ascii: bool) -> Span:  # noqa: A002 - as in Settings
+    """One cell of a GPU with which nothing is wrong."""
+    if metric is HEALTH:
+        return Span(FINE, GOOD)
+    if level == UNKNOWN:
+        return Span(ABSENT, DIM)
+    return Span((ASCII_GLYPHS if ascii else GLYPHS)[level], LEVELS[level])
+
+
+def mark(health: Health) -> Span:
+    """One cell of a GPU that something is wrong with."""
+    return Span(SIGNS[health], MARKS[health])
+
+
+def wide(index: str, level: Span, text: str, health: Health | None, width: int) -> Row:
+    """A GPU with its number and value, and a sign where something is wrong with it."""
+    return [
+        cell(index, width - VALUE_CELLS - AROUND_VALUE, DIM, right=True),
+        Span(" "),
+        Span(" ") if text == ABSENT else level,
+        cell(text, VALUE_CELLS, DIM if text == ABSENT else TEXT, right=True),
+        Span(" ") if health is None else mark(health),
+        Span(" "),
+    ]
+
+
+def halves(upper: Style, lower: Style | None, health: Health | None, *, under: bool | None) -> Span:
+    """Two GPUs in a cell; `under`: whether the lower one is under the cursor, None where neither.
+
+    Where something is wrong with one of them the cell has the sign of the graver.
+    """
+    if under is not None:
+        return Span(LOWER if under else UPPER, POINTER)
+    if health is not None:
+        return mark(health)
+    return Span(HALVES, _pair(upper, lower))
+
+
+@lru_cache(256)
+def _pair(upper: Style, lower: Style | None) -> Style:
+    return Style(color=upper.color, bgcolor=lower.color if lower else None)
+
 
 HEALTH_WORDS = {None: "ok", Health.WARNING: "warn", Health.FAULT: "fault", Health.STALE: "stale"}
 
@@ -34,7 +94,7 @@ class Painter:
         self._gpus, self._levels, self._health = state.fleet.gpus, state.levels, state.view.health
         self._cursor, self._old = state.cursor, state.is_old
         self._glyphs = {
-            level: cells.glyph(level, state.metric, ascii=ascii) for level in range(-1, len(LEVELS))
+            level: glyph(level, state.metric, ascii=ascii) for level in range(-1, len(LEVELS))
         }
 
     def row(self, y: int) -> Row:
@@ -60,7 +120,7 @@ class Painter:
             return []
         width, figures = self._layout.label, self._figures(tile)
         if not self._layout.stacked:
-            return [*self._name(tile, width - _width(figures) - 1), Span(" "), *figures]
+            return [*self._name(tile, width - width_of(figures) - 1), Span(" "), *figures]
         return figures if row else self._name(tile, width)
 
     def _name(self, tile: Tile, width: int) -> Row:
@@ -85,13 +145,14 @@ class Painter:
         found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
         if not found:
             return [Span(" " * width)]
-        sign = cells.sign(next(health for health in GRAVEST_FIRST if health in found))
-        return [sign, cell(str(sum(found.values())), width - 1, sign.style)]
+        gravest = next(health for health in GRAVEST_FIRST if health in found)
+        style = SIGN_STYLES[gravest]
+        return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
 
     def _line(self, tile: Tile) -> Row:
         """A folded group: name, figures and how its GPUs are spread over the levels."""
         figures = self._figures(tile)
-        name = self._name(tile, self._layout.label - _width(figures) - SHAPE - 2)
+        name = self._name(tile, self._layout.label - width_of(figures) - SHAPE - 2)
         row = [*name, Span(" "), *figures, Span(" ")]
         if self._state.metric is HEALTH:
             return [*row, Span(" " * SHAPE)]
@@ -117,7 +178,7 @@ class Painter:
 
     def _one(self, number: int) -> Span:
         health = self._health.get(number)
-        span = self._glyphs[self._levels[number]] if health is None else cells.mark(health)
+        span = self._glyphs[self._levels[number]] if health is None else mark(health)
         return Span(span.text, POINTER) if number == self._cursor else span
 
     def _halves(self, upper: int, lower: int | None) -> Span:
@@ -130,12 +191,12 @@ class Painter:
         if self._old and wrong is None and lower is not None:  # in one colour, two are one
             return glyphs[max(levels[upper], levels[lower])]
         under = None if self._cursor not in (upper, lower) else self._cursor != upper
-        return cells.halves(glyphs[levels[upper]].style, below, wrong, under=under)
+        return halves(glyphs[levels[upper]].style, below, wrong, under=under)
 
     def _wide(self, number: int) -> Row:
         gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
         text = HEALTH_WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
-        row = cells.wide(
+        row = wide(
             visible(gpu.index), self._glyphs[self._levels[number]], text, health, self._layout.cell
         )
         if number != self._cursor:
@@ -150,7 +211,3 @@ def merged(row: Row) -> Row:
         spans = [*group]
         made.append(Span("".join([span.text for span in spans]), spans[0].style))
     return made
-
-
-def _width(row: Row) -> int:
-    return sum(len(span.text) for span in row)
