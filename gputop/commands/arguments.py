@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gputop import from_checkout
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
@@ -31,6 +32,15 @@ def fail(message: str, status: int) -> NoReturn:
     """Ends the program with one line on standard error."""
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
+
+
+def not_installed(
+    error: ModuleNotFoundError, modules: tuple[str, ...], what: str, extra: str
+) -> NoReturn:
+    """Say which extra has the missing module, and end; other errors are raised again."""
+    if not (error.name or "").startswith(modules):
+        raise error
+    fail(f"{what} not installed. Type {from_checkout(f'.[{extra}]')}.", COULD_NOT_RUN)
 
 
 def interval(text: str) -> float:

@@ -8,10 +8,11 @@ import re
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.said import say
-from gputop.commands.arguments import add_source, argument, fail
+from gputop.commands.arguments import add_source, argument, fail, not_installed
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.text import visible
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from gputop.output.family import Family
     from gputop.output.scrape import Server
+    from gputop.output.web_config import WebConfig
     from gputop.telemetry.child import StreamChild
     from gputop.telemetry.latest import Watch
     from gputop.telemetry.snapshot import Problem
@@ -89,6 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen (default {DEFAULT}: this machine alone); :9835 is all interfaces",
     )
     parser.add_argument(
+        "--web-config",
+        metavar="FILE",
+        help="TLS and basic authentication, by the web configuration file of Prometheus exporters",
+    )
+    parser.add_argument(
         "--processes",
         action="store_true",
         help="also metrics of each process: the 32 of each device with the most memory",
@@ -122,6 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     follower = Follower()
     scrape = _client()
+    web_config = _web_config(arguments.web_config)
     watch = Watch(_tell, None if arguments.dcgm_names else follower.take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
@@ -131,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     def is_ready() -> bool:
         return watch.latest.sample is not None
 
-    server = _listen(arguments.listen, scrape.application(look, is_ready))
+    server = _listen(arguments.listen, scrape.application(look, is_ready), web_config)
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = arguments.gpm is not False
     child = StreamChild(command(interval=interval, demo=arguments.demo, gpm=gpm), interval)
@@ -143,6 +151,7 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     given = {
         "demo": arguments.demo or None,
         "processes": arguments.processes or None,
+        "web-config": arguments.web_config,
         "interval": arguments.interval,
         "gpm": arguments.gpm,
     }
@@ -170,20 +179,33 @@ def _client() -> ModuleType:
     try:
         from gputop.output import scrape
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("prometheus_client"):
-            raise
-        fail(
-            "the Prometheus client is not installed. Type `pip install prometheus-client`.",
-            COULD_NOT_RUN,
-        )
+        not_installed(error, ("prometheus_client",), "the Prometheus client is", "exporter")
     return scrape
 
 
-def _listen(address: Address, app: WSGIApplication) -> Server:
+def _web_config(name: str | None) -> WebConfig | None:
+    """Read the file; ends the program where it cannot be used."""
+    if name is None:
+        return None
+    try:
+        from gputop.output.web_config import WebConfig, WebConfigError
+    except ModuleNotFoundError as error:
+        not_installed(error, ("bcrypt", "yaml"), "what --web-config needs is", "exporter")
+
+    def tell(why: str) -> None:
+        say(f"error: {name} cannot be used: {why}. Mend it: nobody is answered until then.")
+
+    try:
+        return WebConfig(Path(name), tell)
+    except WebConfigError:
+        raise SystemExit(USAGE) from None
+
+
+def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
     from gputop.output.scrape import listen
 
     try:
-        return listen(address.host, address.port, app)
+        return listen(address.host, address.port, app, web_config)
     except (OSError, UnicodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is not a name"
         fail(
@@ -231,7 +253,7 @@ async def _until_stopped(server: Server, also: str = "") -> int:
 
 def _place(server: Server) -> str:
     """The URL, and who else can read it."""
-    if not _is_open(server):
+    if server.web_config is not None or not _is_open(server):
         return _url(server)
     return f"{_url(server)}, on all interfaces: whoever reaches them can read it"
 
@@ -241,7 +263,8 @@ def _url(server: Server, page: str = "metrics") -> str:
     address = f"{visible(socket.gethostname())}:{port}"
     if not _is_open(server):
         address = str(Address(str(host), int(port)))
-    return f"http://{address}/{page}"
+    scheme = "https" if server.web_config and server.web_config.has_tls else "http"
+    return f"{scheme}://{address}/{page}"
 
 
 def _is_open(server: Server) -> bool:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import fail, print_text
+from gputop.commands.arguments import fail, not_installed, print_text
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
@@ -32,9 +32,7 @@ def watch_of(
     try:
         from gputop.fleet.watch import FleetWatch
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("urllib3"):
-            raise
-        fail("the HTTP client is not installed. Type `pip install urllib3`.", COULD_NOT_RUN)
+        not_installed(error, ("urllib3",), "the HTTP client is", "fleet")
     from gputop.fleet.server import Server
 
     try:
