@@ -8,8 +8,8 @@ DISTRIBUTION = "gputop-tui"
 
 def from_checkout(what: str = ".") -> str:
     """Return how gputop is installed until it is published: `what` may be `.[extra]`."""
-    shell_word = f"'{what}'" if "[" in what else what
-    return f"`pip install {shell_word}` in a checkout of gputop"
+    what = f"'{what}'" if "[" in what else what
+    return f"`pip install {what}` in a checkout of gputop"
 
 
 FROM_CHECKOUT = from_checkout()
