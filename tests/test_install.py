@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def foreign(text: str) -> list[str]:
     """What the text tells to install that is not a checkout: a name on an index."""
     found = []
     for told in INSTALLS.finditer(text):
-        words = iter(shlex.split((told["words"] or told["what"]).replace("\\", ""), comments=True))
+        words = iter(re.findall(r"""[^\s"'\\]+""", told["words"] or told["what"]))
         for word in words:
             if word in ("-c", "-r", "--constraint", "--requirement"):
                 next(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +16,7 @@ from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from gputop.telemetry.recorded import Recording
 
@@ -34,13 +35,16 @@ def fail(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def not_installed(
-    error: ModuleNotFoundError, modules: tuple[str, ...], what: str, extra: str
-) -> NoReturn:
-    """Say which extra has the missing module, and end; other errors are raised again."""
-    if not (error.name or "").startswith(modules):
-        raise error
-    fail(f"{what} not installed. Type {from_checkout(f'.[{extra}]')}.", COULD_NOT_RUN)
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """End with what to type where a module is missing that this extra of gputop installs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "gputop").startswith("gputop"):
+            raise
+        install = from_checkout(f"'.[{name}]'")
+        fail(f"{error.name} is not installed. Type {install}.", COULD_NOT_RUN)
 
 
 def interval(text: str) -> float:
@@ -66,6 +70,15 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
     return number
+
+
+def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
+    """End if one of these options is given: none of them is for what the other option asks for."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value or (name == "gpm" and value is not None):
+            option = "host" if name == "hosts" else name.replace("_", "-")
+            fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
 def argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -169,15 +182,7 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is of a fleet. Say which with --prometheus URL.", USAGE)
         return
-    others = {
-        "demo": arguments.demo,
-        "host": arguments.hosts,
-        "replay": arguments.replay,
-        "gpm": arguments.gpm,
-    }
-    for name, value in others.items():
-        if value not in (None, False):
-            fail(f"--{name} is not for a fleet. Leave it out, or --prometheus.", USAGE)
+    refuse(arguments, ("demo", "hosts", "replay", "gpm"), "a fleet", "--prometheus")
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import re
 import signal
 import socket
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.said import say
-from gputop.commands.arguments import add_source, argument, fail, not_installed
+from gputop.commands.arguments import add_source, argument, fail, needs_extra, refuse
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from types import ModuleType
     from wsgiref.types import WSGIApplication
 
     from gputop.output.family import Family
@@ -128,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.telemetry.launch import command
 
     follower = Follower()
-    scrape = _client()
+    with needs_extra("exporter"):
+        from gputop.output.scrape import application
     web_config = _web_config(arguments.web_config)
     watch = Watch(_tell, None if arguments.dcgm_names else follower.take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
@@ -139,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     def is_ready() -> bool:
         return watch.latest.sample is not None
 
-    server = _listen(arguments.listen, scrape.application(look, is_ready), web_config)
+    server = _listen(arguments.listen, application(look, is_ready), web_config)
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = arguments.gpm is not False
     child = StreamChild(command(interval=interval, demo=arguments.demo, gpm=gpm), interval)
@@ -148,23 +147,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_fleet(arguments: argparse.Namespace) -> int:
     """Serves a simulated fleet until a signal; returns the exit status."""
-    given = {
-        "demo": arguments.demo or None,
-        "processes": arguments.processes or None,
-        "web-config": arguments.web_config,
-        "interval": arguments.interval,
-        "gpm": arguments.gpm,
-    }
-    for name, value in given.items():
-        if value is not None:
-            fail(f"--{name} is not for a simulated fleet. Leave it out, or --demo-fleet.", USAGE)
+    not_of_fleets = ("demo", "processes", "web_config", "interval", "gpm")
+    refuse(arguments, not_of_fleets, "a simulated fleet", "--demo-fleet")
     import asyncio
 
     from gputop.fleet.simulated_site import GPUS_OF_HOST
     from gputop.fleet.simulator import Simulator
 
-    _client()
-    from gputop.output.fleet_site import site
+    with needs_extra("exporter"):
+        from gputop.output.fleet_site import site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())
@@ -174,29 +165,14 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     return asyncio.run(_until_stopped(server, f"for Prometheus: {fetch} && {PROMETHEUS}"))
 
 
-def _client() -> ModuleType:
-    """What serves; ends the program where the client that it needs is not installed."""
-    try:
-        from gputop.output import scrape
-    except ModuleNotFoundError as error:
-        not_installed(error, ("prometheus_client",), "the Prometheus client is", "exporter")
-    return scrape
-
-
 def _web_config(name: str | None) -> WebConfig | None:
     """Read the file; ends the program where it cannot be used."""
     if name is None:
         return None
-    try:
+    with needs_extra("exporter"):
         from gputop.output.web_config import WebConfig, WebConfigError
-    except ModuleNotFoundError as error:
-        not_installed(error, ("bcrypt", "yaml"), "what --web-config needs is", "exporter")
-
-    def tell(why: str) -> None:
-        say(f"error: {name} cannot be used: {why}. Mend it: nobody is answered until then.")
-
     try:
-        return WebConfig(Path(name), tell)
+        return WebConfig(Path(name), say)
     except WebConfigError:
         raise SystemExit(USAGE) from None
 
@@ -253,22 +229,16 @@ async def _until_stopped(server: Server, also: str = "") -> int:
 
 def _place(server: Server) -> str:
     """The URL, and who else can read it."""
-    if server.web_config is not None or not _is_open(server):
+    if server.web_config is not None or not server.is_open:
         return _url(server)
     return f"{_url(server)}, on all interfaces: whoever reaches them can read it"
 
 
 def _url(server: Server, page: str = "metrics") -> str:
     host, port = server.server_address[:2]
-    address = f"{visible(socket.gethostname())}:{port}"
-    if not _is_open(server):
-        address = str(Address(str(host), int(port)))
+    name = visible(socket.gethostname()) if server.is_open else str(host)
     scheme = "https" if server.web_config and server.web_config.has_tls else "http"
-    return f"{scheme}://{address}/{page}"
-
-
-def _is_open(server: Server) -> bool:
-    return ipaddress.ip_address(str(server.server_address[0])).is_unspecified
+    return f"{scheme}://{Address(name, int(port))}/{page}"
 
 
 def _tell(problem: Problem) -> None:

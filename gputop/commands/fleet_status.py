@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import fail, not_installed, print_text
+from gputop.commands.arguments import fail, needs_extra, print_text
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
@@ -29,10 +29,8 @@ def watch_of(
     arguments: argparse.Namespace, interval: float, *, at_once: bool = False
 ) -> FleetWatch:
     """The fleet that the arguments name; ends the program where it cannot be asked."""
-    try:
+    with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
-    except ModuleNotFoundError as error:
-        not_installed(error, ("urllib3",), "the HTTP client is", "fleet")
     from gputop.fleet.server import Server
 
     try:

@@ -149,8 +149,10 @@ class Server(ThreadingWSGIServer):
         self.address_family = family
         self.web_config = web_config
         super().__init__(address, _Handler)
-        on_loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
-        self.set_app(guarded(app, on_loopback=on_loopback, web_config=web_config))
+        bound = ipaddress.ip_address(str(self.server_address[0]))
+        self.is_open = bound.is_unspecified
+        """True if it listens on all interfaces."""
+        self.set_app(guarded(app, on_loopback=bound.is_loopback, web_config=web_config))
 
     def server_bind(self) -> None:
         """As the base does, without looking up who it is: that waits where names do not resolve."""

@@ -11,7 +11,6 @@ import base64
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -24,7 +23,7 @@ import yaml
 from gputop.files import read_at_once
 
 MOST_BYTES = 1 << 16
-HASH = r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}"
+HASH = r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}"
 VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 POLICIES = {
     "NoClientCert": ssl.CERT_NONE,
@@ -40,6 +39,7 @@ CHOICES: dict[str, tuple[str, Mapping[str, object]]] = {
 }
 """Attributes of the context, with what the fields may be."""
 TLS, USERS = "tls_server_config", "basic_auth_users"
+REMEDY = "Mend it: nobody is answered until then."
 
 
 class WebConfigError(Exception):
@@ -101,7 +101,7 @@ class WebConfig:
         except (OSError, WebConfigError) as error:
             why = getattr(error, "strerror", None) or str(error)
             if why != self._told:
-                self._tell(why)
+                self._tell(f"error: {self._file} cannot be used: {why}. {REMEDY}")
             self._told = why
             raise WebConfigError(why) from None
         self._told = ""
@@ -114,7 +114,6 @@ class WebConfig:
         self._protection = now
 
 
-@lru_cache(maxsize=1)  # a connection needs it twice
 def _parsed(content: bytes) -> tuple[dict[str, str], dict[str, str]]:
     try:
         read = yaml.load(content, yaml.BaseLoader) or {}  # noqa: S506 - all is text, nothing is run

@@ -333,21 +333,12 @@ def test_where_it_cannot_listen_it_says_why() -> None:
     assert "it is not a name" in refused("--listen", f"{'a' * 70}:9835")
 
 
-def test_without_the_client_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['prometheus_client'] = None; sys.argv[0] = 'gputop'\n"
-    program += "from gputop.cli import main; sys.exit(main())"
-    assert refused("--demo", program=[sys.executable, "-P", "-c", program]) == (
-        "gputop: error: the Prometheus client is not installed. "
-        "Type `pip install '.[exporter]'` in a checkout of gputop."
-    )
-
-
-@pytest.mark.parametrize("module", ["bcrypt", "yaml"])
-def test_without_what_the_web_configuration_needs_it_says_what_to_install(module: str) -> None:
+@pytest.mark.parametrize("module", ["prometheus_client", "bcrypt", "yaml"])
+def test_without_the_extra_it_says_what_to_install(module: str) -> None:
     program = f"import sys; sys.modules['{module}'] = None; sys.argv[0] = 'gputop'\n"
     program += "from gputop.cli import main; sys.exit(main())"
     assert refused("--web-config", "web.yml", program=[sys.executable, "-P", "-c", program]) == (
-        "gputop: error: what --web-config needs is not installed. "
+        f"gputop: error: {module} is not installed. "
         "Type `pip install '.[exporter]'` in a checkout of gputop."
     )
 

@@ -63,8 +63,8 @@ class Cluster:
         """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
-            remedy = f"Type {from_checkout('.[ray]')}"
-            raise PlaceError(Problem("There is no Ray", why, remedy))
+            install = from_checkout("'.[ray]'")
+            raise PlaceError(Problem("There is no Ray", why, f"Type {install}"))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", RELAY, address),
