@@ -84,13 +84,13 @@ def test_clients_that_come_at_once_are_taken_up() -> None:
     server = listen("127.0.0.1", 0, routed({"/metrics": page}))
     with server, ExitStack() as clients:  # it has not begun to accept
         for _ in range(100):
-            clients.enter_context(socket.create_connection(server.server_address[:2], timeout=1))
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.server_port), 1))
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.0\r\nHost: "])
 def test_those_who_never_end_their_request_hold_up_nobody(sent: bytes) -> None:
     with served() as server, ExitStack() as slow:
         for _ in range(400):
-            client = socket.create_connection(server.server_address[:2], timeout=30)
+            client = socket.create_connection(("127.0.0.1", server.server_port), 30)
             slow.enter_context(client).sendall(sent)
         assert status(server) == 200

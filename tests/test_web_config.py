@@ -83,7 +83,7 @@ def page(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 
 @contextmanager
 def served(file: Path | None, told: list[str] | None = None) -> Iterator[Server]:
-    config = WebConfig(file, [].append if told is None else told.append) if file else None
+    config = WebConfig(file, ([] if told is None else told).append) if file else None
     server = listen("127.0.0.1", 0, routed({"/metrics": page}), config)
     server.start()
     try:
@@ -93,15 +93,19 @@ def served(file: Path | None, told: list[str] | None = None) -> Iterator[Server]
         server.server_close()
 
 
+def connected(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=SOON)
+
+
 def status(
     server: Server, path: str = "/metrics", trust: ssl.SSLContext | None = None, **headers: str
 ) -> int:
     """The status of the answer; 0 where the connection ends without one."""
-    place = "localhost", server.server_address[1]
+    port = server.server_port
     connection = (
-        HTTPSConnection(*place, context=trust, timeout=SOON)
+        HTTPSConnection("localhost", port, context=trust, timeout=SOON)
         if trust
-        else HTTPConnection(*place, timeout=SOON)
+        else HTTPConnection("localhost", port, timeout=SOON)
     )
     try:
         connection.request("GET", path, headers=headers)
@@ -210,7 +214,7 @@ def test_tls(file: Path, certificate: Certificate) -> None:
         for _ in range(2):
             assert status(server, "/-/ready", certificate.trusted(), Authorization=ADA) == 200
             assert status(server, "/metrics", certificate.trusted()) == 401
-        with socket.create_connection(server.server_address[:2], timeout=SOON) as plain:
+        with connected(server) as plain:
             plain.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             with suppress(ConnectionResetError):
                 assert b"HTTP" not in plain.recv(1000)
@@ -228,7 +232,7 @@ def test_the_end_of_an_answer_is_told_from_a_cut(file: Path, certificate: Certif
     server.start()
     try:
         with (
-            socket.create_connection(server.server_address[:2], timeout=SOON) as plain,
+            connected(server) as plain,
             certificate.trusted().wrap_socket(
                 plain, server_hostname="localhost", suppress_ragged_eofs=False
             ) as client,
@@ -265,13 +269,12 @@ def test_a_new_certificate_counts_at_once(tmp_path: Path, certificate: Certifica
 def test_versions(file: Path, certificate: Certificate, bound: str, spoken: str) -> None:
     file.write_text(f"{tls(certificate)}  {bound}\n")
     with served(file) as server:
-        place = server.server_address[:2]
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
             context = certificate.trusted()
             context.minimum_version = context.maximum_version = version
             heard = None
             with ExitStack() as stack:
-                plain = stack.enter_context(socket.create_connection(place, timeout=SOON))
+                plain = stack.enter_context(connected(server))
                 try:
                     secure = context.wrap_socket(plain, server_hostname="localhost")
                     heard = stack.enter_context(secure).version()
@@ -317,9 +320,7 @@ def test_those_who_never_end_their_handshake_hold_up_nobody(
     file.write_text(tls(certificate))
     with served(file) as server, ExitStack() as slow:
         for _ in range(100):
-            client = slow.enter_context(
-                socket.create_connection(server.server_address[:2], timeout=SOON)
-            )
+            client = slow.enter_context(connected(server))
             client.sendall(sent)
         assert status(server, trust=certificate.trusted()) == 200
 

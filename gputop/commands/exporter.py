@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gputop.output.web_config import WebConfig
     from gputop.telemetry.child import StreamChild
     from gputop.telemetry.latest import Watch
-    from gputop.telemetry.snapshot import Problem
 
 ABOUT = """\
 Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
@@ -129,16 +128,15 @@ def run(arguments: argparse.Namespace) -> int:
     with needs_extra("exporter"):
         from gputop.output.scrape import application
     web_config = _web_config(arguments.web_config)
-    watch = Watch(_tell, None if arguments.dcgm_names else follower.take)
+    take = None if arguments.dcgm_names else follower.take
+    watch = Watch(lambda problem: say(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
         return families(watch.latest, time.monotonic(), follower.standing, **options)
 
-    def is_ready() -> bool:
-        return watch.latest.sample is not None
-
-    server = _listen(arguments.listen, application(look, is_ready), web_config)
+    pages = application(look, lambda: watch.latest.sample is not None)
+    server = _listen(arguments.listen, pages, web_config)
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = arguments.gpm is not False
     child = StreamChild(command(interval=interval, demo=arguments.demo, gpm=gpm), interval)
@@ -239,7 +237,3 @@ def _url(server: Server, page: str = "metrics") -> str:
     name = visible(socket.gethostname()) if server.is_open else str(host)
     scheme = "https" if server.web_config and server.web_config.has_tls else "http"
     return f"{scheme}://{Address(name, int(port))}/{page}"
-
-
-def _tell(problem: Problem) -> None:
-    say(f"error: {visible(str(problem))}.")
