@@ -4,5 +4,11 @@ __version__ = "0.1.0"
 
 DISTRIBUTION = "gputop-tui"
 """Name of the distribution. It is not published yet, so no remedy says to install it by name."""
-FROM_CHECKOUT = "`pip install .` in a checkout of gputop"
-"""How gputop is installed until it is published."""
+
+
+def from_checkout(what: str = ".") -> str:
+    """Return how gputop is installed until it is published: `what` may be `'.[extra]'`."""
+    return f"`pip install {what}` in a checkout of gputop"
+
+
+FROM_CHECKOUT = from_checkout()

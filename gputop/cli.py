@@ -23,6 +23,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    refuse,
 )
 from gputop.commands.overview import Overview
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE
@@ -188,16 +189,7 @@ def _check_replay(arguments: argparse.Namespace) -> None:
     """Refuses what a recording does not have: it was sampled already."""
     if arguments.command not in (None, "status", "stream"):
         fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
-    given = {
-        "demo": arguments.demo,
-        "interval": arguments.interval,
-        "gpm": arguments.gpm,
-        "host": arguments.hosts,
-        "record": arguments.record,
-    }
-    for name, value in given.items():
-        if value not in (None, False):
-            fail(f"--{name} is not for a recording. Leave it out, or --replay.", USAGE)
+    refuse(arguments, ("demo", "interval", "gpm", "hosts", "record"), "a recording", "--replay")
 
 
 def dashboard(arguments: argparse.Namespace) -> int:

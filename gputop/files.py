@@ -1,4 +1,4 @@
-"""Files that gputop may write, and files that are written whole or not at all.
+"""Files that gputop may write, that are written whole or not at all, and that are read at once.
 
 gputop writes regular files of its own user and nothing else. As root it could replace a device
 node; in a shared folder another user could have made the file in order to read it.
@@ -38,6 +38,22 @@ def check_target(file: Path) -> None:
         return
     if reason is not None:
         raise OSError(errno.EPERM, reason)
+
+
+def read_at_once(file: Path, most: int) -> bytes:
+    """Return the content of a file of at most so many bytes; raises `OSError`.
+
+    It does not wait for what is typed into a terminal, nor for a process that writes into a pipe.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
+        if source.isatty() or stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            what = "a terminal" if source.isatty() else "a pipe"
+            raise OSError(errno.EINVAL, f"it is {what}")
+        content = source.read(most + 1) or b""  # None where there is nothing yet
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has over {most >> 10} KiB")
+    return content
 
 
 def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:

@@ -13,14 +13,13 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gputop.files import write_whole
+from gputop.files import read_at_once, write_whole
 from gputop.frozen import dataclass
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.snapshot import Problem
@@ -233,26 +232,14 @@ def _canonical(document: Mapping[str, object]) -> str:
 
 
 def _read(file: Path) -> str:
-    """Return the content of the file; empty where there is none. Raises `SettingsError`.
-
-    It waits for nobody: not for what is typed into a terminal, nor for who writes into a pipe.
-    """
+    """Return the content of the file; empty where there is none. Raises `SettingsError`."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
-            if source.isatty() or stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                what = "a terminal" if source.isatty() else "a pipe"
-                raise _unusable(file, f"it is {what}", REMEDY)
-            content = source.read(LARGEST_BYTES + 1)
+        return read_at_once(file, LARGEST_BYTES).decode()
     except FileNotFoundError:
         return ""
     except OSError as error:
         remedy = "See its permissions" if isinstance(error, PermissionError) else REMEDY
         raise _unusable(file, error.strerror or str(error), remedy) from error
-    if len(content) > LARGEST_BYTES:
-        raise _unusable(file, f"it has over {LARGEST_BYTES >> 10} KiB", REMEDY)
-    try:
-        return content.decode()
     except UnicodeDecodeError as error:
         raise _unusable(file, "it is not UTF-8", REMEDY) from error
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import socket
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
@@ -76,3 +77,20 @@ def test_probes(ready: bool) -> None:
     with served(ready=ready) as server:
         assert status(server, "/-/healthy") == 200
         assert status(server, "/-/ready") == (200 if ready else 503)
+
+
+def test_clients_that_come_at_once_are_taken_up() -> None:
+    """Linux drops what is over the backlog, and the client tries again after a second and more."""
+    server = listen("127.0.0.1", 0, routed({"/metrics": page}))
+    with server, ExitStack() as clients:  # it has not begun to accept
+        for _ in range(100):
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.server_port), 1))
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.0\r\nHost: "])
+def test_those_who_never_end_their_request_hold_up_nobody(sent: bytes) -> None:
+    with served() as server, ExitStack() as slow:
+        for _ in range(400):
+            client = socket.create_connection(("127.0.0.1", server.server_port), 30)
+            slow.enter_context(client).sendall(sent)
+        assert status(server) == 200

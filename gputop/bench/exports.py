@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tensorboard",
         metavar="DIR",
         help="also write the run as scalars, into a folder of its own in DIR; to see them: "
-        "`pip install tensorboard`, and `tensorboard --logdir DIR`",
+        "`tensorboard --logdir DIR`",
     )
 
 

@@ -31,6 +31,7 @@ PROBE_SECONDS = 20.0
 """An interpreter on a network file system can take that long to start."""
 KILL_SECONDS = 1.0
 OLDEST_PYTHON = (3, 9)
+GET_TORCH = "https://pytorch.org/get-started"
 
 # Any Python from 2 on has to be able to read this and what follows. A module in the working
 # directory is not the one that is meant; the end of the input is that of gputop.
@@ -102,8 +103,8 @@ class Found:
         return Problem(
             "No Python with torch was found",
             f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}",
-            f"Type `{visible(working.path)} -m pip install torch`, or name a Python that has it "
-            "with `gputop --python PATH`"
+            f"Install torch for {visible(working.path)} ({GET_TORCH}), or name a Python that has "
+            "it with `gputop --python PATH`"
             if working
             else "Name a Python that has it with `gputop --python PATH`",
         )

@@ -6,16 +6,18 @@ import argparse
 import os
 import pkgutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gputop import from_checkout
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
     from gputop.telemetry.child import Interruption, Snapshot
     from gputop.telemetry.recorded import Recording
@@ -33,6 +35,18 @@ def fail(message: str, status: int) -> NoReturn:
     """Ends the program with one line on standard error."""
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
+
+
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """End with what to type where a module is missing that this extra of gputop installs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "gputop").startswith("gputop"):
+            raise
+        install = from_checkout(f"'.[{name}]'")
+        fail(f"{error.name} is not installed. Type {install}.", COULD_NOT_RUN)
 
 
 def interval(text: str) -> float:
@@ -58,6 +72,15 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count: give a whole number from 1.")
     return number
+
+
+def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
+    """End if one of these options is given: none of them is for what the other option asks for."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value or (name == "gpm" and value is not None):
+            option = "host" if name == "hosts" else name.replace("_", "-")
+            fail(f"--{option} is not for {what}. Leave it out, or {other}.", USAGE)
 
 
 def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
@@ -149,15 +172,7 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is of a fleet. Say which with --prometheus URL.", USAGE)
         return
-    others = {
-        "demo": arguments.demo,
-        "host": arguments.hosts,
-        "replay": arguments.replay,
-        "gpm": arguments.gpm,
-    }
-    for name, value in others.items():
-        if value not in (None, False):
-            fail(f"--{name} is not for a fleet. Leave it out, or --prometheus.", USAGE)
+    refuse(arguments, ("demo", "hosts", "replay", "gpm"), "a fleet", "--prometheus")
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import re
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.said import say
-from gputop.commands.arguments import add_source, argument, fail
+from gputop.commands.arguments import add_source, argument, fail, needs_extra, refuse
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from types import ModuleType
     from wsgiref.types import WSGIApplication
 
     from gputop.output.family import Family
     from gputop.output.scrape import Server
+    from gputop.output.web_config import WebConfig
     from gputop.telemetry.child import StreamChild
     from gputop.telemetry.latest import Watch
-    from gputop.telemetry.snapshot import Problem
 
 ABOUT = """\
 Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
@@ -89,6 +88,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen (default {DEFAULT}: this machine alone); :9835 is all interfaces",
     )
     parser.add_argument(
+        "--web-config",
+        metavar="FILE",
+        help="TLS and basic authentication, by the web configuration file of Prometheus exporters",
+    )
+    parser.add_argument(
         "--processes",
         action="store_true",
         help="also metrics of each process: the 32 of each device with the most memory",
@@ -121,17 +125,18 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.telemetry.launch import command
 
     follower = Follower()
-    scrape = _client()
-    watch = Watch(_tell, None if arguments.dcgm_names else follower.take)
+    with needs_extra("exporter"):
+        from gputop.output.scrape import application
+    web_config = _web_config(arguments.web_config)
+    take = None if arguments.dcgm_names else follower.take
+    watch = Watch(lambda problem: say(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
         return families(watch.latest, time.monotonic(), follower.standing, **options)
 
-    def is_ready() -> bool:
-        return watch.latest.sample is not None
-
-    server = _listen(arguments.listen, scrape.application(look, is_ready))
+    pages = application(look, lambda: watch.latest.sample is not None)
+    server = _listen(arguments.listen, pages, web_config)
     interval = 1.0 if arguments.interval is None else arguments.interval
     gpm = arguments.gpm is not False
     child = StreamChild(command(interval=interval, demo=arguments.demo, gpm=gpm), interval)
@@ -140,22 +145,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_fleet(arguments: argparse.Namespace) -> int:
     """Serves a simulated fleet until a signal; returns the exit status."""
-    given = {
-        "demo": arguments.demo or None,
-        "processes": arguments.processes or None,
-        "interval": arguments.interval,
-        "gpm": arguments.gpm,
-    }
-    for name, value in given.items():
-        if value is not None:
-            fail(f"--{name} is not for a simulated fleet. Leave it out, or --demo-fleet.", USAGE)
+    not_of_fleets = ("demo", "processes", "web_config", "interval", "gpm")
+    refuse(arguments, not_of_fleets, "a simulated fleet", "--demo-fleet")
     import asyncio
 
     from gputop.fleet.simulated_site import GPUS_OF_HOST
     from gputop.fleet.simulator import Simulator
 
-    _client()
-    from gputop.output.fleet_page import site
+    with needs_extra("exporter"):
+        from gputop.output.fleet_page import site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())
@@ -165,25 +163,23 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     return asyncio.run(_until_stopped(server, f"for Prometheus: {fetch} && {PROMETHEUS}"))
 
 
-def _client() -> ModuleType:
-    """What serves; ends the program where the client that it needs is not installed."""
+def _web_config(name: str | None) -> WebConfig | None:
+    """Read the file; ends the program where it cannot be used."""
+    if name is None:
+        return None
+    with needs_extra("exporter"):
+        from gputop.output.web_config import WebConfig, WebConfigError
     try:
-        from gputop.output import scrape
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("prometheus_client"):
-            raise
-        fail(
-            "the Prometheus client is not installed. Type `pip install prometheus-client`.",
-            COULD_NOT_RUN,
-        )
-    return scrape
+        return WebConfig(Path(name), say)
+    except WebConfigError:
+        raise SystemExit(USAGE) from None
 
 
-def _listen(address: Address, app: WSGIApplication) -> Server:
+def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
     from gputop.output.scrape import listen
 
     try:
-        return listen(address.host, address.port, app)
+        return listen(address.host, address.port, app, web_config)
     except (OSError, UnicodeError) as error:
         why = (isinstance(error, OSError) and error.strerror) or "it is not a name"
         fail(
@@ -231,22 +227,13 @@ async def _until_stopped(server: Server, also: str = "") -> int:
 
 def _place(server: Server) -> str:
     """The URL, and who else can read it."""
-    if not _is_open(server):
+    if server.web_config is not None or not server.is_open:
         return _url(server)
     return f"{_url(server)}, on all interfaces: whoever reaches them can read it"
 
 
 def _url(server: Server, page: str = "metrics") -> str:
     host, port = server.server_address[:2]
-    address = f"{visible(socket.gethostname())}:{port}"
-    if not _is_open(server):
-        address = str(Address(str(host), int(port)))
-    return f"http://{address}/{page}"
-
-
-def _is_open(server: Server) -> bool:
-    return ipaddress.ip_address(str(server.server_address[0])).is_unspecified
-
-
-def _tell(problem: Problem) -> None:
-    say(f"error: {visible(str(problem))}.")
+    name = visible(socket.gethostname()) if server.is_open else str(host)
+    scheme = "https" if server.web_config and server.web_config.has_tls else "http"
+    return f"{scheme}://{Address(name, int(port))}/{page}"

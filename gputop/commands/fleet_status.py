@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import fail, print_again, print_text, watched
+from gputop.commands.arguments import fail, needs_extra, print_again, print_text, watched
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
@@ -28,12 +28,8 @@ def watch_of(
     arguments: argparse.Namespace, interval: float, *, at_once: bool = False
 ) -> FleetWatch:
     """The fleet that the arguments name; ends the program where it cannot be asked."""
-    try:
+    with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("urllib3"):
-            raise
-        fail("the HTTP client is not installed. Type `pip install urllib3`.", COULD_NOT_RUN)
     from gputop.fleet.server import Server
 
     try:

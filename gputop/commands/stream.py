@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.bench.said import say
 from gputop.commands.arguments import (
     add_hosts,
     add_replay,
@@ -20,7 +20,6 @@ from gputop.commands.arguments import (
     open_recording,
 )
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
-from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
-        _say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
+        say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
         with ended_whole(sink.write) if output else nullcontext(sink.write) as write:
@@ -103,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
-        _say(f"error: {error}. What is in it can be read")
+        say(f"error: {error}. What is in it can be read")
         status = COULD_NOT_RUN
     finally:
         sink.close()
@@ -112,10 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
             many = recording.damaged
             what = "1 damaged line" if many == 1 else f"{many} damaged lines"
             were = "was" if many == 1 else "were"
-            _say(f"{what} of {recording.path} {were} left out")
+            say(f"{what} of {recording.path} {were} left out")
         return status
     if status == FINE and csv is not None and not csv.rows:
-        _say("error: there is no device to write of. Try `gputop status`")
+        say("error: there is no device to write of. Try `gputop status`")
         status = COULD_NOT_RUN
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
@@ -158,16 +157,10 @@ def _aloud(write: Callable[[Record], None]) -> Callable[[Record], None]:
         problem = getattr(record, "problem", None)
         if problem is not None and problem != said:
             said = problem
-            _say(f"{problem}.")
+            say(f"{problem}.")
         write(record)
 
     return saying
-
-
-def _say(line: str) -> None:
-    """One line on standard error."""
-    with suppress(OSError):
-        print(f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True)
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:

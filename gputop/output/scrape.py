@@ -6,6 +6,7 @@ could have its own name resolved to 127.0.0.1, and read the answer (DNS rebindin
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import socket
@@ -23,6 +24,8 @@ from gputop.output.family import Family
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from gputop.output.web_config import WebConfig
 
 Look = Callable[[], Iterable[Family]]
 """What is known now; called by several threads, and waits for nothing."""
@@ -91,13 +94,19 @@ def routed(
     return answer
 
 
-def guarded(app: WSGIApplication) -> WSGIApplication:
-    """Refuse requests for a foreign `Host`, as suits a server on the loopback."""
+def guarded(
+    app: WSGIApplication, *, on_loopback: bool, web_config: WebConfig | None
+) -> WSGIApplication:
+    """Refuse requests for a foreign `Host` on the loopback, and whom the configuration refuses."""
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if not _is_loopback(environ.get("HTTP_HOST", "localhost")):
+        if on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
             start("403 Forbidden", [*TEXT])
             return [b"Only for localhost: --listen says who else may ask.\n"]
+        login = environ.get("HTTP_AUTHORIZATION", "")
+        if web_config is not None and (refusal := web_config.refusal(login)):
+            start(refusal, [*TEXT, ("WWW-Authenticate", "Basic")])
+            return [b"Only for users in the file of --web-config.\n"]
         return app(environ, start)
 
     return answer
@@ -127,13 +136,23 @@ class Server(ThreadingWSGIServer):
     """Answers each request in a thread of its own."""
 
     allow_reuse_port = False
+    request_queue_size = 128
 
-    def __init__(self, family: int, address: tuple[Any, ...], app: WSGIApplication) -> None:
+    def __init__(
+        self,
+        family: int,
+        address: tuple[Any, ...],
+        app: WSGIApplication,
+        web_config: WebConfig | None,
+    ) -> None:
         """Bind to the address; raises `OSError`."""
         self.address_family = family
+        self.web_config = web_config
         super().__init__(address, _Handler)
-        on_loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
-        self.set_app(guarded(app) if on_loopback else app)
+        bound = ipaddress.ip_address(str(self.server_address[0]))
+        self.is_open = bound.is_unspecified
+        """True if it listens on all interfaces."""
+        self.set_app(guarded(app, on_loopback=bound.is_loopback, web_config=web_config))
 
     def server_bind(self) -> None:
         """As the base does, without looking up who it is: that waits where names do not resolve."""
@@ -144,6 +163,17 @@ class Server(ThreadingWSGIServer):
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
 
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in its thread: a client may be slow to shake hands, too."""
+        if self.web_config is None or not self.web_config.has_tls:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(SILENCE_SECONDS)
+        with self.web_config.wrap(request) as secure:
+            super().finish_request(secure, client_address)
+            with contextlib.suppress(OSError):  # the client may have left
+                secure.unwrap()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says nothing of a client that left before it was answered."""
 
@@ -152,11 +182,13 @@ class Server(ThreadingWSGIServer):
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
 
 
-def listen(host: str, port: int, app: WSGIApplication) -> Server:
+def listen(
+    host: str, port: int, app: WSGIApplication, web_config: WebConfig | None = None
+) -> Server:
     """Return a server of that address, all interfaces for an empty one; raises `OSError`."""
     if not host:
         host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    return Server(family, address, app)
+    return Server(family, address, app, web_config)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gputop import from_checkout
 from gputop.telemetry.reading import DriverError
 from gputop.telemetry.snapshot import Problem
 
@@ -32,7 +33,7 @@ def load() -> Any:
         Problem(
             f"No usable {NAME}",
             _why_not(installed()),
-            f"Try pip install --force-reinstall {NAME}",
+            f"Try {from_checkout('--force-reinstall .')}",
             "bindings",
         )
     )

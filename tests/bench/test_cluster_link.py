@@ -79,7 +79,8 @@ def children() -> list[psutil.Process]:
 async def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "find_spec", lambda _: None)
     assert await refused() == (
-        f"There is no Ray: {sys.executable} has no ray. Type `pip install ray`"
+        f"There is no Ray: {sys.executable} has no ray. "
+        "Type `pip install '.[ray]'` in a checkout of gputop"
     )
 
 

@@ -118,7 +118,7 @@ def test_a_python_without_torch_is_status_3(tmp_path: Path) -> None:
     ended = ran("--device", "cpu", "--python", path)
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
-    assert f"{path} -m pip install torch" in line
+    assert f"Install torch for {path} (https://pytorch.org/get-started)" in line
 
 
 class InTerminal:

@@ -103,7 +103,7 @@ async def test_where_there_is_none_it_says_what_to_type(
     assert found.chosen is None
     assert found.problem is not None
     assert f"{path} (active virtual environment): no torch" in found.problem.why
-    assert f"{path} -m pip install torch" in found.problem.remedy
+    assert f"Install torch for {path} (https://pytorch.org/get-started)" in found.problem.remedy
     assert "--python PATH" in found.problem.remedy
     assert "install gputop" not in str(found.problem)
 

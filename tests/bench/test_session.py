@@ -265,7 +265,7 @@ async def test_no_torch_says_what_to_type(tmp_path: Path) -> None:
     (last,) = await heard(Session(replace(request(), python=path)))
     assert isinstance(last, Failed)
     assert last.status == 3
-    assert f"{path} -m pip install torch" in last.problem.remedy
+    assert f"Install torch for {path} (https://pytorch.org/get-started)" in last.problem.remedy
 
 
 async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:

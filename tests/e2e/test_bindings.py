@@ -39,7 +39,7 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 """
-REMEDY = "Try pip install --force-reinstall nvidia-ml-py"
+REMEDY = "Try `pip install --force-reinstall .` in a checkout of gputop"
 
 Files = dict[str, str]
 

@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.insight.machines import h100, has
+from tests.test_web_config import USERS, Certificate, tls
 
 pytestmark = pytest.mark.driver
 
@@ -31,6 +32,16 @@ BOUND = 60.0
 ENDS = 5.0
 """Seconds in which it has ended, however busy this machine is; alone it takes a tenth of one."""
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def until(
+    there: Callable[[], object], seconds: float, otherwise: Callable[[], object] = str
+) -> None:
+    """Waits until that is so."""
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not there():
+        assert time.monotonic() < deadline, otherwise()
+        pause.wait(0.1)
 
 
 class Exporter:
@@ -94,10 +105,7 @@ class Exporter:
 
     def until(self, there: Callable[[], object], seconds: float = 2 * SOON) -> None:
         """Scrapes until that is so."""
-        deadline, pause = time.monotonic() + seconds, threading.Event()
-        while not there():
-            assert time.monotonic() < deadline, (self.text(), self.errors)
-            pause.wait(0.1)
+        until(there, seconds, lambda: (self.text(), self.errors))
 
     def up(self) -> bool:
         return self.value("gputop_up") == 1.0
@@ -299,7 +307,7 @@ def test_other_addresses(address: str, url: str) -> None:
             socket.create_connection((place, port), timeout=SOON).close()
 
 
-def refused(*arguments: str, program: list[str] = GPUTOP) -> str:
+def refused(*arguments: str, program: list[str] = GPUTOP, status: int = 3) -> str:
     """The line that the exporter ends with, where it could not run."""
     done = subprocess.run(
         [*program, "exporter", *arguments],
@@ -309,7 +317,7 @@ def refused(*arguments: str, program: list[str] = GPUTOP) -> str:
         text=True,
         timeout=BOUND,
     )
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout) == (status, "")
     (line,) = done.stderr.splitlines()
     return line
 
@@ -325,13 +333,65 @@ def test_where_it_cannot_listen_it_says_why() -> None:
     assert "it is not a name" in refused("--listen", f"{'a' * 70}:9835")
 
 
-def test_without_the_client_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['prometheus_client'] = None; sys.argv[0] = 'gputop'\n"
+@pytest.mark.parametrize("module", ["prometheus_client", "bcrypt", "yaml"])
+def test_without_the_extra_it_says_what_to_install(module: str) -> None:
+    program = f"import sys; sys.modules['{module}'] = None; sys.argv[0] = 'gputop'\n"
     program += "from gputop.cli import main; sys.exit(main())"
-    assert refused("--demo", program=[sys.executable, "-P", "-c", program]) == (
-        "gputop: error: the Prometheus client is not installed. "
-        "Type `pip install prometheus-client`."
+    assert refused("--web-config", "web.yml", program=[sys.executable, "-P", "-c", program]) == (
+        f"gputop: error: {module} is not installed. "
+        "Type `pip install '.[exporter]'` in a checkout of gputop."
     )
+
+
+def test_a_web_configuration_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text("rate_limit: {burst: 20}")
+    assert refused("--demo", "--web-config", str(file), status=2).startswith(
+        f"gputop: error: {file} cannot be used: rate_limit is not supported; cert_file, "
+    )
+    assert refused("--demo-fleet", "8", "--web-config", str(file), status=2) == (
+        "gputop: error: --web-config is not for a simulated fleet. Leave it out, or --demo-fleet."
+    )
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on the PATH")
+def test_tls_and_a_user(tmp_path: Path) -> None:
+    """As another program sees it, which speaks TLS by another library in another process."""
+    file, certificate = tmp_path / "web.yml", Certificate(tmp_path)
+    configuration = tls(certificate) + USERS
+    file.write_text(configuration)
+    with exporting("--demo", "--listen", ":0", "--web-config", str(file)) as exporter:
+        port = exporter.url.rsplit(":", 1)[1].removesuffix("/metrics")
+        assert exporter.says("metrics at ").endswith(f":{port}/metrics\n")  # not that all can read
+        assert exporter.url.startswith("https://")
+
+        def asked(login: str, path: str) -> tuple[int, str]:
+            done = subprocess.run(
+                [
+                    *("curl", "--silent", "--max-time", "30", "--cacert", str(certificate.cert)),
+                    *("--user", login, "--write-out", "%{http_code}"),
+                    f"https://localhost:{port}{path}",
+                ],
+                capture_output=True,
+                check=False,
+                text=True,
+            )
+            return done.returncode, done.stdout
+
+        assert asked("ada:pw", "/-/healthy") == (0, "Healthy.\n200")
+        code, text = asked("ada:pw", "/metrics")
+        assert code == 0
+        assert "gputop_up 1" in text or "gputop_up 0" in text
+        for path in ("/metrics", "/-/healthy"):
+            assert asked("ada:no", path)[1].endswith("401")
+        file.write_text("basic_auth_users: {}")
+        assert asked("ada:pw", "/metrics")[0] != 0
+        said = exporter.says("error: ")
+        assert f"{file} cannot be used: " in said
+        file.write_text(configuration)
+        assert asked("ada:pw", "/-/healthy")[0] == 0
+        assert exporter.end(signal.SIGTERM) == 0
+        assert len(exporter.errors) == 2
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
@@ -356,17 +416,32 @@ def test_promtool_finds_nothing(options: tuple[str, ...]) -> None:
     [
         ((), "sum(gputop_power_watts) > bool 0"),
         (("--dcgm-names",), "sum(DCGM_FI_DEV_POWER_USAGE) > bool 0"),
+        (("--web-config",), "sum(gputop_power_watts) > bool 0"),
     ],
 )
 def test_a_real_prometheus_scrapes_it(tmp_path: Path, options: tuple[str, ...], query: str) -> None:
+    how: dict[str, object] = {}
+    if "--web-config" in options:
+        certificate = Certificate(tmp_path)
+        file = tmp_path / "web.yml"
+        file.write_text(tls(certificate) + USERS)
+        options = (*options, str(file))
+        how = {
+            "scheme": "https",
+            "tls_config": {"ca_file": str(certificate.cert)},
+            "basic_auth": {"username": "ada", "password": "pw"},
+        }
     with socket.create_server(("127.0.0.1", 0)) as free:
         web = f"127.0.0.1:{free.getsockname()[1]}"
     with exporting("--demo", *options) as exporter:
-        exporter.until(exporter.up)
-        target = exporter.url.removeprefix("http://").removesuffix("/metrics")
+        if not how:
+            exporter.until(exporter.up)
+        target = exporter.url.split("/")[2]
         config = {
             "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{"job_name": "gpu", "static_configs": [{"targets": [target]}]}],
+            "scrape_configs": [
+                {"job_name": "gpu", "static_configs": [{"targets": [target]}], **how}
+            ],
         }
         (tmp_path / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
         with subprocess.Popen(
@@ -380,8 +455,8 @@ def test_a_real_prometheus_scrapes_it(tmp_path: Path, options: tuple[str, ...], 
             stderr=subprocess.DEVNULL,
         ) as prometheus:
             try:
-                exporter.until(lambda: answer(web, "up") == ["1"], BOUND)
-                exporter.until(lambda: answer(web, query) == ["1"], BOUND)
+                until(lambda: answer(web, "up") == ["1"], BOUND)
+                until(lambda: answer(web, query) == ["1"], BOUND)
             finally:
                 prometheus.kill()
 

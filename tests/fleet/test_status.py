@@ -211,7 +211,8 @@ def test_without_the_client_it_says_how_to_get_it() -> None:
     )
     assert done.returncode == 3
     assert done.stderr == (
-        "gputop: error: the HTTP client is not installed. Type `pip install urllib3`.\n"
+        "gputop: error: urllib3 is not installed. "
+        "Type `pip install '.[fleet]'` in a checkout of gputop.\n"
     )
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
+from gputop import from_checkout
 from gputop.bench.cluster.readings import Facts, facts
+from gputop.bench.interpreters import GET_TORCH
 from gputop.bench.places import KEPT_ERROR_BYTES, PlaceError
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.telemetry import lifeline
@@ -61,7 +63,8 @@ class Cluster:
         """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
-            raise PlaceError(Problem("There is no Ray", why, "Type `pip install ray`"))
+            install = from_checkout("'.[ray]'")
+            raise PlaceError(Problem("There is no Ray", why, f"Type {install}"))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", RELAY, address),
@@ -215,7 +218,7 @@ class Post:
         python = self.facts.python
         if not self.facts.has_torch:
             what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
-            remedy = f"Type `{visible(python)} -m pip install torch` there"
+            remedy = f"Install torch for it: {GET_TORCH}"
             raise PlaceError(Problem(what, why, remedy))
         return python
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gputop.bench.interpreters import GET_TORCH
 from gputop.bench.worker.cuda import runs_on
 from gputop.insight.doctor.finding import (
     Check,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from gputop.telemetry.snapshot import Device
 
 _BUILD = "Install a CUDA build of torch there, or name another Python with --python"
-_BUILDS = "https://pytorch.org/get-started lists the builds"
+_BUILDS = f"{GET_TORCH} lists the builds"
 
 
 def torch(facts: Facts) -> Iterator[Judgement]:
