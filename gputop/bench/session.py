@@ -160,6 +160,7 @@ class Session:
                 raise _NoResultError(await self._silent_end(worker), self._status_of_death)
             event = self._event(line, python)
             self._count()
+            await asyncio.sleep(0)  # a line that is there already lets nothing else have its turn
             yield event
             if isinstance(event, Done):
                 return

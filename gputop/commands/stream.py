@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.output.smi import Column, CsvLines
+    from gputop.telemetry.recorded import Recording
     from gputop.telemetry.snapshot import Problem, Record
 
 CSV_WORDS = ("noheader", "nounits")
@@ -115,11 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         sink.close()
     if recording is not None:
-        if recording.damaged:
-            many = recording.damaged
-            what = "1 damaged line" if many == 1 else f"{many} damaged lines"
-            were = "was" if many == 1 else "were"
-            _say(f"{what} of {recording.path} {were} left out")
+        _say_losses(recording)
         return status
     if status == FINE and csv is not None and not csv.rows:
         _say("error: there is no device to write of. Try `gputop status`")
@@ -162,13 +159,23 @@ def _aloud(write: Callable[[Record], None]) -> Callable[[Record], None]:
 
     def saying(record: Record) -> None:
         nonlocal said
-        problem = getattr(record, "problem", None)
-        if problem is not None and problem != said:
-            said = problem
-            _say(f"{problem}.")
+        if record.problem is not None and record.problem != said:
+            said = record.problem
+            _say(f"{said}.")
         write(record)
 
     return saying
+
+
+def _say_losses(recording: Recording) -> None:
+    """Say what of a recording could not be read."""
+    if recording.damaged:
+        many = recording.damaged
+        what = "1 damaged line" if many == 1 else f"{many} damaged lines"
+        were = "was" if many == 1 else "were"
+        _say(f"{what} of {recording.path} {were} left out")
+    if recording.unread:
+        _say(f"{recording.path}: {recording.unread}")
 
 
 def _say(line: str) -> None:

@@ -10,6 +10,8 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from gputop.bounds import ITEMS, STRING_CHARACTERS
+
 LONGEST = 300
 """Characters of a message: what it quotes may be as long as a line."""
 LIMIT = 1 << 63
@@ -45,7 +47,7 @@ def to_json(record: Any) -> dict[str, Any]:
     return document
 
 
-SELDOM = {"absent", "check", "echo_seconds", "machine", "machines"}
+SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""
@@ -113,6 +115,8 @@ def _record(cls: type[T], document: Any) -> T:
     for name, kinds, convert, required in _decoded(cast("Any", cls)):
         value: Any = document.get(name, _NOT_THERE)
         kind: Any = value.__class__
+        if kind is str and len(value) > STRING_CHARACTERS:
+            raise DecodeError(f"longer than {STRING_CHARACTERS:,} characters", name)
         if kind in kinds and (kind not in _NUMBERS or -LIMIT < value < LIMIT):
             values[name] = value
         elif value is not _NOT_THERE:
@@ -170,7 +174,7 @@ def _item(hint: Any) -> Convert:
 def _tuple(convert: Convert) -> Convert:
     def of(value: Any) -> tuple[Any, ...]:
         found = []
-        for number, each in enumerate(_expect(value, list)):
+        for number, each in enumerate(_few(_expect(value, list))):
             try:
                 found.append(convert(each))
             except DecodeError as error:
@@ -183,7 +187,7 @@ def _tuple(convert: Convert) -> Convert:
 def _mapping(convert: Convert) -> Convert:
     def of(value: Any) -> dict[str, Any]:
         found = {}
-        for key, each in _expect(value, dict).items():
+        for key, each in _few(_expect(value, dict)).items():
             try:
                 found[key] = convert(each)
             except DecodeError as error:
@@ -191,6 +195,12 @@ def _mapping(convert: Convert) -> Convert:
         return found
 
     return of
+
+
+def _few(items: Any) -> Any:
+    if len(items) > ITEMS:
+        raise DecodeError(f"more than {ITEMS:,} items")
+    return items
 
 
 def _word(enum: type[StrEnum]) -> Convert:

@@ -12,6 +12,7 @@ from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
+from gputop.bounds import SAMPLES
 from gputop.telemetry.codec import LIMIT
 from gputop.telemetry.lines import START, Line, Place
 from gputop.telemetry.recording import SAMPLES_A_PART
@@ -70,7 +71,9 @@ class Block(NamedTuple):
 class Index:
     """Grows line by line; what is damaged is told to `damaged`."""
 
-    def __init__(self, lines: Iterator[Line], damaged: Callable[[Place], None]) -> None:
+    def __init__(
+        self, lines: Iterator[tuple[Line, Look]], damaged: Callable[[Place], None]
+    ) -> None:
         self._lines = lines
         self._damaged = damaged
         self._positions = array("d")
@@ -81,7 +84,7 @@ class Index:
         self._times: list[float] = []
         """Of the last three samples."""
         self._smooth: float | None = None
-        self.events: list[int] = []
+        self.events = array("L")
         """The samples with which events came."""
         self.complete = False
 
@@ -120,14 +123,13 @@ class Index:
     def extend(self) -> None:
         """Reads on for a moment."""
         read = 0
-        for line in islice(self._lines, LINES_AT_ONCE):
+        for line, (kind, time) in islice(self._lines, LINES_AT_ONCE):
             read += 1
-            self._take(line)
-        if read < LINES_AT_ONCE:
+            self._take(line, kind, time)
+        if read < LINES_AT_ONCE or self._seen >= SAMPLES:
             self._close()
 
-    def _take(self, line: Line) -> None:
-        kind, time = look(line)
+    def _take(self, line: Line, kind: Kind, time: float) -> None:
         if kind is Kind.DAMAGED:
             self._damaged(line.place)
         elif kind is Kind.INVENTORY:

@@ -180,6 +180,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             for record in played.records:
                 if not isinstance(record, Event):
                     self.telemetry.take(record)
+                    await asyncio.sleep(0)  # of many samples at once; a key may wait for one
         self._show_targets()
         self._ring()
         self._show()
