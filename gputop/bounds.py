@@ -9,18 +9,16 @@ EVENTS = 1000
 ITEMS = 8192
 """Of any other list or table in a record, such as the cores of a host."""
 STRING_CHARACTERS = 16_384
-"""Of one name, command line or other text. A command line is read up to 4,096 bytes, and may be
-longer once its secrets are masked."""
+"""Of one name or other text: a command line of 4,096 bytes may be longer once it is masked."""
 LINE_BYTES = 8 << 20
-"""Of one line of a stream or recording, decompressed: three times what the most devices and
-processes take. To read it can take twenty times as much memory."""
+"""Of one line of a stream or recording, decompressed; to read it can take 20 times as much."""
 UNREADABLE_LINES = 1000
 """In a row, after which a child process is ended."""
 LINES_PER_SECOND = 500
 """Of a child process; one that writes more has to wait."""
 DAMAGES = 10_000
-"""Unreadable places of a recording that are counted; after so many in a row it is read no further.
-More than those of a stream: a damaged block of a disk should not hide what comes after it."""
+"""Unreadable lines of a recording that are counted; after so many in a row it is not read on.
+More than those of a stream: what comes after a damaged block of a disk is worth reading."""
 SKIPPED_BYTES = 64 << 20
 """Of damaged compressed data, within which the next readable part has to begin."""
 SAMPLES = 10_000_000

@@ -157,8 +157,8 @@ async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> 
                 break
     assert seen is not None
     print_text(_text(arguments, seen, output_width()))
-    if seen.problem is not None:
-        fail(str(seen.problem), COULD_NOT_RUN)
+    if problem := seen.inventory.problem or seen.sample.problem:
+        fail(str(problem), COULD_NOT_RUN)
     return FINE
 
 
@@ -176,8 +176,9 @@ async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) ->
                 continue
             terminal = sys.stdout.isatty() and not arguments.json
             text = _text(arguments, each, output_width())
-            if each.problem is not None and not arguments.json:
-                text += f"\n{visible(str(each.problem))}"
+            problem = each.inventory.problem or each.sample.problem
+            if problem is not None and not arguments.json:
+                text += f"\n{visible(str(problem))}"
             if terminal:
                 text = frame(text, os.get_terminal_size(1).lines, first=not begun)
             elif begun and not arguments.json:

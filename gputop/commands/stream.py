@@ -169,11 +169,9 @@ def _aloud(write: Callable[[Record], None]) -> Callable[[Record], None]:
 
 def _say_losses(recording: Recording) -> None:
     """Say what of a recording could not be read."""
-    if recording.damaged:
-        many = recording.damaged
-        what = "1 damaged line" if many == 1 else f"{many} damaged lines"
-        were = "was" if many == 1 else "were"
-        _say(f"{what} of {recording.path} {were} left out")
+    if many := recording.damaged:
+        lines, were = ("line", "was") if many == 1 else ("lines", "were")
+        _say(f"{many} damaged {lines} of {recording.path} {were} left out")
     if recording.unread:
         _say(f"{recording.path}: {recording.unread}")
 

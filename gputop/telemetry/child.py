@@ -176,7 +176,8 @@ class StreamChild:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        reader, pace, unreadable = _Lines(LINE_BYTES), _Pace(), 0
+        reader, unreadable = _Lines(LINE_BYTES), 0
+        burst, due = 0, loop.time()
         errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
         lines, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), process.stdout
@@ -199,7 +200,10 @@ class StreamChild:
                     self._spoke, unreadable = True, 0
                     limit = self._limit  # what a shell says before it is no record
                     yield record
-                await pace.give_way()
+                # A line that is there already lets nothing else, such as a key, have its turn.
+                burst = (burst + 1) % BURST_LINES
+                await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
+                due = due if burst else loop.time() + BURST_LINES / LINES_PER_SECOND
         finally:
             lines.close()
             errors.close()
@@ -270,22 +274,6 @@ async def _line_within(reader: _Lines, seconds: float) -> bytes:
         return await reader.readline()
 
 
-class _Pace:
-    """Lets keys and timers have their turn between lines, and makes a child that floods wait."""
-
-    def __init__(self) -> None:
-        self._lines, self._due = 0, 0.0
-
-    async def give_way(self) -> None:
-        """Take a turn after a line; wait where the last lines came faster than they may."""
-        self._lines += 1
-        now, pause = time.monotonic(), 0.0
-        if self._lines % BURST_LINES == 0:
-            pause = max(0.0, self._due - now)
-            self._due = now + pause + BURST_LINES / LINES_PER_SECOND
-        await asyncio.sleep(pause)
-
-
 def _close(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
         with contextlib.suppress(OSError):
@@ -318,11 +306,6 @@ class Snapshot(NamedTuple):
 
     inventory: Inventory
     sample: Sample
-
-    @property
-    def problem(self) -> Problem | None:
-        """What is wrong with the driver, or else with what was sent."""
-        return self.inventory.problem or self.sample.problem
 
 
 class Stream(Protocol):

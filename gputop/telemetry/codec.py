@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
@@ -172,35 +172,21 @@ def _item(hint: Any) -> Convert:
 
 
 def _tuple(convert: Convert) -> Convert:
-    def of(value: Any) -> tuple[Any, ...]:
-        found = []
-        for number, each in enumerate(_few(_expect(value, list))):
-            try:
-                found.append(convert(each))
-            except DecodeError as error:
-                raise error.under(f"[{number}]") from None
-        return tuple(found)
-
-    return of
+    return lambda value: tuple(_all(convert, enumerate(_expect(value, list)), "[{}]").values())
 
 
 def _mapping(convert: Convert) -> Convert:
-    def of(value: Any) -> dict[str, Any]:
-        found = {}
-        for key, each in _few(_expect(value, dict)).items():
-            try:
-                found[key] = convert(each)
-            except DecodeError as error:
-                raise error.under(key) from None
-        return found
-
-    return of
+    return lambda value: _all(convert, _expect(value, dict).items(), "{}")
 
 
-def _few(items: Any) -> Any:
-    if len(items) > ITEMS:
-        raise DecodeError(f"more than {ITEMS:,} items")
-    return items
+def _all(convert: Convert, items: Iterable[tuple[Any, Any]], step: str) -> dict[Any, Any]:
+    found = {}
+    for key, value in items:
+        try:
+            found[key] = convert(value)
+        except DecodeError as error:
+            raise error.under(step.format(key)) from None
+    return found
 
 
 def _word(enum: type[StrEnum]) -> Convert:
@@ -227,6 +213,8 @@ def _expect(value: Any, kind: type | tuple[type, ...]) -> Any:
     # bool is an int to Python and not to JSON.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise DecodeError(f"unexpected {type(value).__name__}")
+    if isinstance(value, (list, dict)) and len(value) > ITEMS:
+        raise DecodeError(f"more than {ITEMS:,} items")
     # "1e999" is JSON, and infinite; a reading so large that a sum of them is infinite is none.
     if isinstance(value, (int, float)) and not -LIMIT < value < LIMIT:
         raise DecodeError("out of range")

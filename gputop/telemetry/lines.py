@@ -32,16 +32,10 @@ START = Place(0, 0)
 
 
 class Line(NamedTuple):
-    """A line without its newline; None where something could not be read."""
+    """A line without its newline, or a piece of them; None where something could not be read."""
 
     place: Place
     data: bytes | None
-
-
-class _Piece(NamedTuple):
-    place: Place
-    data: bytes | None
-    """None for what is damaged."""
 
 
 def is_gzip(file: BinaryIO) -> bool:
@@ -84,15 +78,15 @@ def lines(file: BinaryIO, *, compressed: bool, start: Place = START) -> Iterator
         yield Line(begin, bytes(pending))
 
 
-def _plain(file: BinaryIO, start: Place) -> Iterator[_Piece]:
+def _plain(file: BinaryIO, start: Place) -> Iterator[Line]:
     file.seek(start.skip)
     offset = start.skip
     while data := file.read(CHUNK_BYTES):
-        yield _Piece(Place(0, offset), data)
+        yield Line(Place(0, offset), data)
         offset += len(data)
 
 
-def _inflated(file: BinaryIO, start: Place) -> Iterator[_Piece]:
+def _inflated(file: BinaryIO, start: Place) -> Iterator[Line]:
     """What is in the members of a gzip file; after a damaged one comes the next."""
     member, skip = start
     empty = 0
@@ -102,7 +96,7 @@ def _inflated(file: BinaryIO, start: Place) -> Iterator[_Piece]:
             for data in _member(file, member):
                 if offset + len(data) > skip:
                     cut = max(0, skip - offset)
-                    yield _Piece(Place(member, offset + cut), data[cut:])
+                    yield Line(Place(member, offset + cut), data[cut:])
                 offset += len(data)
             after = file.tell()
             following = _next_member(file, after)
@@ -110,7 +104,7 @@ def _inflated(file: BinaryIO, start: Place) -> Iterator[_Piece]:
         except zlib.error:
             following, lost = _next_member(file, member + 1), True
         if lost:
-            yield _Piece(Place(member, offset), None)
+            yield Line(Place(member, offset), None)
         if following is None:
             return
         member, skip = following, 0

@@ -12,7 +12,6 @@ from itertools import islice
 from statistics import median
 from typing import NamedTuple
 
-from gputop.bounds import SAMPLES
 from gputop.telemetry.codec import LIMIT
 from gputop.telemetry.lines import START, Line, Place
 from gputop.telemetry.recording import SAMPLES_A_PART
@@ -77,7 +76,7 @@ class Index:
         self._lines = lines
         self._damaged = damaged
         self._positions = array("d")
-        self._blocks = [Block(0, START, None)]
+        self.blocks = [Block(0, START, None)]
         self._inventory: Place | None = None
         self._seen = 0
         """Samples so far, of which the last one has no position yet."""
@@ -108,12 +107,7 @@ class Index:
 
     def block(self, number: int) -> Block:
         """The one to read from to come to that sample."""
-        return self._blocks[bisect_right(self._blocks, number, key=lambda block: block.first) - 1]
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """All of them, in order."""
-        return tuple(self._blocks)
+        return self.blocks[bisect_right(self.blocks, number, key=lambda block: block.first) - 1]
 
     def finish(self) -> None:
         """Reads on to the end of the file."""
@@ -126,7 +120,7 @@ class Index:
         for line, (kind, time) in islice(self._lines, LINES_AT_ONCE):
             read += 1
             self._take(line, kind, time)
-        if read < LINES_AT_ONCE or self._seen >= SAMPLES:
+        if read < LINES_AT_ONCE:
             self._close()
 
     def _take(self, line: Line, kind: Kind, time: float) -> None:
@@ -135,9 +129,9 @@ class Index:
         elif kind is Kind.INVENTORY:
             self._inventory = line.place
         else:
-            full = self._seen - self._blocks[-1].first >= SAMPLES_A_PART
+            full = self._seen - self.blocks[-1].first >= SAMPLES_A_PART
             if full:
-                self._blocks.append(Block(self._seen, line.place, self._inventory))
+                self.blocks.append(Block(self._seen, line.place, self._inventory))
             if line.data is not None and EVENTS in line.data:
                 self.events.append(self._seen)
             self._seen += 1

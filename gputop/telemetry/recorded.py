@@ -51,17 +51,18 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            if not stat.S_ISREG(path.stat().st_mode):  # before it is opened: a device may notice
+                raise RecordingError(path, "it is not a file")
             self._descriptor = _open(str(path), os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
-            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                raise RecordingError(path, "it is not a file")
             with self._opened() as file:
                 self._compressed = is_gzip(file)
         except OSError as error:
             why = error.strerror or str(error)
             raise RecordingError(path, why, "Name a recording that you may read") from None
         self._damages: set[Place] = set()
-        self._ends_in_damage = False
+        self.unread = ""
+        """Why it is not read to its end; empty where it is."""
         self.index = Index(self._looks(), self._damaged)
         self._check()
 
@@ -104,28 +105,21 @@ class Recording:
         if len(self._damages) < DAMAGES:
             self._damages.add(place)
 
-    @property
-    def unread(self) -> str:
-        """Why it is not read to its end; empty where it is."""
-        if self._ends_in_damage:
-            return f"{DAMAGES:,} lines in a row are damaged, the rest is not read"
-        if self.index.count >= SAMPLES:
-            return f"only the first {SAMPLES:,} samples are read"
-        return ""
-
     def _opened(self) -> BinaryIO:
         """The same file, whatever its name means by now: one that is removed can be played on."""
         return open(f"/proc/self/fd/{self._descriptor}", "rb", opener=_open)
 
     def _looks(self, start: Place = START) -> Iterator[tuple[Line, Look]]:
-        """The lines from there on and what they are, until too many in a row are damaged."""
-        damaged = 0
+        """The lines from there on and what they are, as far as the bounds go."""
+        damaged = samples = 0
         with self._opened() as file:
             for line in lines(file, compressed=self._compressed, start=start):
                 found = look(line)
                 damaged = damaged + 1 if found.kind is Kind.DAMAGED else 0
-                if damaged > DAMAGES:
-                    self._ends_in_damage = True
+                samples += found.kind is Kind.SAMPLE
+                if damaged > DAMAGES or samples > SAMPLES:
+                    what = f"{DAMAGES:,} damaged lines" if damaged else f"{SAMPLES:,} samples"
+                    self.unread = f"not read on after {what}"
                     return
                 yield line, found
 

@@ -566,10 +566,8 @@ def _cut(document: dict[str, Any]) -> Problem | None:
             document[name] = items[-most:] if name == "events" else items[:most]
     if not over:
         return None
-    return Problem("Not everything is shown", f"it sends {' and '.join(over)}", TOO_MUCH)
-
-
-TOO_MUCH = "Check what runs there: no machine is known to have as many"
+    remedy = "Check what runs there: no machine is known to have as many"
+    return Problem("Not everything is shown", f"it sends {' and '.join(over)}", remedy)
 
 
 def _no_constant(name: str) -> None:

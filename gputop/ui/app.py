@@ -58,15 +58,12 @@ class Stream(Protocol):
 
     def records(self) -> AsyncGenerator[Record | Interruption | Played]:
         """The records, for ever."""
-        ...
 
     def ask(self, **wanted: Any) -> None:
         """Asks its sampler for another `interval`, or for `gpm`."""
-        ...
 
     async def close(self) -> None:
         """Leaves nothing running."""
-        ...
 
 
 class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
