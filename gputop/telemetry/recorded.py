@@ -58,7 +58,7 @@ class Recording:
             with self._opened() as file:
                 self._compressed = is_gzip(file)
         except OSError as error:
-            why = error.strerror or str(error)
+            why = error.strerror or str(error).rstrip(".")
             raise RecordingError(path, why, "Name a recording that you may read") from None
         self._damages: set[Place] = set()
         self.unread = ""

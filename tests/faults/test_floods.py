@@ -9,9 +9,10 @@ import gzip
 import json
 import os
 import shlex
+import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -58,6 +59,7 @@ BOUND = 60.0
 """Seconds after which something that a test waits for counts as hung."""
 TINY = encode(Sample(1.0, Host()))
 NOW = streams.NOW
+BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]
 
 
 # Turns of the event loop.
@@ -68,7 +70,7 @@ class Turns:
 
     count = 0
 
-    async def __aenter__(self) -> Turns:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._go_on())
         return self
 
@@ -200,7 +202,7 @@ async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
 
 def too_many(name: str, number: int) -> Record:
     """A record with so many of them."""
-    made: dict[str, tuple[Any, ...]] = {
+    made: dict[str, Any] = {
         "devices": tuple(DeviceSample(f"GPU-{n}") for n in range(number)),
         "machines": tuple(Machine(f"m{n}") for n in range(number)),
         "processes": tuple(Process(n, "GPU-0", ProcessKind.COMPUTE) for n in range(number)),
@@ -260,7 +262,7 @@ def test_long_texts_are_refused() -> None:
     assert decode(encode(streams.inventory(hostname=longest))) == streams.inventory(
         hostname=longest
     )
-    with pytest.raises(DecodeError, match="^hostname: longer than 16,384 characters$"):
+    with pytest.raises(DecodeError, match=r"^hostname: longer than 16,384 characters$"):
         decode(encode(streams.inventory(hostname=f"{longest}x")))
 
 
@@ -295,7 +297,7 @@ def test_a_host_that_sends_too_much_says_so_under_its_title() -> None:
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_a_host_whose_lines_cannot_be_read_says_so_after_a_while(before: int) -> None:
-    records = [streams.inventory(2), streams.sample(2)][:before]
+    records = BEGIN[:before]
     made = machine(*records, Interruption(UNREAD, left_out=True))
     assert made.machine(2.0).problem is None  # what a shell prints at the start is no problem
     assert made.machine(9.0).problem == UNREAD
@@ -306,9 +308,8 @@ def test_a_host_whose_lines_cannot_be_read_says_so_after_a_while(before: int) ->
 
 def test_the_events_of_a_host_do_not_pile_up() -> None:
     events = tuple(Event(NOW, None, "xid", n) for n in range(600))
-    made = machine(
-        streams.inventory(1), *[dataclasses.replace(streams.sample(1), events=events)] * 3
-    )
+    sample = dataclasses.replace(streams.sample(1), events=events)
+    made = machine(streams.inventory(1), sample, sample, sample)
     assert [event.code for event in made.take_events()][:: bounds.EVENTS - 1] == [200, 599]
 
 
@@ -348,7 +349,8 @@ def test_devices_that_change_their_names_do_not_pile_up() -> None:
 def written(path: Path, *parts: bytes) -> Path:
     """A recording of an inventory and three samples, and then that."""
     samples = [dataclasses.replace(streams.sample(1), time=NOW + n) for n in range(3)]
-    good = "".join(f"{encode(each)}\n" for each in (streams.inventory(1), *samples)).encode()
+    records: list[Record] = [streams.inventory(1), *samples]
+    good = "".join(f"{encode(each)}\n" for each in records).encode()
     with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
         for part in (good, *parts):
             file.write(part)
@@ -358,17 +360,18 @@ def written(path: Path, *parts: bytes) -> Path:
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 @pytest.mark.parametrize(
     "flood",
-    [b"\n" * (4 << 20), b"{}\n" * (1 << 20), b"\0" * (1 << 30)],
+    [b"\n" * 5000, b"{}\n" * 5000, b"\0" * (32 << 20)],
     ids=["newlines", "objects", "zeros"],
 )
 def test_a_recording_is_not_read_on_where_nothing_is_in_it(
-    tmp_path: Path, name: str, flood: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, flood: bytes
 ) -> None:
+    monkeypatch.setattr(recorded, "DAMAGES", 100)
     recording = Recording(written(tmp_path / name, flood, TINY.encode()))
     recording.index.finish()
     assert recording.index.count == 3
-    assert recording.damaged <= bounds.DAMAGES
-    assert recording.unread == "not read on after 10,000 damaged lines"
+    assert recording.damaged <= 101
+    assert recording.unread == "not read on after 100 damaged lines"
     assert len([*recording.records()]) == len([*recording.play(0)]) == 4
 
 
@@ -402,9 +405,9 @@ def test_a_pipe_in_the_place_of_a_recording_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can be exchanged after it was looked at, and some files of the kernel are as pipes."""
-    monkeypatch.setattr(recorded.stat, "S_ISREG", lambda _: True)
+    monkeypatch.setattr(stat, "S_ISREG", lambda _: True)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RecordingError, match="it is empty"):
+    with pytest.raises(RecordingError, match="cannot be played: File or stream is not seekable"):
         Recording(tmp_path / "pipe")
 
 
@@ -419,13 +422,13 @@ def refused(path: str, **options: Any) -> str:
         **options,
     )
     assert (done.returncode, done.stdout) == (3, "")
-    return done.stderr
+    return str(done.stderr)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom", "/dev/stdin", "pipe"])
 def test_what_never_ends_is_refused(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(["yes", "{}"], stdout=subprocess.PIPE) as endless:
+    with subprocess.Popen(["/usr/bin/yes", "{}"], stdout=subprocess.PIPE) as endless:
         said = refused(path, stdin=endless.stdout, cwd=tmp_path)
         endless.kill()
     (line,) = said.splitlines()
@@ -460,9 +463,6 @@ while True: put("then"); time.sleep({pause})
     words = shlex.join([sys.executable, "-S", "-c", program])
     env = {**NO_DRIVER, "PATH": FakeSsh(folder).path}
     return dashboard("--host", "far", "--remote-command", words, env=env)
-
-
-BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]
 
 
 @pytest.mark.parametrize("line", ["x", "{}", "", encode(streams.sample(2))], ids=range(4))
