@@ -68,7 +68,14 @@ BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]
 class Turns:
     """How often everything else could have had its turn."""
 
-    count = 0
+    count = seen = 0
+    starved = 0
+    """Things that came without a turn since the one before."""
+
+    def came(self) -> None:
+        """Notes that something came."""
+        self.starved += self.count == self.seen
+        self.seen = self.count
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._go_on())
@@ -108,9 +115,15 @@ async def first(stream: StreamChild, number: int) -> list[Record | Interruption]
 async def test_keys_have_their_turn_between_the_lines_of_a_host(line: str) -> None:
     """Lines that are there already do not have to be waited for: nothing else could run."""
     program = f"while True: os.write(1, {(line + chr(10)).encode()!r} * 1000)"
-    async with child(program) as flooding, Turns() as turns:
-        await first(flooding, 500)
-    assert turns.count >= 500
+    async with (
+        child(program) as flooding,
+        Turns() as turns,
+        contextlib.aclosing(flooding.records()) as records,
+    ):
+        for _ in range(500):
+            await anext(records)
+            turns.came()
+    assert turns.starved == 0
 
 
 async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
@@ -143,13 +156,17 @@ async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Pat
     body = f"import os, sys\nos.write(1, {text.encode()!r})\nsys.stdin.read()\n"
     session = Session(Request(CPU, "float32", 256, 1.0, fake_interpreter(tmp_path, body)))
     events: list[WorkerEvent] = []
-    async with asyncio.timeout(BOUND), Turns() as turns:
-        async with contextlib.aclosing(session.events()) as said:
-            async for event in said:
-                if not events:
-                    turns.count = 0
-                events.append(event)
-        assert turns.count >= sum(isinstance(event, Progress) for event in events) >= 900
+    async with (
+        asyncio.timeout(BOUND),
+        Turns() as turns,
+        contextlib.aclosing(session.events()) as said,
+    ):
+        async for event in said:
+            events.append(event)
+            if isinstance(event, Progress):
+                turns.came()
+    assert sum(isinstance(event, Progress) for event in events) >= 900
+    assert turns.starved == 0
     assert isinstance(events[-1], Failed)
     assert str(events[-1].problem) == (
         "The stress test's worker says too much: it was over 200 events a second. "
