@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench import interpreters, orders
+from gputop.bounds import WORKER_LINE_BYTES
 from gputop.exits import COULD_NOT_RUN
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -21,7 +22,6 @@ WORKER = Path(__file__).with_name("worker") / "__main__.py"
 
 STEP_SECONDS = 1.0
 """What a process may take to end, or its pipes to be read to their ends."""
-LONGEST_LINE_BYTES = 1 << 16
 KEPT_ERROR_BYTES = 4096
 READ_ERROR_BYTES, READ_ERROR_PAUSE = 1 << 16, 0.05
 """Of standard error at once, and seconds between: whoever floods it has to wait."""
@@ -109,7 +109,7 @@ class Here:
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
                 env=orders.environment(request.target, request.peer),
-                limit=LONGEST_LINE_BYTES,
+                limit=WORKER_LINE_BYTES,
             )
         except OSError as error:
             what = f"{visible(python)} cannot be started"

@@ -10,22 +10,11 @@ import signal
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gputop.bench import orders, plan
-from gputop.bench.events import (
-    EVENTS,
-    Done,
-    Event,
-    Failed,
-    Hello,
-    Planned,
-    Point,
-    Progress,
-    Result,
-    Verified,
-)
-from gputop.bench.places import STEP_SECONDS, WORKER, Here, PlaceError
+from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
+from gputop.bench.places import STEP_SECONDS, Here, PlaceError
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.telemetry.codec import from_json
 from gputop.telemetry.snapshot import Problem
@@ -35,22 +24,11 @@ if TYPE_CHECKING:
     from gputop.bench.places import Place, Worker
     from gputop.bench.plan import Request
 
-# fmt: off
-__all__ = [
-    "WORKER", "Done", "Event", "Failed", "Hello", "Planned", "Point", "Progress", "Result",
-    "Session", "Verified",
-]
-# fmt: on
-
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
 """What a worker may say at most, on average: many times what one has to say."""
-
-
-class _Lines(Protocol):
-    async def readline(self) -> bytes: ...
 
 
 class _NoResultError(Exception):
@@ -160,6 +138,7 @@ class Session:
                 raise _NoResultError(await self._silent_end(worker), self._status_of_death)
             event = self._event(line, python)
             self._count()
+            await asyncio.sleep(0)  # a line that is there already lets nothing else have its turn
             yield event
             if isinstance(event, Done):
                 return
@@ -173,14 +152,14 @@ class Session:
             worker.signal(signal.SIGKILL)
         return worker
 
-    async def _line(self, lines: _Lines) -> bytes:
+    async def _line(self, worker: Worker) -> bytes:
         """The next line, b"" at the end; raises `_NoResultError` where it is late or has no end."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._due):
-                    return await lines.readline()
+                    return await worker.readline()
             # Where this process was suspended its time is up at once, and the line is there.
-            return await asyncio.wait_for(lines.readline(), SECOND_LOOK_SECONDS)
+            return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)
         except TimeoutError:
             what = "The stress test's worker did not end in time"
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"

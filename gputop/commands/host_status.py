@@ -50,7 +50,7 @@ def _page(host: str, inventory: Inventory, sample: Sample, view: View) -> str:
 def _problem(each: HostSnapshot) -> str | None:
     if each.snapshot is None:
         return str(each.problem)  # which names the host
-    problem = each.snapshot.inventory.problem
+    problem = each.snapshot.inventory.problem or each.snapshot.sample.problem
     return None if problem is None else f"{each.host}: {problem}"
 
 

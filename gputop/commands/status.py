@@ -145,8 +145,8 @@ async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> 
                 break
     assert seen is not None
     print_text(_text(arguments, seen, output_width()))
-    if seen.inventory.problem is not None:
-        fail(str(seen.inventory.problem), COULD_NOT_RUN)
+    if problem := seen.inventory.problem or seen.sample.problem:
+        fail(str(problem), COULD_NOT_RUN)
     return FINE
 
 
@@ -162,8 +162,9 @@ async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) ->
                 print(f"gputop: {visible(str(each.problem))}", file=sys.stderr, flush=True)
                 continue
             text = _text(arguments, each, output_width())
-            if each.inventory.problem is not None and not arguments.json:
-                text += f"\n{visible(str(each.inventory.problem))}"
+            problem = each.inventory.problem or each.sample.problem
+            if problem is not None and not arguments.json:
+                text += f"\n{visible(str(problem))}"
             print_again(arguments, text, first=not begun)
             begun = True
     return FINE

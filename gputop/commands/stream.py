@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.output.smi import CsvLines
+    from gputop.telemetry.recorded import Recording
     from gputop.telemetry.snapshot import Problem, Record
 
 CSV_WORDS = ("noheader", "nounits")
@@ -107,11 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         sink.close()
     if recording is not None:
-        if recording.damaged:
-            many = recording.damaged
-            what = "1 damaged line" if many == 1 else f"{many} damaged lines"
-            were = "was" if many == 1 else "were"
-            say(f"{what} of {recording.path} {were} left out")
+        _say_losses(recording)
         return status
     if status == FINE and csv is not None and not csv.rows:
         say("error: there is no device to write of. Try `gputop status`")
@@ -154,13 +151,21 @@ def _aloud(write: Callable[[Record], None]) -> Callable[[Record], None]:
 
     def saying(record: Record) -> None:
         nonlocal said
-        problem = getattr(record, "problem", None)
-        if problem is not None and problem != said:
-            said = problem
-            say(f"{problem}.")
+        if record.problem is not None and record.problem != said:
+            said = record.problem
+            say(f"{said}.")
         write(record)
 
     return saying
+
+
+def _say_losses(recording: Recording) -> None:
+    """Say what of a recording could not be read."""
+    if many := recording.damaged:
+        lines, were = ("line", "was") if many == 1 else ("lines", "were")
+        say(f"{many} damaged {lines} of {recording.path} {were} left out")
+    if recording.unread:
+        say(f"{recording.path}: {recording.unread}")
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:

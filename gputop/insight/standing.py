@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gputop.bounds import EVENTS
 from gputop.insight.judge import Judge
 from gputop.telemetry.history import History
 from gputop.telemetry.snapshot import DriverState, Event, Inventory, Sample
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from gputop.insight.findings import Finding
     from gputop.telemetry.child import Interruption
     from gputop.telemetry.snapshot import Record
-
-MOST_EVENTS = 1000
-"""The last ones, of all devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Follower:
         self._inventory: Inventory | None = None
         self._starting = False
         """Whether the sampler knows nothing yet: what stood before it was started again does."""
-        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[Event] = deque(maxlen=EVENTS)
         self._begun: Counter[tuple[str | None, str]] = Counter()
 
     def take(self, record: Record | Interruption) -> None:

@@ -14,6 +14,7 @@ from gputop.telemetry.snapshot import (
     Event,
     Machine,
     MachineState,
+    Sample,
 )
 from gputop.text import visible
 
@@ -91,6 +92,15 @@ def away(machines: Iterable[Machine]) -> list[Alert]:
         for machine in machines
         if machine.state is MachineState.AWAY
     ]
+
+
+def incomplete(sample: Sample, hostname: str) -> list[Alert]:
+    """Return an alert if something was left out of the sample."""
+    if sample.problem is None:
+        return []
+    text = f"is not shown whole: {visible(sample.problem.why)}"
+    label = visible(hostname, 64)
+    return [Alert(Severity.WARNING, hostname, label, "incomplete", text, "Host")]
 
 
 def alerts(

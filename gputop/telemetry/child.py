@@ -12,6 +12,7 @@ from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex
 
+from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.exits import signal_name
 from gputop.frozen import dataclass
 from gputop.telemetry.codec import DecodeError
@@ -32,7 +33,6 @@ from gputop.telemetry.snapshot import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-LONGEST_LINE_BYTES = 64 << 20
 START_SECONDS = 10.0
 """How long a child may take to say its first word: an interpreter on a slow file system."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 2.0
@@ -45,6 +45,8 @@ ANSWER_SECONDS = 15.0
 """How long the driver may take to answer, or be found to be missing."""
 STEP_SECONDS = 0.5
 """How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
+BURST_LINES = 100
+"""Lines that may come at once; the rate counts over so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +150,10 @@ class StreamChild:
                 why = None
             except TimeoutError:
                 why = "it said nothing for too long"
-            except (OSError, NewerSchemaError) as error:
+            except (OSError, DecodeError) as error:
                 why = str(error)
             except ValueError:
-                why = f"a line of it is longer than {LONGEST_LINE_BYTES >> 20} MiB"
+                why = f"a line of it is longer than {LINE_BYTES >> 20} MiB"
             process = self._process
             await self.close()
             status = process.returncode if process is not None else None
@@ -174,7 +176,8 @@ class StreamChild:
         process = self._process
         assert process is not None
         loop = asyncio.get_running_loop()
-        reader = _Lines(LONGEST_LINE_BYTES)
+        reader, unreadable = _Lines(LINE_BYTES), 0
+        burst, due = 0, loop.time()
         errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
         lines, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), process.stdout
@@ -187,12 +190,20 @@ class StreamChild:
                 except NewerSchemaError:
                     raise
                 except DecodeError as error:
+                    unreadable += 1
+                    if unreadable == UNREADABLE_LINES:
+                        why = f"it wrote {UNREADABLE_LINES:,} lines in a row that cannot be read"
+                        raise DecodeError(f"{why}, the last one: {error}") from None
                     what = "A line of the stream cannot be read"
                     yield Interruption(Problem(what, str(error), "It was left out"), left_out=True)
                 else:
-                    self._spoke = True
+                    self._spoke, unreadable = True, 0
                     limit = self._limit  # what a shell says before it is no record
                     yield record
+                # A line that is there already lets nothing else, such as a key, have its turn.
+                burst = (burst + 1) % BURST_LINES
+                await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
+                due = due if burst else loop.time() + BURST_LINES / LINES_PER_SECOND
         finally:
             lines.close()
             errors.close()

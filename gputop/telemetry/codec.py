@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from gputop.bounds import ITEMS, STRING_CHARACTERS
 
 LONGEST = 300
 """Characters of a message: what it quotes may be as long as a line."""
@@ -45,7 +47,7 @@ def to_json(record: Any) -> dict[str, Any]:
     return document
 
 
-SELDOM = {"absent", "check", "echo_seconds", "machine", "machines"}
+SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""
@@ -113,6 +115,8 @@ def _record(cls: type[T], document: Any) -> T:
     for name, kinds, convert, required in _decoded(cast("Any", cls)):
         value: Any = document.get(name, _NOT_THERE)
         kind: Any = value.__class__
+        if kind is str and len(value) > STRING_CHARACTERS:
+            raise DecodeError(f"longer than {STRING_CHARACTERS:,} characters", name)
         if kind in kinds and (kind not in _NUMBERS or -LIMIT < value < LIMIT):
             values[name] = value
         elif value is not _NOT_THERE:
@@ -168,29 +172,21 @@ def _item(hint: Any) -> Convert:
 
 
 def _tuple(convert: Convert) -> Convert:
-    def of(value: Any) -> tuple[Any, ...]:
-        found = []
-        for number, each in enumerate(_expect(value, list)):
-            try:
-                found.append(convert(each))
-            except DecodeError as error:
-                raise error.under(f"[{number}]") from None
-        return tuple(found)
-
-    return of
+    return lambda value: tuple(_all(convert, enumerate(_expect(value, list)), "[{}]").values())
 
 
 def _mapping(convert: Convert) -> Convert:
-    def of(value: Any) -> dict[str, Any]:
-        found = {}
-        for key, each in _expect(value, dict).items():
-            try:
-                found[key] = convert(each)
-            except DecodeError as error:
-                raise error.under(key) from None
-        return found
+    return lambda value: _all(convert, _expect(value, dict).items(), "{}")
 
-    return of
+
+def _all(convert: Convert, items: Iterable[tuple[Any, Any]], step: str) -> dict[Any, Any]:
+    found = {}
+    for key, value in items:
+        try:
+            found[key] = convert(value)
+        except DecodeError as error:
+            raise error.under(step.format(key)) from None
+    return found
 
 
 def _word(enum: type[StrEnum]) -> Convert:
@@ -217,6 +213,8 @@ def _expect(value: Any, kind: type | tuple[type, ...]) -> Any:
     # bool is an int to Python and not to JSON.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise DecodeError(f"unexpected {type(value).__name__}")
+    if isinstance(value, (list, dict)) and len(value) > ITEMS:
+        raise DecodeError(f"more than {ITEMS:,} items")
     # "1e999" is JSON, and infinite; a reading so large that a sum of them is infinite is none.
     if isinstance(value, (int, float)) and not -LIMIT < value < LIMIT:
         raise DecodeError("out of range")

@@ -34,6 +34,8 @@ FASTEST = {"energy_joules": 1e5}
 """What counters count in a second at most, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""
+MOST_GONE = 64
+"""Devices kept that the newest sample does not have: the last ones that came."""
 FINE_CAPACITY = 720
 """Numbers kept of a device: two minutes of six a second, in 16 kB."""
 
@@ -203,12 +205,14 @@ class History:
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds, self._elapsed)
-        for uuid, device in list(self._devices.items()):
+        gone = 0
+        for uuid, device in reversed(list(self._devices.items())):
             if device.newest == number:
                 continue
             for ring in device.rings.values():
                 ring[place] = math.nan
-            if number - device.newest >= self._capacity:
+            gone += 1
+            if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]
 
     def series(self, uuid: str, name: str) -> Sequence[float | None]:

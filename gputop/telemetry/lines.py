@@ -7,16 +7,15 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+from gputop.bounds import DAMAGES, LINE_BYTES, SKIPPED_BYTES
 from gputop.growing import GZIP
 
 MAGIC = b"\x1f\x8b\x08"
 """What a member of a gzip file begins with."""
 CHUNK_BYTES = 1 << 16
+"""Read, or decompressed, at once."""
 DEFLATED_BYTES = 1 << 12
 """Of compressed data at once: what is in the same piece as a damage is lost with it."""
-LONGEST_PIECE_BYTES = 1 << 20
-"""Decompressed at once, however little it was before."""
-LONGEST_LINE_BYTES = 16 << 20
 
 
 class Place(NamedTuple):
@@ -33,16 +32,10 @@ START = Place(0, 0)
 
 
 class Line(NamedTuple):
-    """A line without its newline; None where something could not be read."""
+    """A line without its newline, or a piece of them; None where something could not be read."""
 
     place: Place
     data: bytes | None
-
-
-class _Piece(NamedTuple):
-    place: Place
-    data: bytes | None
-    """None for what is damaged."""
 
 
 def is_gzip(file: BinaryIO) -> bool:
@@ -52,7 +45,11 @@ def is_gzip(file: BinaryIO) -> bool:
 
 
 def lines(file: BinaryIO, *, compressed: bool, start: Place = START) -> Iterator[Line]:
-    """The lines from `start` on, which is where one begins."""
+    """The lines from `start` on, which is where one begins.
+
+    Of a line that is too long there is one None for each piece, so that one without an end cannot
+    keep the reader waiting.
+    """
     begin, pending, overlong = start, bytearray(), False
     for place, data in _inflated(file, start) if compressed else _plain(file, start):
         if data is None:
@@ -70,36 +67,36 @@ def lines(file: BinaryIO, *, compressed: bool, start: Place = START) -> Iterator
             pending.clear()
             overlong = False
             offset += len(part) + 1
-        if not pending:
+        if not pending and not overlong:
             begin = Place(member, offset)
         pending += rest
-        if len(pending) > LONGEST_LINE_BYTES:
-            if not overlong:
-                yield Line(begin, None)
-            overlong = True
+        overlong = overlong or len(pending) > LINE_BYTES
+        if overlong:
+            yield Line(begin, None)
             pending.clear()
     if pending and not overlong:
         yield Line(begin, bytes(pending))
 
 
-def _plain(file: BinaryIO, start: Place) -> Iterator[_Piece]:
+def _plain(file: BinaryIO, start: Place) -> Iterator[Line]:
     file.seek(start.skip)
     offset = start.skip
     while data := file.read(CHUNK_BYTES):
-        yield _Piece(Place(0, offset), data)
+        yield Line(Place(0, offset), data)
         offset += len(data)
 
 
-def _inflated(file: BinaryIO, start: Place) -> Iterator[_Piece]:
+def _inflated(file: BinaryIO, start: Place) -> Iterator[Line]:
     """What is in the members of a gzip file; after a damaged one comes the next."""
     member, skip = start
-    while True:
+    empty = 0
+    while empty < DAMAGES:  # a file of members without content would keep the reader waiting
+        offset = 0
         try:
-            offset = 0
             for data in _member(file, member):
                 if offset + len(data) > skip:
                     cut = max(0, skip - offset)
-                    yield _Piece(Place(member, offset + cut), data[cut:])
+                    yield Line(Place(member, offset + cut), data[cut:])
                 offset += len(data)
             after = file.tell()
             following = _next_member(file, after)
@@ -107,10 +104,11 @@ def _inflated(file: BinaryIO, start: Place) -> Iterator[_Piece]:
         except zlib.error:
             following, lost = _next_member(file, member + 1), True
         if lost:
-            yield _Piece(Place(member, offset), None)
+            yield Line(Place(member, offset), None)
         if following is None:
             return
         member, skip = following, 0
+        empty = 0 if offset else empty + 1
 
 
 def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
@@ -122,7 +120,7 @@ def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
     inflate = zlib.decompressobj(wbits=GZIP)
     while not inflate.eof:
         read = inflate.unconsumed_tail or file.read(DEFLATED_BYTES)
-        data = inflate.decompress(read, LONGEST_PIECE_BYTES) if read else inflate.flush()
+        data = inflate.decompress(read, CHUNK_BYTES) if read else inflate.flush()
         if data:
             yield data
         if not read:
@@ -132,18 +130,13 @@ def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
 
 def _has_more(file: BinaryIO, offset: int) -> bool:
     """Whether anything but the zeros that pad some files comes from there on."""
-    file.seek(offset)
-    while data := file.read(CHUNK_BYTES):
-        if data.strip(b"\0"):
-            return True
-    return False
+    return any(data.strip(b"\0") for data in _pieces(file, offset))
 
 
 def _next_member(file: BinaryIO, offset: int) -> int | None:
     """Where the next member begins, from that offset on."""
-    file.seek(offset)
     window, at = b"", offset
-    while data := file.read(CHUNK_BYTES):
+    for data in _pieces(file, offset):
         window += data
         found = window.find(MAGIC)
         if found >= 0:
@@ -152,3 +145,10 @@ def _next_member(file: BinaryIO, offset: int) -> int | None:
         at += max(0, len(window) - keep)
         window = window[-keep:]
     return None
+
+
+def _pieces(file: BinaryIO, offset: int) -> Iterator[bytes]:
+    """Return what comes from that offset on, up to `SKIPPED_BYTES`."""
+    file.seek(offset)
+    while file.tell() - offset < SKIPPED_BYTES and (data := file.read(CHUNK_BYTES)):
+        yield data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from gputop.bounds import EVENTS
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.codec import LIMIT
 from gputop.telemetry.flow import ClockOffset
@@ -25,6 +26,7 @@ from gputop.telemetry.snapshot import (
     Process,
     Sample,
     qualified,
+    silence_limit,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ class MachineStream:
         self._offset = ClockOffset()
         self._retry_at: float | None = None
         self._problem: Problem | None = None
+        self._unread: Problem | None = None
+        """Why the newest line could not be read, if none that could came after it."""
         self._restarting = False
         self.state = MachineState.CONNECTING
         self.fresh = False
@@ -75,6 +79,8 @@ class MachineStream:
         if isinstance(record, Interruption):
             if not record.left_out:
                 self._leave(self._explain(self.name, record), now + record.retry_seconds)
+            else:
+                self._unread = record.problem
             return
         if isinstance(record, Inventory):
             starting = record.driver_state is DriverState.STARTING
@@ -96,8 +102,10 @@ class MachineStream:
             self._arrived_at, self.made_at = now, made_at
             self.fresh, self._sample = True, renamed
             self.state, self._problem, self._retry_at = MachineState.OK, None, None
+            self._unread = None
             ahead = time - (now - made_at) - record.time  # our time of day against theirs
             self._events += [self._event(event, ahead, time) for event in record.events]
+            del self._events[:-EVENTS]
 
     def _leave(self, problem: Problem, retry_at: float) -> None:
         if self.state is MachineState.OK:
@@ -154,14 +162,17 @@ class MachineStream:
         inventory, sample = self._inventory, self._sample
         answers = self._answers and sample is not None
         since = self.made_at if answers else self._asked_at
-        made = Machine(self.name, self.state, now - since, problem=self._problem)
+        # A bad line between good ones is no problem, nor is what a shell says before them.
+        late = now - since > silence_limit(inventory.interval_seconds if inventory else 1.0)
+        problem = self._problem or (self._unread if late else None)
+        made = Machine(self.name, self.state, now - since, problem=problem)
         if self._retry_at is not None and self.state is MachineState.AWAY:
             made = replace(made, retry_seconds=max(0.0, self._retry_at - now))
         if inventory is None:
             return replace(made, host=NO_HOST)
         return replace(
             made,
-            problem=self._problem or inventory.problem,
+            problem=made.problem or inventory.problem or (sample.problem if sample else None),
             time=sample.time if sample else None,
             hostname=inventory.hostname,
             source=inventory.source,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.bounds import EVENTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
 MOST = 256
 """Samples of a device that wait to be told: of a device that is late for long, the newest."""
-MOST_EVENTS = 1000
-"""Events that wait to be told: of more, the newest."""
 
 
 def repeated(sample: DeviceSample) -> DeviceSample:
@@ -45,5 +45,5 @@ def merged(untold: Sample, sample: Sample) -> Sample:
     return replace(
         sample,
         devices=tuple(joined(untold.devices, sample.devices)),
-        events=(untold.events + sample.events)[-MOST_EVENTS:],
+        events=(untold.events + sample.events)[-EVENTS:],
     )

@@ -70,18 +70,20 @@ class Block(NamedTuple):
 class Index:
     """Grows line by line; what is damaged is told to `damaged`."""
 
-    def __init__(self, lines: Iterator[Line], damaged: Callable[[Place], None]) -> None:
+    def __init__(
+        self, lines: Iterator[tuple[Line, Look]], damaged: Callable[[Place], None]
+    ) -> None:
         self._lines = lines
         self._damaged = damaged
         self._positions = array("d")
-        self._blocks = [Block(0, START, None)]
+        self.blocks = [Block(0, START, None)]
         self._inventory: Place | None = None
         self._seen = 0
         """Samples so far, of which the last one has no position yet."""
         self._times: list[float] = []
         """Of the last three samples."""
         self._smooth: float | None = None
-        self.events: list[int] = []
+        self.events = array("L")
         """The samples with which events came."""
         self.complete = False
 
@@ -105,12 +107,7 @@ class Index:
 
     def block(self, number: int) -> Block:
         """The one to read from to come to that sample."""
-        return self._blocks[bisect_right(self._blocks, number, key=lambda block: block.first) - 1]
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """All of them, in order."""
-        return tuple(self._blocks)
+        return self.blocks[bisect_right(self.blocks, number, key=lambda block: block.first) - 1]
 
     def finish(self) -> None:
         """Reads on to the end of the file."""
@@ -120,22 +117,21 @@ class Index:
     def extend(self) -> None:
         """Reads on for a moment."""
         read = 0
-        for line in islice(self._lines, LINES_AT_ONCE):
+        for line, (kind, time) in islice(self._lines, LINES_AT_ONCE):
             read += 1
-            self._take(line)
+            self._take(line, kind, time)
         if read < LINES_AT_ONCE:
             self._close()
 
-    def _take(self, line: Line) -> None:
-        kind, time = look(line)
+    def _take(self, line: Line, kind: Kind, time: float) -> None:
         if kind is Kind.DAMAGED:
             self._damaged(line.place)
         elif kind is Kind.INVENTORY:
             self._inventory = line.place
         else:
-            full = self._seen - self._blocks[-1].first >= SAMPLES_A_PART
+            full = self._seen - self.blocks[-1].first >= SAMPLES_A_PART
             if full:
-                self._blocks.append(Block(self._seen, line.place, self._inventory))
+                self.blocks.append(Block(self._seen, line.place, self._inventory))
             if line.data is not None and EVENTS in line.data:
                 self.events.append(self._seen)
             self._seen += 1

@@ -10,15 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from gputop.bounds import DAMAGES, SAMPLES
 from gputop.telemetry.codec import DecodeError
 from gputop.telemetry.lines import START, Line, Place, is_gzip, lines
-from gputop.telemetry.record_index import Index, Kind, look
+from gputop.telemetry.record_index import Index, Kind, Look, look
 from gputop.telemetry.snapshot import Inventory, NewerSchemaError, Problem, Record, Sample, decode
 
 LOOKED_AT = 1000
 """Lines of which one has to be an inventory."""
-MOST_DAMAGES = 10_000
-"""Damaged places that are told apart, and counted."""
 NO_SAMPLE = "it has no sample that can be read"
 MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 
@@ -29,6 +28,11 @@ class RecordingError(Exception):
     def __init__(self, path: Path, why: str, remedy: str = MAKE_ONE) -> None:
         self.problem = Problem(f"{path} cannot be played", why, remedy)
         super().__init__(str(self.problem))
+
+
+def _open(path: str, flags: int) -> int:
+    """Open it without ever waiting: a pipe or a kernel log may never have anything to read."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class Numbered(NamedTuple):
@@ -47,25 +51,26 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            if not stat.S_ISREG(path.stat().st_mode):
+            if not stat.S_ISREG(path.stat().st_mode):  # before it is opened: a device may notice
                 raise RecordingError(path, "it is not a file")
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = _open(str(path), os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
             with self._opened() as file:
                 self._compressed = is_gzip(file)
         except OSError as error:
-            why = error.strerror or str(error)
+            why = error.strerror or str(error).rstrip(".")
             raise RecordingError(path, why, "Name a recording that you may read") from None
         self._damages: set[Place] = set()
-        self.index = Index(self._lines(), self._damaged)
+        self.unread = ""
+        """Why it is not read to its end; empty where it is."""
+        self.index = Index(self._looks(), self._damaged)
         self._check()
 
     def _check(self) -> None:
         """Look for the first inventory, and for a sample behind it."""
         known = False
         seen: set[Kind] = set()
-        for line in islice(self._lines(), LOOKED_AT):
-            kind = look(line).kind
+        for line, (kind, _) in islice(self._looks(), LOOKED_AT):
             seen.add(kind)
             if kind is Kind.SAMPLE and known:
                 return
@@ -97,16 +102,26 @@ class Recording:
         return len(self._damages)
 
     def _damaged(self, place: Place) -> None:
-        if len(self._damages) < MOST_DAMAGES:
+        if len(self._damages) < DAMAGES:
             self._damages.add(place)
 
     def _opened(self) -> BinaryIO:
         """The same file, whatever its name means by now: one that is removed can be played on."""
-        return open(f"/proc/self/fd/{self._descriptor}", "rb")  # noqa: PTH123 - no name
+        return open(f"/proc/self/fd/{self._descriptor}", "rb", opener=_open)
 
-    def _lines(self, start: Place = START) -> Iterator[Line]:
+    def _looks(self, start: Place = START) -> Iterator[tuple[Line, Look]]:
+        """The lines from there on and what they are, as far as the bounds go."""
+        damaged = samples = 0
         with self._opened() as file:
-            yield from lines(file, compressed=self._compressed, start=start)
+            for line in lines(file, compressed=self._compressed, start=start):
+                found = look(line)
+                damaged = damaged + 1 if found.kind is Kind.DAMAGED else 0
+                samples += found.kind is Kind.SAMPLE
+                if damaged > DAMAGES or samples > SAMPLES:
+                    what = f"{DAMAGES:,} damaged lines" if damaged else f"{SAMPLES:,} samples"
+                    self.unread = f"not read on after {what}"
+                    return
+                yield line, found
 
     def _decoded(self, line: Line) -> Record | None:
         """What the line says; None where it is damaged."""
@@ -121,7 +136,7 @@ class Recording:
     def records(self) -> Iterator[Record]:
         """All of them, in order; an inventory only where it says something new."""
         known: Inventory | None = None
-        for line in self._lines():
+        for line, _ in self._looks():
             record = self._decoded(line)
             if record is None or record == known:
                 continue
@@ -141,10 +156,9 @@ class Recording:
         block = self.index.block(first)
         number, known, pending = block.first, None, None
         if block.inventory is not None:
-            line = next(self._lines(block.inventory), None)
+            line, _ = next(self._looks(block.inventory), (None, None))
             pending = None if line is None else self._decoded(line)
-        for line in self._lines(block.place):
-            kind = look(line).kind
+        for line, (kind, _) in self._looks(block.place):
             if kind is Kind.DAMAGED:
                 continue  # it is counted by the index
             if kind is Kind.INVENTORY:

@@ -45,7 +45,7 @@ AWAITED = 2.5
 MARGIN_SECONDS = 0.01
 """By which what becomes old is older than it may be, so that no rounding makes it young again."""
 SOONEST_SECONDS = 0.1
-"""Between two samples, where machines come or go at the same time."""
+"""Between two samples, however fast machines send them, or come and go."""
 
 
 def child_of(
@@ -108,7 +108,7 @@ class Machines:
                     yield inventory
                 self._changed = False
                 yield sample_of(streams, uptime(), time.time())
-                await self._due()
+                await asyncio.gather(self._due(), asyncio.sleep(SOONEST_SECONDS))
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
                         reader.result()  # a fault of our own is not to be a silent machine

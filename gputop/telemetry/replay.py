@@ -63,6 +63,7 @@ class Replay:
         """What comes next, already read."""
         self._number = 0
         """The sample that is read next."""
+        self._closed = False
         self._known, self._whole = 0, False
         """How many samples of the recording the source has, and whether that is all of them."""
 
@@ -117,7 +118,8 @@ class Replay:
         """Nothing can be had of a recording but what is in it."""
 
     async def close(self) -> None:
-        """Nothing is left running: what `records` has started ends with it."""
+        """Ends what a thread is reading; all else ends with `records`."""
+        self._closed = True
 
     async def records(self) -> AsyncGenerator[Played]:
         """What becomes due, for ever."""
@@ -209,6 +211,8 @@ class Replay:
     def _taken(self, due: Iterable[Numbered]) -> Iterator[Record]:
         try:
             for numbered in due:
+                if self._closed:
+                    return
                 self._taking = self._due_at(numbered)
                 yield numbered.record
         finally:

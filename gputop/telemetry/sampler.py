@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gputop import __version__
+from gputop.bounds import EVENTS
 from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.telemetry.once import joined, repeated
@@ -66,9 +67,6 @@ TURNS_SECONDS = 0.1
 the tick: the rest is read beside it."""
 FIRST_GRACE_SECONDS = 1.0
 """How long the first sample with devices waits for all of them, and every one at most."""
-
-MOST_EVENTS = 1000
-"""Between two samples: a device that fails can report thousands a second."""
 
 
 def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
@@ -170,7 +168,7 @@ class Sampler:
         """Those whose turn comes in this tick."""
         self._hurry = threading.Event()
         """Set where the next tick should come at once."""
-        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[Event] = deque(maxlen=EVENTS)
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
 
     @property

@@ -12,7 +12,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import Any
 
+from gputop.bounds import DEVICES, EVENTS, PROCESSES
 from gputop.frozen import dataclass
 from gputop.telemetry.codec import DecodeError, from_json, to_json
 from gputop.text import visible
@@ -507,6 +509,8 @@ class Sample:
     """The same moment as `time`, by a clock that nobody sets: what lies between two samples."""
     echo_seconds: float | None = None
     """The same by the clock of a reader that acknowledges, less the way of an acknowledgement."""
+    problem: Problem | None = None
+    """What was left out of it, and why."""
 
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""
@@ -542,7 +546,28 @@ def decode(line: str | bytes) -> Record:
         raise NewerSchemaError(
             f"the stream has schema {schema}, this gputop reads up to {SCHEMA}: upgrade this gputop"
         )
-    return from_json(cls, document)
+    problem = _cut(document)
+    record = from_json(cls, document)
+    if problem is None or (cls is Inventory and record.problem is not None):
+        return record  # why there is no driver matters more
+    return dataclasses.replace(record, problem=problem)
+
+
+_BOUNDS = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "events": EVENTS}
+
+
+def _cut(document: dict[str, Any]) -> Problem | None:
+    """Leave out what is over the bounds, the oldest of events; return a problem that says so."""
+    over = []
+    for name, most in _BOUNDS.items():
+        items = document.get(name)
+        if isinstance(items, list) and len(items) > most:
+            over.append(f"{len(items):,} {name} where {most:,} are taken")
+            document[name] = items[-most:] if name == "events" else items[:most]
+    if not over:
+        return None
+    remedy = "Check what runs there: no machine is known to have as many"
+    return Problem("Not everything is shown", f"it sends {' and '.join(over)}", remedy)
 
 
 def _no_constant(name: str) -> None:

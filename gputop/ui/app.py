@@ -59,15 +59,12 @@ class Stream(Protocol):
 
     def records(self) -> AsyncGenerator[Record | Interruption | Played]:
         """The records, for ever."""
-        ...
 
     def ask(self, **wanted: Any) -> None:
         """Asks its sampler for another `interval`, or for `gpm`."""
-        ...
 
     async def close(self) -> None:
         """Leaves nothing running."""
-        ...
 
 
 class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
@@ -181,6 +178,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             for record in played.records:
                 if not isinstance(record, Event):
                     self.telemetry.take(record)
+                    await asyncio.sleep(0)  # of many samples at once; a key may wait for one
         self._show_targets()
         self._ring()
         self._show()

@@ -7,7 +7,8 @@ from collections import defaultdict, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.alerts import Alert, alerts, away
+from gputop.bounds import DEVICES, EVENTS
+from gputop.telemetry.alerts import Alert, alerts, away, incomplete
 from gputop.telemetry.child import Interruption
 from gputop.telemetry.history import CAPACITY, History
 from gputop.telemetry.snapshot import (
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 MOST_HELD = CAPACITY
 """Records that a pause keeps back."""
-MOST_REPORTED = 1000
-"""Events that are looked at for alerts."""
 EVENTS_KEPT = 100
 """The last ones of each device."""
 
@@ -62,7 +61,8 @@ class Telemetry:
         """Whether what is shown stays as it is."""
         self.alerts: list[Alert] = []
         """Of the newest sample: what is wrong is said also while the picture is paused."""
-        self._reported: deque[Event] = deque(maxlen=MOST_REPORTED)
+        self._reported: deque[Event] = deque(maxlen=EVENTS)
+        """Those that are looked at for alerts."""
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
         self._known_of: Sample | None = None
@@ -104,7 +104,8 @@ class Telemetry:
             self.received_at = self._clock()
             self._reported.extend(record.events)
             readings = {sample.uuid: sample for sample in record.devices}
-            self.alerts = away(record.machines)
+            hostname = self.inventory.hostname if self.inventory else ""
+            self.alerts = away(record.machines) + incomplete(record, hostname)
             self.alerts += alerts(self.devices, readings, self._reported, record.time)
         if self.paused and len(self._held) < MOST_HELD:
             self._held.append(record)
@@ -137,6 +138,8 @@ class Telemetry:
         else:
             for event in (*record.events, *self._changes_of_state(record)):
                 self._events[event.device_uuid or event.machine].append(event)
+            while len(self._events) > 2 * DEVICES:  # events may name devices that there are not
+                del self._events[next(iter(self._events))]
             self.sample, self.host = record, record.host
             self.history.add(record)
 

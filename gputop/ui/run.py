@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from gputop.bench.conditions import Trace
-from gputop.bench.session import (
+from gputop.bench.events import (
     Done,
     Event,
     Failed,

@@ -8,14 +8,15 @@ import os
 import signal
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from gputop.bench import orders
 from gputop.bench import session as module
+from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan import Request, Target
-from gputop.bench.session import Done, Event, Failed, Hello, Planned, Progress, Session, Verified
+from gputop.bench.session import Session
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 
 if TYPE_CHECKING:
@@ -303,6 +304,6 @@ async def test_a_line_that_came_while_this_process_was_suspended_is_read() -> No
         lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(reading, "rb")
     )
     os.write(writing, b'{"event": "done"}\n')
-    assert await session._line(lines) == b'{"event": "done"}\n'
+    assert await session._line(cast("Any", lines)) == b'{"event": "done"}\n'
     os.close(writing)
     pipe.close()

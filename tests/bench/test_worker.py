@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gputop.bench import orders, plan
-from gputop.bench.session import WORKER
+from gputop.bench.places import WORKER
 from gputop.bench.worker import cpu as cpus
 from gputop.bench.worker import cuda, dtypes, memory, refusals, soak
 from gputop.bench.worker import pace as paces

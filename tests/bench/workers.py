@@ -14,8 +14,8 @@ import pytest
 
 from gputop.bench import orders
 from gputop.bench.events import Result
+from gputop.bench.places import WORKER
 from gputop.bench.plan import Request, Target
-from gputop.bench.session import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

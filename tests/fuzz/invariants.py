@@ -10,6 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from gputop.bounds import LINE_BYTES
 from gputop.output.metrics import families
 from gputop.output.page import View, page
 from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
@@ -17,7 +18,7 @@ from gputop.telemetry.codec import LIMIT, DecodeError
 from gputop.telemetry.control import obey
 from gputop.telemetry.flow import Window
 from gputop.telemetry.latest import Latest
-from gputop.telemetry.lines import LONGEST_LINE_BYTES, Line, Place, is_gzip, lines
+from gputop.telemetry.lines import CHUNK_BYTES, Line, Place, is_gzip, lines
 from gputop.telemetry.record_index import Index, Kind, look
 from gputop.telemetry.snapshot import Host, Inventory, Record, Sample, decode, encode
 from gputop.ui.model import Telemetry
@@ -47,7 +48,7 @@ def check_line(line: str | bytes) -> Record | None:
 def check_stream(data: bytes) -> list[Record]:
     """What can be read of it, plain or gzip; a good line after it is read, too."""
     records = []
-    index = Index(_lines(data), lambda _: None)
+    index = Index(((line, look(line)) for line in _lines(data)), lambda _: None)
     index.finish()
     positions = [index.position(n) for n in range(index.count)]
     assert positions == sorted(positions)
@@ -58,7 +59,7 @@ def check_stream(data: bytes) -> list[Record]:
         if line.data is None:
             assert found.kind is Kind.DAMAGED
             continue
-        assert len(line.data) <= LONGEST_LINE_BYTES + (1 << 20)
+        assert len(line.data) <= LINE_BYTES + CHUNK_BYTES
         record = check_line(line.data)
         if record is not None:
             assert found.kind is not Kind.DAMAGED, "it can be read, and is in no index"

@@ -169,8 +169,8 @@ def test_a_child_that_says_such_things(tmp_path: Path, lines: list[bytes]) -> No
 
 def test_a_long_line_is_read_and_its_memory_given_back(tmp_path: Path) -> None:
     path = tmp_path / "stream"
-    long = b'{"type":"sample","time":1,"host":{"moon":"' + b"x" * (10 << 20) + b'"}}'
-    path.write_bytes(b"\n".join([long, b"x" * (10 << 20), encode(GOOD).encode(), b""]))
+    long = b'{"type":"sample","time":1,"host":{"moon":"' + b"x" * (6 << 20) + b'"}}'
+    path.write_bytes(b"\n".join([long, b"x" * (6 << 20), encode(GOOD).encode(), b""]))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(3):
         *said, _ = asyncio.run(received(path))

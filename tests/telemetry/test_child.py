@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.bounds import LINE_BYTES
 from gputop.telemetry import child as module
 from gputop.telemetry.child import Interruption, StreamChild, StreamError, one_snapshot, snapshots
 from gputop.telemetry.launch import command
@@ -71,7 +72,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     usual = asyncio.sleep
 
     async def sleep(delay: float) -> None:
-        seconds.append(delay)
+        if delay:  # else it only gives way
+            seconds.append(delay)
         await usual(0)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
@@ -178,7 +180,7 @@ async def test_half_a_line_is_silence(spawn: Spawn) -> None:
 
 async def test_a_long_line_that_comes_slowly_is_not_silence() -> None:
     """As that of many processes does, over a line of a few kB/s."""
-    lines = module._Lines(module.LONGEST_LINE_BYTES)
+    lines = module._Lines(LINE_BYTES)
     loop = asyncio.get_running_loop()
     for n, piece in enumerate([b"a"] * 20 + [b"\n"]):
         loop.call_later(0.05 * n, lines.feed_data, piece)
@@ -212,7 +214,7 @@ async def test_a_flood_of_complaints_stops_nothing(spawn: Spawn) -> None:
 
 
 async def test_a_line_without_end(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "LINE_BYTES", 1 << 20)
     program = """
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 say(INVENTORY)

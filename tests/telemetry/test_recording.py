@@ -212,7 +212,7 @@ def test_a_damaged_line_is_counted_once(tmp_path: Path) -> None:
 def test_a_line_without_an_end_takes_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_reader, "LONGEST_LINE_BYTES", 1 << 16)
+    monkeypatch.setattr(line_reader, "LINE_BYTES", 1 << 16)
     path = tmp_path / "a.jsonl"
     first, second = recordings.samples(2)
     with path.open("wb") as file:
@@ -378,7 +378,7 @@ def test_events_are_indexed(tmp_path: Path) -> None:
     made[2] = dataclasses.replace(made[2], events=(Event(made[2].time, None, "xid", 79),))
     recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
     recording.index.finish()
-    assert recording.index.events == [2]
+    assert list(recording.index.events) == [2]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from gputop import from_checkout
 from gputop.bench.cluster.readings import Facts, facts
 from gputop.bench.interpreters import GET_TORCH
 from gputop.bench.places import KEPT_ERROR_BYTES, PlaceError
+from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.telemetry import lifeline
 from gputop.telemetry.snapshot import Problem
@@ -30,7 +31,6 @@ CONNECT_SECONDS = 30.0
 """Ray itself waits for two minutes, and prints meanwhile."""
 LOOK_SECONDS = 120.0
 """Until a post has said where it is: longer than the relay waits for Ray."""
-LONGEST_LINE_BYTES = 1 << 20
 STEP_SECONDS = 1.0
 WAY_SECONDS = 0.8
 """From here to a worker and back: it is not killed for what is on its way."""
@@ -53,7 +53,7 @@ class Cluster:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._errors = b""
-        self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._posts: dict[int, Post] = {}
         self._left = False
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_errors())]
@@ -73,12 +73,12 @@ class Cluster:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
             env={**lifeline.environment(), **QUIET},
-            limit=LONGEST_LINE_BYTES,
+            limit=RELAY_LINE_BYTES,
         )
         cluster = cls(process)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                said = await cluster._answers.get()
+                said = await cluster._answer
         except TimeoutError:
             said = {"failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"}
         except BaseException:
@@ -134,17 +134,22 @@ class Cluster:
     async def _read(self) -> None:
         """Passes on what the relay says, to its end."""
         assert self._process.stdout is not None
-        with contextlib.suppress(ValueError):  # a line without an end, or none of JSON
-            while line := await self._process.stdout.readline():
+        strays = 0
+        # A line without an end, or one that is no JSON object.
+        with contextlib.suppress(ValueError, AttributeError, TypeError):
+            while strays < UNREADABLE_LINES and (line := await self._process.stdout.readline()):
                 said = json.loads(line)
                 post = self._posts.get(said.get("post"))
+                strays = strays + 1 if post is None else 0
                 if post is not None:
                     post.hear(said)
-                else:
-                    self._answers.put_nowait(said)
+                elif not self._answer.done():
+                    self._answer.set_result(said)
+                await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
         lines = self._errors.decode(errors="replace").strip().splitlines()
         why = visible(lines[-1], 300) if lines else "it said nothing"
-        self._answers.put_nowait({"lost": f"the connection to Ray has ended: {why}"})
+        if not self._answer.done():
+            self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
             post.status_of_death = COULD_NOT_RUN  # which is no fault of the device
             post.hear({"lost": "the connection to Ray has ended"})
@@ -249,7 +254,8 @@ class RemoteWorker:
     def hear(self, said: dict[str, Any], host: str) -> None:
         """Takes in a line, or the end."""
         if "line" in said:
-            self._lines.put_nowait(str(said["line"]).encode())
+            if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
+                self._lines.put_nowait(str(said["line"]).encode())
         elif not self._over.is_set():
             if "ended" in said:
                 self.status, self._errors = said["ended"], str(said.get("errors", "")).encode()

@@ -99,7 +99,7 @@ class Header(LiveView):
         if telemetry.starting:
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         problem = telemetry.inventory.problem if telemetry.inventory else None
-        if problem is not None:
+        if problem is not None and not telemetry.devices:
             return [Span(clip(f" {visible(problem.what)}: this is the host alone", width), WARN)]
         if not telemetry.devices:
             return [Span(" The driver has no devices: this is the host alone", WARN)]

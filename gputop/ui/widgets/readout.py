@@ -13,8 +13,8 @@ from gputop.ui.widgets import fleet_table, fleet_title, points
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from gputop.bench.events import Result
     from gputop.bench.plan import Target
-    from gputop.bench.session import Result
     from gputop.telemetry.snapshot import Problem
     from gputop.ui.group import Group
     from gputop.ui.model import Telemetry

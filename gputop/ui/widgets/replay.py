@@ -39,6 +39,7 @@ class ReplayBar(LiveView):
         row.append(Span(f"{clock(replay.position)} of {clock(replay.end)} "))
         damaged = replay.recording.damaged
         lost = [Span(f" {damaged} damaged ", WARN)] if damaged else []
+        lost += [Span(f" {replay.recording.unread} ", WARN)] if replay.recording.unread else []
         room = width - width_of(row) - width_of(lost) - 1
         self._bar = range(0)
         if room >= SHORTEST_BAR:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.columns import Column
-    from gputop.bench.session import Result
+    from gputop.bench.events import Result
     from gputop.ui.model import Telemetry
 
 

@@ -1,0 +1,518 @@
+"""More than anybody needs: hosts, workers and recordings that never end or are far too large."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import gzip
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from gputop import bounds
+from gputop.bench.cluster.link import Cluster, Post
+from gputop.bench.events import Event as WorkerEvent
+from gputop.bench.events import Failed, Progress
+from gputop.bench.plan import Request
+from gputop.bench.session import Session
+from gputop.telemetry import recorded
+from gputop.telemetry.child import Interruption, StreamChild
+from gputop.telemetry.codec import DecodeError
+from gputop.telemetry.history import MOST_GONE, History
+from gputop.telemetry.machine import MachineStream
+from gputop.telemetry.recorded import Recording, RecordingError
+from gputop.telemetry.snapshot import (
+    DeviceSample,
+    Event,
+    Host,
+    Inventory,
+    Machine,
+    Problem,
+    Process,
+    ProcessKind,
+    Record,
+    Sample,
+    decode,
+    encode,
+)
+from gputop.telemetry.ssh import explained
+from gputop.ui.model import Telemetry
+from tests import streams
+from tests.bench.workers import CPU, fake_interpreter
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, see
+from tests.fake_ssh import FakeSsh
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.terminal import Terminal
+
+BOUND = 60.0
+"""Seconds after which something that a test waits for counts as hung."""
+TINY = encode(Sample(1.0, Host()))
+NOW = streams.NOW
+BEGIN: list[Record] = [streams.inventory(2), streams.sample(2)]
+
+
+# Turns of the event loop.
+
+
+class Turns:
+    """How often everything else could have had its turn."""
+
+    count = seen = 0
+    starved = 0
+    """Things that came without a turn since the one before."""
+
+    def came(self) -> None:
+        """Notes that something came."""
+        self.starved += self.count == self.seen
+        self.seen = self.count
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._go_on())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _go_on(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def child(program: str) -> AsyncIterator[StreamChild]:
+    made = StreamChild([sys.executable, "-c", f"import os, sys\n{program}"], 1.0)
+    try:
+        async with asyncio.timeout(BOUND):
+            yield made
+    finally:
+        await made.close()
+
+
+async def first(stream: StreamChild, number: int) -> list[Record | Interruption]:
+    received: list[Record | Interruption] = []
+    async with contextlib.aclosing(stream.records()) as records:
+        async for record in records:
+            received.append(record)
+            if len(received) == number:
+                break
+    return received
+
+
+@pytest.mark.parametrize("line", [TINY, "x", "{}", ""], ids=["samples", "x", "{}", "empty"])
+async def test_keys_have_their_turn_between_the_lines_of_a_host(line: str) -> None:
+    """Lines that are there already do not have to be waited for: nothing else could run."""
+    program = f"while True: os.write(1, {(line + chr(10)).encode()!r} * 1000)"
+    async with (
+        child(program) as flooding,
+        Turns() as turns,
+        contextlib.aclosing(flooding.records()) as records,
+    ):
+        for _ in range(500):
+            await anext(records)
+            turns.came()
+    assert turns.starved == 0
+
+
+async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
+    async with child("while True: os.write(1, b'{}\\n' * 1000)") as flooding:
+        *left_out, last = await first(flooding, bounds.UNREADABLE_LINES)
+    assert all(isinstance(each, Interruption) and each.left_out for each in left_out)
+    assert isinstance(last, Interruption)
+    assert not last.left_out
+    assert last.problem.why == (
+        "it wrote 1,000 lines in a row that cannot be read, the last one: unknown type None"
+    )
+    said = str(explained("gpu-1", last))
+    assert said.startswith("gpu-1 is away: it wrote 1,000 lines in a row that cannot be read")
+    assert said.endswith("`ssh gpu-1` may say more")
+
+
+async def test_unreadable_lines_between_good_ones_end_nothing() -> None:
+    bad = bounds.UNREADABLE_LINES - 1
+    program = f"os.write(1, (b'x\\n' * {bad} + {TINY.encode()!r} + b'\\n') * 2); sys.stdin.read()"
+    async with child(program) as noisy:
+        received = await first(noisy, 2 * bad + 2)
+    assert all(isinstance(each, Sample) or each.left_out for each in received)  # type: ignore[union-attr]
+
+
+async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Path) -> None:
+    hello = {"event": "hello", "python": "3", "torch_version": "9", "device_name": "a CPU"}
+    window = {"event": "sample", "elapsed_seconds": 1, "window_seconds": 1, "iterations": 1}
+    lines = [hello | {"threads": 1, "pid": 1}, *[window | {"tflops": 1}] * 5000]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    body = f"import os, sys\nos.write(1, {text.encode()!r})\nsys.stdin.read()\n"
+    session = Session(Request(CPU, "float32", 256, 1.0, fake_interpreter(tmp_path, body)))
+    events: list[WorkerEvent] = []
+    async with (
+        asyncio.timeout(BOUND),
+        Turns() as turns,
+        contextlib.aclosing(session.events()) as said,
+    ):
+        async for event in said:
+            events.append(event)
+            if isinstance(event, Progress):
+                turns.came()
+    assert sum(isinstance(event, Progress) for event in events) >= 900
+    assert turns.starved == 0
+    assert isinstance(events[-1], Failed)
+    assert str(events[-1].problem) == (
+        "The stress test's worker says too much: it was over 200 events a second. "
+        "Choose another interpreter with --python"
+    )
+
+
+@contextlib.asynccontextmanager
+async def relay(program: str) -> AsyncIterator[Cluster]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", f"import os, sys\n{program}\nsys.stdin.read()"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    cluster = Cluster(process)
+    try:
+        async with asyncio.timeout(BOUND):
+            yield cluster
+    finally:
+        await cluster.leave()
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", '{"post": []}', "1"])
+async def test_a_relay_that_speaks_to_nobody_is_not_listened_to(line: str) -> None:
+    text = f'{{"ray": "9"}}\n{line}\n'.encode()
+    program = f"os.write(1, {text!r} + {(line + chr(10)).encode()!r} * 5000)"
+    async with relay(program) as cluster, Turns() as turns:
+        post = cluster._posts[7] = Post(7, cluster.send)
+        await post.known.wait()
+        assert post.problem == "the connection to Ray has ended"
+        assert await cluster._answer == {"ray": "9"}
+        if line == "{}":
+            assert turns.count >= bounds.UNREADABLE_LINES
+
+
+async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
+    post = Post(7, lambda **_: None)
+    post.known.set()
+    for _ in range(2 * bounds.WORKER_LINES):
+        post.hear({"line": "x"})
+    post.hear({"ended": 0})
+    said = [await post._worker.readline() for _ in range(bounds.WORKER_LINES + 1)]
+    assert said[-2:] == [b"x", b""]
+
+
+# What a record may have.
+
+
+def too_many(name: str, number: int) -> Record:
+    """A record with so many of them."""
+    made: dict[str, Any] = {
+        "devices": tuple(DeviceSample(f"GPU-{n}") for n in range(number)),
+        "machines": tuple(Machine(f"m{n}") for n in range(number)),
+        "processes": tuple(Process(n, "GPU-0", ProcessKind.COMPUTE) for n in range(number)),
+        "events": tuple(Event(float(n), None, "xid", n) for n in range(number)),
+    }
+    return dataclasses.replace(Sample(1.0, Host()), **{name: made[name]})
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("devices", bounds.DEVICES),
+        ("machines", bounds.DEVICES),
+        ("processes", bounds.PROCESSES),
+        ("events", bounds.EVENTS),
+    ],
+)
+def test_what_is_over_a_bound_is_left_out_and_named(name: str, most: int) -> None:
+    as_many = too_many(name, most)
+    assert decode(encode(as_many)) == as_many
+    more = decode(encode(too_many(name, most + 5)))
+    assert len(getattr(more, name)) == most
+    assert more.problem == Problem(
+        "Not everything is shown",
+        f"it sends {most + 5:,} {name} where {most:,} are taken",
+        "Check what runs there: no machine is known to have as many",
+    )
+    assert decode(encode(more)) == more
+    if isinstance(more, Sample) and name == "events":
+        assert [event.code for event in more.events[:: most - 1]] == [5, most + 4]
+
+
+def test_an_inventory_is_bounded_and_keeps_the_problem_of_its_driver() -> None:
+    many = streams.inventory(bounds.DEVICES + 1)
+    read = decode(encode(many))
+    assert isinstance(read, Inventory)
+    assert read.devices == many.devices[:-1]
+    assert "1,025 devices where 1,024 are taken" in str(read.problem)
+    broken = dataclasses.replace(many, problem=streams.NO_DRIVER)
+    assert decode(encode(broken)).problem == streams.NO_DRIVER
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ({"load_average": [0] * 9000}, "host.load_average: more than 8,192 items"),
+        ({"absent": {f"{n}": "lost" for n in range(9000)}}, "host.absent: more than 8,192 items"),
+    ],
+)
+def test_long_lists_are_refused(host: dict[str, Any], why: str) -> None:
+    with pytest.raises(DecodeError, match=f"^{why}$"):
+        decode(json.dumps({"type": "sample", "time": 1, "host": host}))
+
+
+def test_long_texts_are_refused() -> None:
+    longest = "x" * bounds.STRING_CHARACTERS
+    assert decode(encode(streams.inventory(hostname=longest))) == streams.inventory(
+        hostname=longest
+    )
+    with pytest.raises(DecodeError, match=r"^hostname: longer than 16,384 characters$"):
+        decode(encode(streams.inventory(hostname=f"{longest}x")))
+
+
+def test_the_longest_command_line_can_be_sent() -> None:
+    """Masking makes it longer than what was read of it."""
+    from gputop.telemetry.owners import COMMAND_BYTES, _command_line
+
+    for word in (b"-p\0a\0", b"p=a\0", b"\xff", b"a://b:c@d\0"):
+        command = _command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])
+        sample = streams.sample(1, [streams.process(1, 0, command=command)])
+        assert decode(encode(sample)) == sample
+
+
+def machine(*records: Record | Interruption) -> MachineStream:
+    made = MachineStream("far", explained, 0.0)
+    for record in records:
+        made.take(record, 1.0, NOW)
+    return made
+
+
+PROBLEM = Problem("Not everything is shown", "it sends 2,000 devices", "Check what runs there")
+UNREAD = Problem("A line of the stream cannot be read", "hostname: longer", "It was left out")
+
+
+def test_a_host_that_sends_too_much_says_so_under_its_title() -> None:
+    sample = dataclasses.replace(streams.sample(2), problem=PROBLEM)
+    made = machine(streams.inventory(2), sample)
+    assert made.machine(1.0).problem == PROBLEM
+    made.take(streams.sample(2), 2.0, NOW)
+    assert made.machine(2.0).problem is None
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_host_whose_lines_cannot_be_read_says_so_after_a_while(before: int) -> None:
+    records = BEGIN[:before]
+    made = machine(*records, Interruption(UNREAD, left_out=True))
+    assert made.machine(2.0).problem is None  # what a shell prints at the start is no problem
+    assert made.machine(9.0).problem == UNREAD
+    made.take(streams.inventory(2), 9.0, NOW)
+    made.take(streams.sample(2), 9.0, NOW)
+    assert made.machine(20.0).problem is None
+
+
+def test_the_events_of_a_host_do_not_pile_up() -> None:
+    events = tuple(Event(NOW, None, "xid", n) for n in range(600))
+    sample = dataclasses.replace(streams.sample(1), events=events)
+    made = machine(streams.inventory(1), sample, sample, sample)
+    assert [event.code for event in made.take_events()][:: bounds.EVENTS - 1] == [200, 599]
+
+
+def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
+    telemetry = Telemetry(lambda: 0.0)
+    telemetry.take(streams.inventory(2))
+    telemetry.take(dataclasses.replace(streams.sample(2), problem=PROBLEM))
+    assert [str(alert) for alert in telemetry.alerts] == [
+        "Host node07 is not shown whole: it sends 2,000 devices"
+    ]
+    telemetry.take(streams.sample(2))
+    assert telemetry.alerts == []
+
+
+def test_events_of_devices_that_there_are_not_do_not_pile_up() -> None:
+    telemetry = Telemetry(lambda: 0.0)
+    telemetry.take(streams.inventory(1))
+    for n in range(5):
+        events = tuple(Event(NOW, f"GPU-{n}-{each}", "xid", 1) for each in range(bounds.EVENTS))
+        telemetry.take(dataclasses.replace(streams.sample(1), events=events))
+    assert len(telemetry._events) <= 2 * bounds.DEVICES
+
+
+def test_devices_that_change_their_names_do_not_pile_up() -> None:
+    history = History()
+    for n in range(50):
+        devices = tuple(DeviceSample(f"GPU-{n}-{each}") for each in range(10))
+        history.add(Sample(float(n), Host(), devices))
+    assert len(history._devices) == 10 + MOST_GONE
+    assert history.since("GPU-49-0") == 49.0
+    assert history.since("GPU-43-9") == 43.0  # the last ones that went
+
+
+# Recordings.
+
+
+def written(path: Path, *parts: bytes) -> Path:
+    """A recording of an inventory and three samples, and then that."""
+    samples = [dataclasses.replace(streams.sample(1), time=NOW + n) for n in range(3)]
+    records: list[Record] = [streams.inventory(1), *samples]
+    good = "".join(f"{encode(each)}\n" for each in records).encode()
+    with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
+        for part in (good, *parts):
+            file.write(part)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    "flood",
+    [b"\n" * 5000, b"{}\n" * 5000, b"\0" * (32 << 20)],
+    ids=["newlines", "objects", "zeros"],
+)
+def test_a_recording_is_not_read_on_where_nothing_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, flood: bytes
+) -> None:
+    monkeypatch.setattr(recorded, "DAMAGES", 100)
+    recording = Recording(written(tmp_path / name, flood, TINY.encode()))
+    recording.index.finish()
+    assert recording.index.count == 3
+    assert recording.damaged <= 101
+    assert recording.unread == "not read on after 100 damaged lines"
+    assert len([*recording.records()]) == len([*recording.play(0)]) == 4
+
+
+def test_damage_between_good_lines_is_passed_over(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", b"x\n" * bounds.DAMAGES, TINY.encode())
+    recording = Recording(path)
+    recording.index.finish()
+    assert (recording.index.count, recording.unread) == (4, "")
+
+
+def test_a_recording_of_too_many_samples_is_read_up_to_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "SAMPLES", 100)
+    recording = Recording(written(tmp_path / "a.jsonl", f"{TINY}\n".encode() * 200))
+    recording.index.finish()
+    assert recording.index.count == 100
+    assert recording.unread == "not read on after 100 samples"
+
+
+def test_members_without_content_end(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl.gz")
+    with path.open("ab") as file:
+        file.write(gzip.compress(b"") * (bounds.DAMAGES + 10) + gzip.compress(TINY.encode()))
+    recording = Recording(path)
+    recording.index.finish()
+    assert recording.index.count == 3
+
+
+def test_a_pipe_in_the_place_of_a_recording_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be exchanged after it was looked at, and some files of the kernel are as pipes."""
+    monkeypatch.setattr(stat, "S_ISREG", lambda _: True)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RecordingError, match="cannot be played: File or stream is not seekable"):
+        Recording(tmp_path / "pipe")
+
+
+def refused(path: str, **options: Any) -> str:
+    done = subprocess.run(
+        [*GPUTOP, "status", "--replay", path],
+        env={**os.environ, **NO_DRIVER},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND,
+        **options,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    return str(done.stderr)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom", "/dev/stdin", "pipe"])
+def test_what_never_ends_is_refused(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["/usr/bin/yes", "{}"], stdout=subprocess.PIPE) as endless:
+        said = refused(path, stdin=endless.stdout, cwd=tmp_path)
+        endless.kill()
+    (line,) = said.splitlines()
+    assert line.startswith(f"gputop: error: {path} cannot be played: it is not a file. Make one")
+
+
+# The shipped command.
+
+
+def leave_after_keys(terminal: Terminal) -> None:
+    """Keys are answered, and `q` leaves."""
+    for _ in range(2):
+        terminal.answer("2", lambda t: "Tab Form" in t.text, SOON)
+        terminal.answer("1", lambda t: "Tab Form" not in t.text, SOON)
+    terminal.send("q")
+    assert terminal.wait(SOON) == 0
+    terminal.wait_until_gone(SOON)
+
+
+def flooding(folder: Path, begin: list[Record], then: bytes, pause: float = 0.0) -> Terminal:
+    """The dashboard of a host that sends this, and then that for ever."""
+    (folder / "begin").write_text("".join(f"{encode(each)}\n" for each in begin))
+    (folder / "then").write_bytes(then)
+    program = f"""
+import os, sys, time
+def put(file):
+    view = memoryview(open({str(folder)!r} + "/" + file, "rb").read())
+    while view: view = view[os.write(1, view):]
+put("begin")
+while True: put("then"); time.sleep({pause})
+"""
+    words = shlex.join([sys.executable, "-S", "-c", program])
+    env = {**NO_DRIVER, "PATH": FakeSsh(folder).path}
+    return dashboard("--host", "far", "--remote-command", words, env=env)
+
+
+@pytest.mark.parametrize("line", ["x", "{}", "", encode(streams.sample(2))], ids=range(4))
+def test_keys_are_answered_while_a_host_floods(tmp_path: Path, line: str) -> None:
+    with flooding(tmp_path, BEGIN, f"{line}\n".encode() * 2000) as terminal:
+        see(terminal, "2 GPUs")
+        leave_after_keys(terminal)
+
+
+def test_a_host_that_floods_is_named(tmp_path: Path) -> None:
+    with flooding(tmp_path, [], b"x\n" * 2000) as terminal:
+        see(terminal, "AWAY", "it wrote 1,000 lines in a row that cannot be read")
+        leave_after_keys(terminal)
+
+
+def test_a_host_of_too_many_devices(tmp_path: Path) -> None:
+    many = f"{encode(streams.sample(1500, []))}\n".encode()
+    with flooding(tmp_path, [streams.inventory(1500)], many, 1.0) as terminal:
+        see(terminal, "1024 GPUs", "it sends 1,500 devices where 1,024 are taken")
+        leave_after_keys(terminal)
+
+
+def test_a_host_of_too_many_events(tmp_path: Path) -> None:
+    device = streams.device(0).uuid
+    events = tuple(Event(NOW, device, "xid", 31) for _ in range(20_000))
+    sample = dataclasses.replace(streams.sample(2), events=events)
+    with flooding(tmp_path, BEGIN, f"{encode(sample)}\n".encode(), 1.0) as terminal:
+        see(terminal, "it sends 20,000 events where 1,000 are taken")
+        leave_after_keys(terminal)
+
+
+def test_keys_are_answered_where_a_recording_has_nothing_more_in_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl.gz", b"\n" * (64 << 20))
+    with dashboard("--replay", str(path)) as terminal:
+        see(terminal, "REPLAY", "not read on after 10,000 damaged lines")
+        leave_after_keys(terminal)
