@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench import exports, history
 from gputop.bench.events import Done, Result
-from gputop.bench.fleet import spreads
+from gputop.bench.group import spreads
 from gputop.bench.outliers import outliers, was_stopped
 from gputop.bench.outliers_page import document
 from gputop.bench.outliers_page import page as many
 from gputop.bench.page import in_short, page, table_of
 from gputop.bench.results import ResultsError, append
-from gputop.bench.said import print_out, say
+from gputop.console import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.telemetry.codec import to_json
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from gputop.bench.attended import Ended
     from gputop.bench.cluster.run import Burned
     from gputop.bench.collect import LeftOut
+    from gputop.bench.foreground import Ended
     from gputop.bench.outliers import Member
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gputop.bench.events import Point, Result
-    from gputop.bench.fleet import Spread
+    from gputop.bench.group import Spread
     from gputop.bench.plan import Target
 
 ENDED = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Point, Result
-from gputop.bench.fleet import Fleet
+from gputop.bench.group import Group
 from gputop.bench.plan import SHORTEST_SECONDS
 from gputop.exits import INTERRUPTED
 from gputop.telemetry.snapshot import Problem
@@ -16,7 +16,7 @@ from gputop.text import percentage
 
 if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
-    from gputop.bench.fleet import Ending
+    from gputop.bench.group import Ending
     from gputop.bench.plan import Request, Target
     from gputop.bench.watch import Watching
 
@@ -47,12 +47,12 @@ class Pairs:
     def __init__(self, requests: Sequence[Request]) -> None:
         seconds = requests[0].seconds / (len(requests) + 1)
         self._requests = [replace(each, kind="soak", seconds=seconds) for each in requests]
-        self._now: Fleet | None = None
+        self._now: Group | None = None
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
 
     async def events(self, watch: Watching, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
-        """As `Fleet.events`; to be closed in the same way."""
+        """As `Group.events`; to be closed in the same way."""
         fit: list[Request] = []
         for request in self._requests:
             async with contextlib.aclosing(self._run([request], watch, ending)) as events:
@@ -104,7 +104,7 @@ class Pairs:
             for request in requests:
                 yield request.target, Failed(_NOT_BEGUN, INTERRUPTED)
             return
-        self._now = Fleet(requests)
+        self._now = Group(requests)
         async with contextlib.aclosing(self._now.events(watch, ending)) as events:
             async for each in events:
                 yield each

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gputop.bench import devices, plan
-from gputop.bench.said import say
+from gputop.console import say
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import devices, exports, plan, several
 from gputop.bench.dtypes import DTYPES, parse_dtypes
-from gputop.bench.said import say
 from gputop.bench.selection import RefusedError, select
 from gputop.commands.arguments import argument, count, output_width, print_text
+from gputop.console import say
 from gputop.exits import FINE, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.bench.attended import Ended
+    from gputop.bench.foreground import Ended
     from gputop.bench.plan import Request, Target
 
 KINDS = several.KINDS
@@ -163,7 +163,7 @@ def _on_cluster(args: argparse.Namespace) -> int:
 def _stress(requests: list[Request]) -> list[Ended]:
     import asyncio
 
-    from gputop.bench.attended import attended
+    from gputop.bench.foreground import attended
 
     return asyncio.run(attended(requests))
 

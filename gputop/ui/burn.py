@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.bench.attended import followed, signals
+from gputop.bench.foreground import followed, signals
 from gputop.bench.together import Gathering
 from gputop.settings import load, path
 from gputop.ui import crop, let_go
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from gputop.bench.attended import Ended
     from gputop.bench.conditions import Trace
     from gputop.bench.events import Event
-    from gputop.bench.fleet import Fleet
+    from gputop.bench.foreground import Ended
+    from gputop.bench.group import Group
     from gputop.bench.plan import Request, Target
     from gputop.bench.watch import Limit, Watching
     from gputop.settings import Settings
@@ -93,7 +93,7 @@ class BurnApp(ThemedApp):
             self._view.redraw()
 
 
-async def on_screen(runs: Fleet, requests: Sequence[Request], watch: Watching) -> list[Ended]:
+async def on_screen(runs: Group, requests: Sequence[Request], watch: Watching) -> list[Ended]:
     """Shows the runs until one leaves; returns their ends, in the order of the requests."""
     crop.install()
     let_go.install()

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from gputop.bench import plan, results
-from gputop.bench.attended import Ended
 from gputop.bench.conclusion import conclude
 from gputop.bench.course import Course
 from gputop.bench.events import Done, Failed
+from gputop.bench.foreground import Ended
 from gputop.bench.page import page
 from gputop.commands import bench as command
 from gputop.telemetry import child

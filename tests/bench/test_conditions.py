@@ -21,7 +21,7 @@ from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
 
 if TYPE_CHECKING:
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 GPU = devices.targets(inventory(1), sample(1))[0]
 
@@ -274,7 +274,7 @@ def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None
     assert conditions(trace_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
 
 
-def ended(run: Run) -> Conditions:
+def ended(run: RunState) -> Conditions:
     assert run.result is not None
     assert run.result.conditions is not None
     return run.result.conditions

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench import results
-from gputop.bench.attended import Ended
 from gputop.bench.course import Course
 from gputop.bench.events import Done, Failed, Progress
+from gputop.bench.foreground import Ended
 from gputop.commands import bench as command
 from gputop.telemetry.snapshot import Problem
 from tests.bench.commands import COMMAND, environment, ran

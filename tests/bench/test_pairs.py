@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, fleet, watch
+from gputop.bench import devices, group, watch
 from gputop.bench.compare import score
 from gputop.bench.events import Done, Failed, Planned, Result
 from gputop.bench.pairs import Pairs, cost_percent, refused
@@ -75,7 +75,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
     class Session(Measured):
         opened, changes = [], {}
 
-    monkeypatch.setattr(fleet, "Session", Session)
+    monkeypatch.setattr(group, "Session", Session)
     return Session
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench import conclusion, devices, results
-from gputop.bench.attended import Ended
 from gputop.bench.conclusion import conclude, gravest
 from gputop.bench.course import Course
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
+from gputop.bench.foreground import Ended
 from gputop.commands import bench as command
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import DeviceState, Problem

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, fleet, plan, watch
-from gputop.bench.attended import attended
+from gputop.bench import devices, group, plan, watch
 from gputop.bench.conclusion import conclude
 from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Planned
+from gputop.bench.foreground import attended
 from gputop.bench.plan import Request
 from gputop.commands import bench as command
 from gputop.telemetry.child import Interruption
@@ -252,7 +252,7 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
         sessions.append(EndlessSession())
         return sessions[-1]
 
-    monkeypatch.setattr(fleet, "Session", opened)
+    monkeypatch.setattr(group, "Session", opened)
     async with asyncio.timeout(30):
         ends = await attended([Request(GPU, "bfloat16", None, 60.0)])
     assert capsys.readouterr().err == (

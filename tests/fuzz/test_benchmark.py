@@ -24,13 +24,13 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
+from gputop.bench.group_state import GroupState
 from gputop.bench.interpreters import Interpreter
 from gputop.bench.plan import Request, Target
+from gputop.bench.run_state import RunState
 from gputop.bench.session import Session, _NoResultError
 from gputop.telemetry.codec import to_json
-from gputop.ui.group import Group
 from gputop.ui.model import Telemetry
-from gputop.ui.run import Run
 from gputop.ui.widgets.chart import ThroughputChart
 from gputop.ui.widgets.readout import ReadoutView, TitleView
 from gputop.ui.widgets.results import ResultsView
@@ -134,7 +134,7 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
             return
 
 
-def heard(run: Run, said: list[bytes]) -> Recorder:
+def heard(run: RunState, said: list[bytes]) -> Recorder:
     """Has the run take these in."""
     recorder = Recorder()
     for event in events(run.request, said):
@@ -149,7 +149,7 @@ many = settings(
 )
 
 
-def views(run: Run) -> list[Any]:
+def views(run: RunState) -> list[Any]:
     """What the benchmark tab shows of a run."""
     telemetry = Telemetry(lambda: 100.0)
     telemetry.take(streams.inventory(1))
@@ -167,7 +167,7 @@ def views(run: Run) -> list[Any]:
 def test_what_a_worker_says_is_drawn(
     said: list[bytes], size: tuple[int, int], kind: str, target: Target
 ) -> None:
-    run = Run(Request(target, "float32", None, 10.0, kind=kind))
+    run = RunState(Request(target, "float32", None, 10.0, kind=kind))
     heard(run, said)
     for view in views(run):
         drawn(view, *size)
@@ -180,7 +180,7 @@ def test_what_several_workers_say_is_drawn(
 ) -> None:
     targets = (GPU, dataclasses.replace(GPU, uuid="GPU-1", index=1), CPU)
     requests = [Request(each, "float32", None, 10.0, kind=kind) for each in targets[: len(said)]]
-    group = Group(requests)
+    group = GroupState(requests)
     for request, each in zip(requests, said, strict=True):
         for event in events(request, each):
             group.take(request.target, event)
@@ -194,7 +194,7 @@ def test_what_several_workers_say_is_drawn(
 @many
 @given(lines(), st.sampled_from(KINDS))
 def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
-    run = Run(Request(GPU, "float32", None, 10.0, kind=kind))
+    run = RunState(Request(GPU, "float32", None, 10.0, kind=kind))
     recorder = heard(run, said)
     if run.result is None:
         return
@@ -231,6 +231,6 @@ def written(result: Result, course: Course) -> None:
 )
 def test_what_is_no_event_ends_the_run(line: bytes, name: str) -> None:
     for each in (line, line.replace(b"{", b'{"event":"' + name.encode() + b'",', 1)):
-        run = Run(Request(GPU, "float32", None, 10.0))
+        run = RunState(Request(GPU, "float32", None, 10.0))
         heard(run, [each])
         assert run.problem is not None or run.hello is not None or run.verified is not None

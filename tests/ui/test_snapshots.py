@@ -15,11 +15,12 @@ import pytest
 from rich.color import ColorSystem
 from textual.widgets import Select
 
+from gputop.bench import run_state
 from gputop.bench.events import Done, Progress
 from gputop.settings import Settings
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
-from gputop.ui import model, run
+from gputop.ui import model
 from gputop.ui.app import GputopApp
 from gputop.ui.look import Terminal
 from gputop.ui.screens import benchmark
@@ -481,7 +482,7 @@ def test_benchmark_of_every_kind(
         points=sweep_points("float32", 48.0, 6e-6),
     )
     monkeypatch.setattr(benchmark, "recent", lambda _: [earlier])
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(run_state, "time", SimpleNamespace(monotonic=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with([no_driver(), sample()])
 

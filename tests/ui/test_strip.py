@@ -18,12 +18,12 @@ from tests.streams import NOW, inventory, sample
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 BARS = "▮"
 
 
-def drawn(run: Run, width: int = 78, height: int = 30) -> list[str]:
+def drawn(run: RunState, width: int = 78, height: int = 30) -> list[str]:
     chart = ThroughputChart()
     chart.run = run
     rows = chart.draw(width, height)
@@ -95,7 +95,7 @@ def test_any_width_is_drawn(width: int) -> None:
     assert all(len(row) <= width for row in drawn(gpu_run(60.0, 42.0), width))
 
 
-def style_of(run: Run, label: str) -> Style:
+def style_of(run: RunState, label: str) -> Style:
     chart = ThroughputChart()
     chart.run = run
     (row,) = (row for row in chart.draw(80, 30) if row[0].text.strip() == label)

@@ -7,30 +7,30 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.attended import attend
 from gputop.bench.cluster.link import Cluster
 from gputop.bench.cluster.watch import ClusterWatch
 from gputop.bench.events import Done, Failed
-from gputop.bench.fleet import Fleet
+from gputop.bench.foreground import attend
+from gputop.bench.group import Group
 from gputop.bench.outliers import Member
 from gputop.bench.places import PlaceError
 from gputop.bench.progress import Gathered
-from gputop.bench.said import say
 from gputop.bench.selection import RefusedError
 from gputop.bench.together import Gathering
+from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from gputop.bench.attended import Ended
     from gputop.bench.cluster.link import Found, Post
+    from gputop.bench.foreground import Ended
     from gputop.bench.plan import Request, Target
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""
-    Following = Callable[[Fleet, Sequence[Request], ClusterWatch], Awaitable[list[Ended]]]
+    Following = Callable[[Group, Sequence[Request], ClusterWatch], Awaitable[list[Ended]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Burned:
     """Devices that were to be tested and were not, and why."""
 
 
-async def on_a_line(runs: Fleet, requests: Sequence[Request], watch: ClusterWatch) -> list[Ended]:
+async def on_a_line(runs: Group, requests: Sequence[Request], watch: ClusterWatch) -> list[Ended]:
     """Follows the runs with a line of progress."""
     gathering = Gathering([request.target for request in requests])
     return await attend(runs, requests, Gathered(sys.stderr, gathering), watch)
@@ -89,7 +89,7 @@ async def _burn(order: Order, requesting: Requesting, follow: Following) -> Burn
         requests = requesting(list(usable))
         places = list(usable.values())
         watched = {request.target: place for request, place in zip(requests, places, strict=True)}
-        runs = Fleet(requests, places=places)
+        runs = Group(requests, places=places)
         return Burned(await follow(runs, requests, ClusterWatch(watched)), not_begun)
     finally:
         await cluster.leave()

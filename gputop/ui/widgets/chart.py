@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.bench.events import Result
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.group_state import GroupState
+    from gputop.bench.run_state import RunState
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24
@@ -28,8 +28,8 @@ class ThroughputChart(LiveView):
 
     def __init__(self) -> None:
         super().__init__(id="chart")
-        self.run: Run | None = None
-        self.group: Group | None = None
+        self.run: RunState | None = None
+        self.group: GroupState | None = None
         """In the place of the one run, where there are several."""
         self.results: list[Result] = []
         """Earlier ones, newest first: sweeps of other devices are drawn along."""
@@ -53,7 +53,7 @@ class ThroughputChart(LiveView):
             rows = points.rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
-    def _over_time(self, run: Run, width: int, height: int) -> list[Row]:
+    def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
         wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
@@ -78,13 +78,13 @@ class ThroughputChart(LiveView):
         return [[Span(clip(" TFLOP/s, by seconds", left + room), DIM)], *plot, *below]
 
 
-def _meanwhile_rows(run: Run, width: int) -> int:
+def _meanwhile_rows(run: RunState, width: int) -> int:
     """As many as it takes to show all that the device did, with the axis."""
     wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
     return wanted + 1 if wanted else 0
 
 
-def _meanwhile(run: Run, width: int, room: int) -> list[Row]:
+def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
     """What the device did under what is not over time: on an axis of its own."""
     wanted = _meanwhile_rows(run, width)
     if not wanted or room < 2:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.events import Point
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
     from gputop.ui.widgets.plot import Plot
 
 LABEL = 8
@@ -29,7 +29,7 @@ PEER = "device to GPU "
 LEAST_BLOCK = 3
 
 
-def rows(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+def rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """As many rows as there is room for."""
     if not group.is_table:
         return _over_time(group, plot, width, height)
@@ -42,7 +42,7 @@ def rows(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     return _latencies(group, width, height)
 
 
-def _over_time(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """TFLOP/s over the seconds; of pairs each alone, one after the other, and then together."""
     lines = []
     for n, target in enumerate(group.runs):
@@ -67,7 +67,7 @@ def _over_time(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     return [_legend(group, width), *drawn_rows]
 
 
-def _parts(group: Group, target: Target) -> list[tuple[Run, bool]]:
+def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
     """The runs of a device, and whether each is alone."""
     earlier = group.alone.get(target)
     if earlier is None:
@@ -83,7 +83,7 @@ def _linear(low: float, high: float, height: int) -> Axis:
     return Axis(bottom, top, tuple((value, tick(value)) for value in at))
 
 
-def _legend(group: Group, width: int) -> Row:
+def _legend(group: GroupState, width: int) -> Row:
     row: Row = [Span(" TFLOP/s, by seconds", DIM)]
     for n, target in enumerate(group.runs):
         span = Span(f"  {MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
@@ -93,7 +93,7 @@ def _legend(group: Group, width: int) -> Row:
     return row
 
 
-def _shapes(group: Group) -> Table:
+def _shapes(group: GroupState) -> Table:
     """The best shape of each device so far."""
     lines = [["", "TFLOP/s", "m", "n", "k", "layout"]]
     rates = []
@@ -108,7 +108,7 @@ def _shapes(group: Group) -> Table:
     return Table(lines, frozenset({(top + 1, 1)} if max(rates) else ()))
 
 
-def _copies(group: Group) -> Table:
+def _copies(group: GroupState) -> Table:
     """A line for each way, a column for each device; at the largest size so far."""
     by_device = [_newest(run.rows) for run in group.runs.values()]
     ways = list(dict.fromkeys(way for each in by_device for way in each))
@@ -130,7 +130,7 @@ def _newest(rows: Sequence[Point]) -> dict[str, float]:
     return found
 
 
-def _latencies(group: Group, width: int, height: int) -> list[Row]:
+def _latencies(group: GroupState, width: int, height: int) -> list[Row]:
     """A block for each size, as far as there is room: the smallest says most."""
     every = [point for run in group.runs.values() for point in run.rows]
     ways = list(dict.fromkeys(point.series for point in every))
@@ -152,7 +152,7 @@ def _latencies(group: Group, width: int, height: int) -> list[Row]:
 
 
 def _compared(
-    group: Group,
+    group: GroupState,
     head: str,
     names: Sequence[str],
     found: Sequence[Sequence[float | None]],

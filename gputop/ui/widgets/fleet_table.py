@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.bench.fleet import Spread
+    from gputop.bench.group import Spread
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
-    from gputop.ui.group import Group
+    from gputop.bench.run_state import RunState
     from gputop.ui.model import Telemetry
-    from gputop.ui.run import Run
 
 WIDEST_DEVICE = 30
 MOST_NOTES = 4
@@ -61,12 +61,12 @@ PAIRS = (DEVICE, Column("ALONE", 6, 1), Column("TOGETHER", 8, 1), Column("COST",
 ROWS = (DEVICE, Column("ROWS", 8, 4), Column("BEST", 14, 1), *CONDITIONS)
 
 
-def height(group: Group, width: int) -> int:
+def height(group: GroupState, width: int) -> int:
     """Rows that `table` takes."""
     return 2 + len(group.runs) + len(_notes(group, width))
 
 
-def table(group: Group, telemetry: Telemetry, width: int) -> list[Row]:
+def table(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     """A heading, a row for each device, how far it is and who is behind, and why some failed."""
     kinds = {"soak": OVER_TIME, "pairs": PAIRS}
     wanted = kinds.get(group.kind, ROWS)
@@ -103,7 +103,7 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _cells(
-    group: Group, target: Target, telemetry: Telemetry, spreads: Sequence[Spread]
+    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[Spread]
 ) -> dict[str, tuple[str, Style]]:
     """By the title of the column."""
     run = group.runs[target]
@@ -132,7 +132,9 @@ def _cells(
     }
 
 
-def _conditions(run: Run, target: Target, telemetry: Telemetry) -> dict[str, tuple[str, Style]]:
+def _conditions(
+    run: RunState, target: Target, telemetry: Telemetry
+) -> dict[str, tuple[str, Style]]:
     """What the device says now; of a run that has ended the means, and the highest temperature."""
     watts: float | None = None
     if run.result is not None:
@@ -155,7 +157,7 @@ def _conditions(run: Run, target: Target, telemetry: Telemetry) -> dict[str, tup
     }
 
 
-def _state(group: Group, target: Target, spreads: Sequence[Spread]) -> tuple[str, Style]:
+def _state(group: GroupState, target: Target, spreads: Sequence[Spread]) -> tuple[str, Style]:
     """The gravest first: a fault, an end before its time, being behind, and then how it goes."""
     run = group.runs[target]
     behind = {label: by for spread in spreads for label, by in spread.behind.items()}
@@ -177,7 +179,7 @@ def _state(group: Group, target: Target, spreads: Sequence[Spread]) -> tuple[str
     return _going(group, target, run), TEXT
 
 
-def _going(group: Group, target: Target, run: Run) -> str:
+def _going(group: GroupState, target: Target, run: RunState) -> str:
     if group.stopping:
         return "stopping"
     if run.hello is None:
@@ -191,7 +193,7 @@ def _going(group: Group, target: Target, run: Run) -> str:
     return "running" if group.kind != "pairs" else group.turn(target)
 
 
-def _progress(group: Group, spreads: Sequence[Spread], width: int) -> Row:
+def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
     """How far it is, how far the devices are apart, and who is behind."""
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
@@ -229,7 +231,7 @@ def _short(label: str) -> str:
     return number if number.startswith("GPU ") else visible(label, 24)
 
 
-def _notes(group: Group, width: int) -> list[Row]:
+def _notes(group: GroupState, width: int) -> list[Row]:
     """Why devices failed, each problem once, with who has it."""
     if group.problem is not None and not group.measured:
         return []  # the chart's space has it

@@ -14,12 +14,12 @@ from gputop.ui.palette import FAULT, GOOD, WARN
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 
-def title(group: Group, width: int) -> Row:
+def title(group: GroupState, width: int) -> Row:
     """One row: what is being run, or how it ended."""
     what = _what(group)
     if group.faulty:
@@ -41,7 +41,7 @@ def title(group: Group, width: int) -> Row:
     return [Span(word, style), Span(clip(rest, width - len(word)))]
 
 
-def _what(group: Group) -> str:
+def _what(group: GroupState) -> str:
     """`bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · heat limit: margin 3°C · torch 2.9.1`."""
     runs = list(group.runs.values())
     shapes = {(run.planned.m, run.planned.n, run.planned.k) for run in runs if run.planned}
@@ -59,7 +59,7 @@ def _what(group: Group) -> str:
     return f"{group.only.what} {shape}on {on}{heat}{version}"
 
 
-def _ending(group: Group, what: str) -> tuple[str, Style, str]:
+def _ending(group: GroupState, what: str) -> tuple[str, Style, str]:
     runs = group.runs
     if group.stopping:
         return "Stopped ", GOOD, what
@@ -76,7 +76,7 @@ def _ending(group: Group, what: str) -> tuple[str, Style, str]:
     return f"{len(done)} of {len(runs)} done: ", WARN, f"{others} · {what}"
 
 
-def _why(run: Run) -> str:
+def _why(run: RunState) -> str:
     """Why a run did not take its time."""
     if run.limit is not None:
         return f"{run.limit.title.lower()}, {run.limit.why}"
@@ -85,7 +85,7 @@ def _why(run: Run) -> str:
     return ENDS.get(run.result.stopped, "ended") if run.result else "ended"
 
 
-def _fault(group: Group, target: Target) -> str:
+def _fault(group: GroupState, target: Target) -> str:
     many = group.wrong_elements(target)
     if not many:
         return "failed"

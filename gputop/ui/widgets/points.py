@@ -14,14 +14,14 @@ from gputop.ui.widgets.host import wrap
 if TYPE_CHECKING:
     from gputop.bench.events import Point
     from gputop.bench.page import Table
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 GAP = 2
 WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def rows(run: Run, width: int, height: int, under: int) -> list[Row]:
+def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
     """The table in the space there is, and under it what is to be said once it is complete.
 
     A search leaves `under` rows and some for words: the best of its shapes are what counts.
@@ -76,7 +76,7 @@ def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     return lines
 
 
-def figures(run: Run, width: int) -> Row:
+def figures(run: RunState, width: int) -> Row:
     """The row that came last, and the best so far where there is room for it."""
     row: Row = [Span(" ")]
     if not run.rows:
@@ -101,7 +101,7 @@ def figures(run: Run, width: int) -> Row:
     return row
 
 
-def _where(run: Run, point: Point) -> str:
+def _where(run: RunState, point: Point) -> str:
     """Which row it is, in a few words."""
     series = visible(point.series, 40)
     if run.request.kind == "copy":
@@ -111,7 +111,7 @@ def _where(run: Run, point: Point) -> str:
     return f"{series}, {point.x:.0f}"
 
 
-def progress(run: Run) -> tuple[float, str]:
+def progress(run: RunState) -> tuple[float, str]:
     """How far it is, 0 to 1, and in words: a table may be complete before its time."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
     most = run.planned.rows if run.planned else 0

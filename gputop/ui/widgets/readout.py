@@ -22,12 +22,12 @@ from gputop.ui.widgets import fleet_table, fleet_title, points
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
+    from gputop.bench.run_state import RunState
     from gputop.bench.session import Result
     from gputop.telemetry.snapshot import Problem
-    from gputop.ui.group import Group
     from gputop.ui.model import Telemetry
-    from gputop.ui.run import Run
 
 
 SHORTEST_BAR = 10
@@ -38,8 +38,8 @@ class TitleView(LiveView):
 
     def __init__(self) -> None:
         super().__init__(id="run-title")
-        self.run: Run | None = None
-        self.group: Group | None = None
+        self.run: RunState | None = None
+        self.group: GroupState | None = None
         """In the place of the one run, where there are several."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
@@ -49,7 +49,7 @@ class TitleView(LiveView):
         return [[Span(" "), *_title(self.run, width - 1)]] if self.run else []
 
 
-def _title(run: Run, width: int) -> Row:
+def _title(run: RunState, width: int) -> Row:
     what = f"{run.what} {_shape(run)}on {_device_name(run.request.target)}"
     if run.problem is not None:
         return _failing(run, run.problem, width)
@@ -71,7 +71,7 @@ def _title(run: Run, width: int) -> Row:
     return [Span(word, style), Span(clip(what, width - len(word)))]
 
 
-def _failing(run: Run, problem: Problem, width: int) -> Row:
+def _failing(run: RunState, problem: Problem, width: int) -> Row:
     """A run without a result: the fault of a device is red, and what was refused is not."""
     word, style, why = "Not run: ", WARN, visible(problem.what)
     if run.faulty:
@@ -87,13 +87,13 @@ def _failing(run: Run, problem: Problem, width: int) -> Row:
     return [Span(word, style), Span(clip(why, width - len(word)), style)]
 
 
-def wrong(run: Run) -> str:
+def wrong(run: RunState) -> str:
     """How many elements were wrong, and since when."""
     many = "1 wrong element" if run.wrong_elements == 1 else f"{run.wrong_elements} wrong elements"
     return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
 
 
-def _shape(run: Run) -> str:
+def _shape(run: RunState) -> str:
     p = run.planned
     return "" if p is None or run.is_table else f"{p.m}×{p.n}×{p.k} "
 
@@ -103,7 +103,7 @@ def _device_name(target: Target) -> str:
     return name if target.number is None else f"GPU {target.number} {name}"
 
 
-def _ending(run: Run, result: Result, what: str, width: int) -> Row:
+def _ending(run: RunState, result: Result, what: str, width: int) -> Row:
     if result.wrong_elements:
         return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
     if run.limit is not None:
@@ -122,8 +122,8 @@ class ReadoutView(LiveView):
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="readout")
         self._telemetry = telemetry
-        self.run: Run | None = None
-        self.group: Group | None = None
+        self.run: RunState | None = None
+        self.group: GroupState | None = None
 
     def wanted(self, width: int) -> int:
         """Rows that it takes."""
@@ -146,7 +146,7 @@ class ReadoutView(LiveView):
                 figures += part
         return [figures, self._progress(run, width)]
 
-    def _problem(self, run: Run, problem: Problem, width: int) -> list[Row]:
+    def _problem(self, run: RunState, problem: Problem, width: int) -> list[Row]:
         """Why, and what to do, where the space of the chart is taken by what was measured."""
         if not run.measured or (run.stopping and not run.faulty):
             return []
@@ -156,7 +156,7 @@ class ReadoutView(LiveView):
             [Span(clip(f" {visible(problem.remedy)}", width), STRONG)],
         ]
 
-    def _device(self, run: Run) -> list[Row]:
+    def _device(self, run: RunState) -> list[Row]:
         """What the device under test says now: first what there is a limit for.
 
         A MIG instance has none of it: it is said whose it is.
@@ -179,7 +179,7 @@ class ReadoutView(LiveView):
             [Span("  clock ", DIM), reading(quantity(clock, " MHz"))],
         ]
 
-    def _progress(self, run: Run, width: int) -> Row:
+    def _progress(self, run: RunState, width: int) -> Row:
         planned, elapsed = run.request.seconds, run.elapsed_seconds
         left = max(0.0, planned - elapsed)
         ending = "" if run.ended else f", {duration(left)} left"
@@ -194,7 +194,7 @@ class ReadoutView(LiveView):
         return [Span(" "), *bar(share, room, style), Span(text, TEXT), *limit]
 
 
-def _heat_limit(run: Run, room: int) -> str:
+def _heat_limit(run: RunState, room: int) -> str:
     """Where heat ends the run, with the reason if there is room; empty for a CPU."""
     if run.trace.gpu is None:
         return ""
@@ -203,7 +203,7 @@ def _heat_limit(run: Run, room: int) -> str:
     return text if len(text) <= room else f"  heat limit: {limits.in_short([found])}"
 
 
-def _figures(run: Run) -> Row:
+def _figures(run: RunState) -> Row:
     """TFLOP/s of a run of one shape."""
     row: Row = [Span(" ")]
     for name, value in (
@@ -215,7 +215,7 @@ def _figures(run: Run) -> Row:
     return [*row, Span("TFLOP/s", DIM)]
 
 
-def _conditions(run: Run) -> list[Row]:
+def _conditions(run: RunState) -> list[Row]:
     """What it took: first what people compare."""
     conditions = run.result.conditions if run.result else None
     if conditions is None:

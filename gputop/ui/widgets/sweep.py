@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from gputop.bench.crossover import Crossover
     from gputop.bench.events import Point, Result
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.group_state import GroupState
+    from gputop.bench.run_state import RunState
 
 LEAST_PLOT = 8
 LABEL = 8
@@ -44,7 +44,7 @@ class _Series:
 
 
 def rows(
-    run: Run, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
+    run: RunState, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
 ) -> list[Row]:
     """The chart; where there is room, under it the ratio GPU/CPU and what is to be said.
 
@@ -63,7 +63,7 @@ def rows(
     return [_legend(series, width), *_chart(series, high, plot, width, room - 1), *below]
 
 
-def of_several(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+def of_several(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """The chart with a line for each device."""
     series = [
         _Series(numbers([target]), _logs(run.rows), False) for target, run in group.runs.items()
@@ -72,7 +72,7 @@ def of_several(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     return [_legend(series, width), *drawn]
 
 
-def _expected(runs: Sequence[Run]) -> float:
+def _expected(runs: Sequence[RunState]) -> float:
     """The log2 of N up to which there will be points: an axis that stays for a while."""
     most = (run.planned.n for run in runs if not run.ended and run.planned is not None)
     return max((min(USUAL, math.log2(n)) for n in most if n > 0), default=0.0)
@@ -179,7 +179,7 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
     return [sizes, ratios]
 
 
-def _notes(run: Run, width: int, room: int) -> list[Row]:
+def _notes(run: RunState, width: int, room: int) -> list[Row]:
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
     shown = lines[: max(0, room)]

@@ -6,12 +6,12 @@ import itertools
 
 from gputop.bench.events import Failed, Progress, Verified
 from gputop.bench.plan import Request, cpu_target
+from gputop.bench.run_state import MOST_POINTS, RunState
 from gputop.telemetry.snapshot import Problem
-from gputop.ui.run import MOST_POINTS, Run
 
 
-def started() -> Run:
-    return Run(Request(cpu_target(), "float32", 128, 1e6))
+def started() -> RunState:
+    return RunState(Request(cpu_target(), "float32", 128, 1e6))
 
 
 def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench import course
 from gputop.bench.events import Done, Failed, Planned
-from gputop.bench.fleet import Fleet
+from gputop.bench.group import Group
 from gputop.bench.pairs import Pairs
 from gputop.bench.progress import Gathered, Progressing, Together
-from gputop.bench.said import say
 from gputop.bench.watch import Watch
+from gputop.console import say
 
 if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
     from gputop.bench.course import Course
     from gputop.bench.events import Event
-    from gputop.bench.fleet import Ending
+    from gputop.bench.group import Ending
     from gputop.bench.plan import Request, Target
     from gputop.bench.watch import Limit, Watching
 
@@ -45,13 +45,13 @@ async def attended(requests: Sequence[Request]) -> list[Ended]:
         bar = Progressing(sys.stderr, requests[0].seconds)
     else:
         bar = Together(sys.stderr)
-    runs = Pairs(requests) if requests[0].kind == "pairs" else Fleet(requests)
+    runs = Pairs(requests) if requests[0].kind == "pairs" else Group(requests)
     with Watch() as watch:
         return await attend(runs, requests, bar, watch)
 
 
 async def attend(
-    runs: Fleet | Pairs,
+    runs: Group | Pairs,
     requests: Sequence[Request],
     bar: Progressing | Together | Gathered,
     watch: Watching,
@@ -86,7 +86,7 @@ class Taking(Protocol):
 
 
 async def followed(
-    runs: Fleet | Pairs,
+    runs: Group | Pairs,
     requests: Sequence[Request],
     bar: Progressing | Taking,
     watch: Watching,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from gputop.bench.columns import rate
 from gputop.bench.compare import score
 from gputop.bench.events import Hello
-from gputop.bench.fleet import apart
+from gputop.bench.group import apart
 from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
-from gputop.ui.run import Run
+from gputop.bench.run_state import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gputop.bench.events import Event
-    from gputop.bench.fleet import Spread
+    from gputop.bench.group import Spread
     from gputop.bench.plan import Request, Target
     from gputop.telemetry.snapshot import Problem
 
@@ -25,14 +25,14 @@ DROOP_SECONDS = 10.0
 """A run shorter than this says nothing about droop; as for the worker."""
 
 
-class Group:
+class GroupState:
     """One run for each device. Of pairs it is the one that is under way, or was the last."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.request = requests[0]
         """What is the same for all: kind, data types and seconds."""
-        self.runs = {request.target: Run(request) for request in requests}
-        self.alone: dict[Target, Run] = {}
+        self.runs = {request.target: RunState(request) for request in requests}
+        self.alone: dict[Target, RunState] = {}
         """Of pairs, the runs that have ended and are followed by one together."""
         self.stopping = False
         self._turn: Target | None = None
@@ -46,7 +46,7 @@ class Group:
             self._turn = target
             if run.hello is not None:  # of pairs: the second time
                 self.alone[target] = run
-                run = self.runs[target] = Run(run.request)
+                run = self.runs[target] = RunState(run.request)
         run.take(event)
 
     @property
@@ -59,7 +59,7 @@ class Group:
         return self.only.is_table
 
     @property
-    def only(self) -> Run:
+    def only(self) -> RunState:
         """The run of the first device: of one alone, all there is."""
         return next(iter(self.runs.values()))
 
@@ -85,7 +85,7 @@ class Group:
         found = [each.wrong_elements for each in self._all_of(target) if each.verified]
         return sum(found) if found else None
 
-    def _all_of(self, target: Target) -> list[Run]:
+    def _all_of(self, target: Target) -> list[RunState]:
         earlier = self.alone.get(target)
         return [self.runs[target], *([earlier] if earlier else [])]
 
@@ -201,7 +201,7 @@ class Group:
             for target, run in self.runs.items()
         )
 
-    def _reached_by(self, target: Target, run: Run) -> float | None:
+    def _reached_by(self, target: Target, run: RunState) -> float | None:
         if run.result is not None:
             return score(run.result)
         if self.is_table or (self.kind == "pairs" and target not in self.alone):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Is told which limit ends the run of which device."""
 
 
-class Fleet:
+class Group:
     """Runs that are prepared each by itself and then begin at once. Never used twice.
 
     No device is in it twice. Whichever fails, the others go on; one alone does not wait.

@@ -35,7 +35,7 @@ OVER_TIME = ("soak", "pairs")
 
 
 @dataclass
-class Run:
+class RunState:
     """One run. `points` are (seconds since the start, TFLOP/s) of its windows.
 
     A run of days has more of them than can be drawn: beyond `MOST_POINTS`, neighbours become one.
