@@ -15,7 +15,7 @@ from tests.streams import NOW, host, inventory, readings, sample
 
 if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
-    from gputop.bench.events import Result
+    from gputop.bench.events import Event, Result
     from gputop.telemetry.snapshot import Sample
 
 WINDOW = 0.25
@@ -58,6 +58,14 @@ def begin(target: plan.Target, seconds: float, dtype: str = "float32") -> tuple[
     for event in (Hello("3.11.7", "2.13.0", target.name, 2, 4242), PLANNED):
         take(run, event)
     return run, clock
+
+
+def ended(target: plan.Target, *events: Event) -> RunState:
+    """A run of that device after these events, the last of which is its end."""
+    run = RunState(Request(target, "float32", None, 10.0))
+    for event in events:
+        run.take(event)
+    return run
 
 
 def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Comparison
 from gputop.text import brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from gputop.bench.events import Point, Result
+    from gputop.bench.plan import Target
 
 NOTICED_PERCENT = 5.0
 """As far as that under the best is within what runs differ by."""
 AS_LONG = 0.9
 """A run that takes that share of another's time, or more, is as long."""
+ALONE, TOGETHER = "alone", "together"
+"""The rows of a result of `pairs`."""
 
 
 def comparable(result: Result) -> tuple[object, ...]:
@@ -177,3 +180,50 @@ def changes(result: Result, earlier: Result) -> str:
         for name, old, new in pairs
         if old and new and old != new
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far devices that did the same work are apart. They go by their labels."""
+
+    dtype: str
+    percent: float
+    """From the best to the last, of the best."""
+    best: str
+    behind: Mapping[str, float]
+    """Those that are noticeably behind the best, and by how many percent of it."""
+
+
+def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
+    """How far the devices of these results are apart, by their scores."""
+    return apart((target, result.dtype, score(result)) for target, result in results)
+
+
+def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, ...]:
+    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
+
+    More is better; a device that has reached nothing that is known is left out.
+    """
+    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for target, dtype, value in reached:
+        if value is not None:
+            groups[target.kind, dtype][target.label] = value
+    return tuple(
+        _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
+    )
+
+
+def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
+    best = max(reached, key=reached.__getitem__)
+    top = reached[best]
+    under = {label: 100 * (top - each) / top if top else 0.0 for label, each in reached.items()}
+    behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
+    return Spread(dtype, max(under.values()), best, behind)
+
+
+def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | None]:
+    """TFLOP/s alone and together, and what together costs in percent; below 0 it is a gain."""
+    reached = {point.series: point.values.get("tflops") for point in result.points}
+    alone, together = reached.get(ALONE), reached.get(TOGETHER)
+    cost = 100 * (1 - together / alone) if alone and together is not None else None
+    return alone, together, cost

@@ -6,57 +6,40 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from gputop.bench import course
-from gputop.bench.events import Done, Failed, Planned
-from gputop.bench.group import Group
-from gputop.bench.pairs import Pairs
-from gputop.bench.progress import Gathered, Progressing, Together
+from gputop.bench.group_state import GroupState
+from gputop.bench.pairs import runner
+from gputop.bench.progress import ProgressLine, one_device, several_devices
 from gputop.bench.watch import Watch
 from gputop.console import say
 
 if TYPE_CHECKING:
-    from gputop.bench.conditions import Trace
-    from gputop.bench.course import Course
-    from gputop.bench.events import Event
-    from gputop.bench.group import Ending
+    from collections.abc import Sequence
+
+    from gputop.bench.group import Ending, Group
+    from gputop.bench.pairs import Pairs
     from gputop.bench.plan import Request, Target
+    from gputop.bench.progress import Text
+    from gputop.bench.run_state import RunState
     from gputop.bench.watch import Limit, Watching
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The end of the run of one device, and how it went on the way there."""
-
-    target: Target
-    last: Done | Failed
-    course: Course
-
-
-async def attended(requests: Sequence[Request]) -> list[Ended]:
-    """Runs them together to their ends, in the order of the requests."""
-    bar: Progressing | Together
-    if len(requests) == 1:
-        bar = Progressing(sys.stderr, requests[0].seconds)
-    else:
-        bar = Together(sys.stderr)
-    runs = Pairs(requests) if requests[0].kind == "pairs" else Group(requests)
+async def run_in_foreground(requests: Sequence[Request]) -> list[RunState]:
+    """Run them together to their ends, in the order of the requests."""
+    group = GroupState(requests)
     with Watch() as watch:
-        return await attend(runs, requests, bar, watch)
+        text = several_devices if group.is_several else one_device
+        return await follow_on_a_line(runner(group), group, watch, text)
 
 
-async def attend(
-    runs: Group | Pairs,
-    requests: Sequence[Request],
-    bar: Progressing | Together | Gathered,
-    watch: Watching,
-) -> list[Ended]:
-    """Follows runs to their ends, in the order of the requests.
+async def follow_on_a_line(
+    runs: Group | Pairs, group: GroupState, watch: Watching, text: Text
+) -> list[RunState]:
+    """Follow runs to their ends with a line of progress, in the order of the requests.
 
     The first signal stops the workers, a second one kills them.
     """
@@ -68,60 +51,30 @@ async def attend(
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
+    line = ProgressLine(sys.stderr, group, text)
     with signals(interrupted):
-        ticking = asyncio.create_task(bar.keep_drawing())
+        ticking = asyncio.create_task(line.keep_drawing())
         try:
-            return await followed(runs, requests, bar, watch)
+            return await follow(runs, group, watch, _say_limit)
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, *stops, return_exceptions=True)
-            bar.clear()
+            line.clear()
 
 
-class Taking(Protocol):
-    """Who is told what happens."""
-
-    def take(self, target: Target, event: Event) -> None:
-        """Something happened on a device."""
-
-
-async def followed(
-    runs: Group | Pairs,
-    requests: Sequence[Request],
-    bar: Progressing | Taking,
-    watch: Watching,
-    ending: Ending | None = None,
-) -> list[Ended]:
-    """Follows runs to their ends, in the order of the requests."""
-    recorders = {request.target: course.Recorder() for request in requests}
-    ends: dict[Target, Done | Failed] = {}
-    async with contextlib.aclosing(runs.events(watch, ending or _say_limit)) as events:
+async def follow(
+    runs: Group | Pairs, group: GroupState, watch: Watching, ending: Ending
+) -> list[RunState]:
+    """Follow runs to their ends, in the order of the requests; `group` takes in their events."""
+    async with contextlib.aclosing(runs.events(watch, ending)) as events:
         async for target, event in events:
-            if isinstance(bar, Progressing):
-                bar.take(event)
-            else:
-                bar.take(target, event)
-            if isinstance(event, Planned):  # of pairs the one together counts
-                recorders[target] = course.Recorder()
-            recorders[target].take(event)
-            if isinstance(event, Done | Failed):
-                ends[target] = event
-    traces = {trace.target: trace for trace in runs.traces}
-    return [
-        Ended(target, ends[target], _course(recorder, traces.get(target)))
-        for target, recorder in recorders.items()
-    ]
-
-
-def _course(recorder: course.Recorder, trace: Trace | None) -> Course:
-    if trace is None:
-        return recorder.course()
-    return recorder.course(course.readings(trace.moments), trace.intervals())
+            group.take(target, event)
+    return list(group.runs.values())
 
 
 @contextlib.contextmanager
 def signals(act: Callable[[], None]) -> Iterator[None]:
-    """Has `act` called for those that end a program."""
+    """Have `act` called for the signals that end a program."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, act)

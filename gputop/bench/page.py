@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.columns import ENDS, best_row, percent_of_peak
-from gputop.bench.compare import score
-from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
+from gputop.bench.compare import rates_of_pair, score
 from gputop.bench.peaks import in_words
 from gputop.output.conditions import condition_rows
 from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
@@ -16,8 +15,8 @@ from gputop.text import cells as room_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from gputop.bench.compare import Spread
     from gputop.bench.events import Point, Result
-    from gputop.bench.group import Spread
     from gputop.bench.plan import Target
 
 ENDED = {
@@ -173,9 +172,8 @@ def _rates(result: Result) -> list[str]:
 
 
 def _pair(result: Result) -> list[str]:
-    rates = {point.series: point.values.get("tflops") for point in result.points}
-    shown = [tflops(rates.get(series)) for series in (ALONE, TOGETHER)]
-    return [*shown, percentage(cost_percent(result), digits=1)]
+    alone, together, cost = rates_of_pair(result)
+    return [tflops(alone), tflops(together), percentage(cost, digits=1)]
 
 
 def _state(result: Result) -> list[str]:

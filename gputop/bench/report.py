@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from gputop.bench.course import Course, Series
     from gputop.bench.events import Conditions, Point, Result
+    from gputop.bench.run_state import Course, Curve
 
 Fact = tuple[str, str]
 
@@ -172,7 +172,7 @@ def _of_best(result: Result) -> Iterator[Fact]:
 
 
 def _charts(result: Result, course: Course) -> Iterator[str]:
-    throughput: dict[str, Series] = {}
+    throughput: dict[str, Curve] = {}
     if course.progress:
         throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in course.progress]}
     over_time = {
@@ -191,7 +191,7 @@ def _charts(result: Result, course: Course) -> Iterator[str]:
         yield svg.chart(lines, svg.x_axis(lines, title), _title(name))
 
 
-def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Series]]:
+def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
     """The rows of a table as lines: what is measured, then the series, then (x, value)."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for point in points:

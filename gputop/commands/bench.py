@@ -17,8 +17,8 @@ from gputop.exits import FINE, INTERRUPTED, USAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.bench.foreground import Ended
     from gputop.bench.plan import Request, Target
+    from gputop.bench.run_state import RunState
 
 KINDS = several.KINDS
 HERE = "auto"
@@ -160,12 +160,12 @@ def _on_cluster(args: argparse.Namespace) -> int:
     return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)
 
 
-def _stress(requests: list[Request]) -> list[Ended]:
+def _stress(requests: list[Request]) -> list[RunState]:
     import asyncio
 
-    from gputop.bench.foreground import attended
+    from gputop.bench.foreground import run_in_foreground
 
-    return asyncio.run(attended(requests))
+    return asyncio.run(run_in_foreground(requests))
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.bench.foreground import followed, signals
-from gputop.bench.together import Gathering
+from gputop.bench.foreground import follow, signals
 from gputop.settings import load, path
 from gputop.ui import crop, let_go
 from gputop.ui.look import Terminal
@@ -18,15 +17,14 @@ from gputop.ui.themed import ThemedApp
 from gputop.ui.widgets.burn import BurnView
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from textual.app import ComposeResult
 
-    from gputop.bench.conditions import Trace
-    from gputop.bench.events import Event
-    from gputop.bench.foreground import Ended
     from gputop.bench.group import Group
-    from gputop.bench.plan import Request, Target
+    from gputop.bench.group_state import GroupState
+    from gputop.bench.plan import Target
+    from gputop.bench.run_state import RunState
     from gputop.bench.watch import Limit, Watching
     from gputop.settings import Settings
 
@@ -34,7 +32,7 @@ REDRAW_SECONDS = 0.5
 
 
 class BurnApp(ThemedApp):
-    """Shows what is gathered; leaves when told, once the runs have ended."""
+    """Shows the devices as they run; leaves when told, once the runs have ended."""
 
     CSS_PATH = "gputop.tcss"
     CSS = "#burn { height: 1fr; }"
@@ -46,16 +44,14 @@ class BurnApp(ThemedApp):
 
     def __init__(
         self,
-        gathering: Gathering,
-        request: Request,
+        group: GroupState,
         stop: Callable[[], Awaitable[None]],
         settings: Settings,
         terminal: Terminal,
-        traces: Sequence[Trace] = (),
     ) -> None:
         super().__init__(settings, terminal=terminal)
-        self._gathering, self._stop = gathering, stop
-        self._view = BurnView(gathering, request, traces)
+        self._group, self._stop = group, stop
+        self._view = BurnView(group)
         self._stops: list[asyncio.Future[None]] = []
         self._leaving = False
 
@@ -65,10 +61,6 @@ class BurnApp(ThemedApp):
     def on_mount(self) -> None:
         """Draws what has changed, twice a second."""
         self.set_interval(REDRAW_SECONDS, self._view.redraw)
-
-    def take(self, target: Target, event: Event) -> None:
-        """Remembers what happened on a device."""
-        self._gathering.take(target, event)
 
     def ended(self) -> None:
         """All runs have ended: who wanted to leave can."""
@@ -80,32 +72,30 @@ class BurnApp(ThemedApp):
     def action_leave(self) -> None:
         """Leaves at once where all have ended, or else once they have been stopped."""
         self._leaving = True
-        if self._gathering.ended or len(self._stops) > 0:
+        if self._group.ended or len(self._stops) > 0:
             self.exit()  # the second time it is not waited for
         else:
             self.action_stop()
 
     def action_stop(self) -> None:
         """Stops the runs of all devices; what they measured so far is their result."""
-        if not self._stops and not self._gathering.ended:
-            self._view.stopping = True
+        if not self._stops and not self._group.ended:
+            self._group.stopping = True
             self._stops.append(asyncio.ensure_future(self._stop()))
             self._view.redraw()
 
 
-async def on_screen(runs: Group, requests: Sequence[Request], watch: Watching) -> list[Ended]:
-    """Shows the runs until one leaves; returns their ends, in the order of the requests."""
+async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[RunState]:
+    """Show the runs until one leaves; return their ends, in the order of the requests."""
     crop.install()
     let_go.install()
     settings, _ = load(path(None), given={})
-    gathering = Gathering([request.target for request in requests])
-    terminal = Terminal.of(os.environ)
-    app = BurnApp(gathering, requests[0], runs.stop, settings, terminal, runs.traces)
+    app = BurnApp(group, runs.stop, settings, Terminal.of(os.environ))
 
     def ending(target: Target, limit: Limit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")
 
-    following = asyncio.create_task(followed(runs, requests, app, watch, ending))
+    following = asyncio.create_task(follow(runs, group, watch, ending))
     following.add_done_callback(lambda _: app.ended())
     with signals(app.action_leave):
         await app.run_async(mouse=False)

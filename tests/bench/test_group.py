@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench import devices, group, orders, watch
+from gputop.bench.compare import spreads
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.group import Group, spreads
+from gputop.bench.group import Group
 from gputop.bench.plan import Request, Target
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench import svg
-from gputop.bench.course import Course
 from gputop.bench.events import Comparison, Conditions, Point, Progress
 from gputop.bench.report import CONDITIONS, by_value, page
+from gputop.bench.run_state import Course
 from gputop.bench.svg import Axis
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gputop.bench import compare, history, report, tensorboard
 from gputop.bench import page as pages
-from gputop.bench.course import Course, Recorder
 from gputop.bench.events import (
     EVENTS,
     KINDS,
@@ -27,7 +26,7 @@ from gputop.bench.events import (
 from gputop.bench.group_state import GroupState
 from gputop.bench.interpreters import Interpreter
 from gputop.bench.plan import Request, Target
-from gputop.bench.run_state import RunState
+from gputop.bench.run_state import Course, RunState
 from gputop.bench.session import Session, _NoResultError
 from gputop.telemetry.codec import to_json
 from gputop.ui.model import Telemetry
@@ -134,14 +133,11 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
             return
 
 
-def heard(run: RunState, said: list[bytes]) -> Recorder:
+def heard(run: RunState, said: list[bytes]) -> None:
     """Has the run take these in."""
-    recorder = Recorder()
     for event in events(run.request, said):
         run.trace.take(event)
         run.take(event)
-        recorder.take(event)
-    return recorder
 
 
 many = settings(
@@ -195,10 +191,10 @@ def test_what_several_workers_say_is_drawn(
 @given(lines(), st.sampled_from(KINDS))
 def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
     run = RunState(Request(GPU, "float32", None, 10.0, kind=kind))
-    recorder = heard(run, said)
+    heard(run, said)
     if run.result is None:
         return
-    written(run.result, recorder.course())
+    written(run.result, run.course())
 
 
 def written(result: Result, course: Course) -> None:

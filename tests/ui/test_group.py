@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Failed, Hello, Point, Progress, Verified
+from gputop.bench.compare import ALONE, TOGETHER
+from gputop.bench.events import Done, Failed, Point, Progress, Verified
 from gputop.bench.group_state import GroupState
-from gputop.bench.pairs import ALONE, TOGETHER
 from gputop.bench.plan import Request, cpu_target
 from gputop.bench.watch import Limit
 from gputop.telemetry.snapshot import Problem
@@ -201,6 +201,8 @@ def pair(*, together: bool = True, ended: bool = False) -> GroupState:
     for target in GPUS[:2]:
         for event in begun(target, 20.0):
             made.take(target, event)
+    if together:
+        made.begin_together(GPUS[:2])
     for target in GPUS[:2] if together else ():
         hello, plan, *rest = begun(target, 20.0)
         slower = [
@@ -254,7 +256,7 @@ def test_a_fault_alone_is_not_forgotten() -> None:
     )
     for event in (*begun(FIRST, 5.0), Verified(4, 2)):
         made.take(FIRST, event)
-    made.take(FIRST, Hello("3.11.7", "2.13.0", FIRST.name, 2, 4242))
+    made.begin_together([FIRST])
     assert made.is_faulty(FIRST)
     assert made.wrong_elements(FIRST) == 2
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.bench.group_state import Odd
 from gputop.bench.plan import Target
-from gputop.bench.together import Odd
 from gputop.telemetry.snapshot import Event
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.fleet.wrong import WrongView

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from types import SimpleNamespace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.color import ColorSystem
 from textual.widgets import Select
 
-from gputop.bench import run_state
 from gputop.bench.events import Done, Progress
+from gputop.bench.group_state import GroupState
 from gputop.settings import Settings
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
@@ -482,7 +482,7 @@ def test_benchmark_of_every_kind(
         points=sweep_points("float32", 48.0, 6e-6),
     )
     monkeypatch.setattr(benchmark, "recent", lambda _: [earlier])
-    monkeypatch.setattr(run_state, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(benchmark, "GroupState", partial(GroupState, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with([no_driver(), sample()])
 

@@ -142,9 +142,8 @@ def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
 
 def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
     run = gpu_run(60.0, 20.0)
-    run.trace._kept[9:11] = [
-        dataclasses.replace(moment, power_watts=None) for moment in run.trace._kept[9:11]
-    ]
+    kept = run.trace._moments._kept
+    kept[9:11] = [dataclasses.replace(moment, power_watts=None) for moment in kept[9:11]]
     row = labelled(drawn(run, 118, 12), "power")
     start, end = dots(row)
     assert " " in row[start:end]

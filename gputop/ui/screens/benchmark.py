@@ -13,9 +13,8 @@ from textual.message import Message
 
 from gputop.bench import devices, plan, watch
 from gputop.bench.events import Done
-from gputop.bench.group import Group
 from gputop.bench.group_state import GroupState
-from gputop.bench.pairs import Pairs
+from gputop.bench.pairs import runner
 from gputop.bench.results import ResultsError, append, recent
 from gputop.text import visible
 from gputop.ui.before import question, usable
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from gputop.bench.events import Result
+    from gputop.bench.group import Group
+    from gputop.bench.pairs import Pairs
     from gputop.bench.plan import Request, Target
     from gputop.ui.model import Telemetry
 
@@ -159,10 +160,7 @@ class BenchmarkTab(Vertical):
             view.run = None if group.is_several else group.only
             view.group = group if group.is_several else None
         self._chart.hint = lambda *_: []
-        if group.kind == "pairs":
-            self._runs = Pairs(requests)
-        else:
-            self._runs = Group(requests, [run.trace for run in group.runs.values()])
+        self._runs = runner(group)
         for timer in self._redraws:
             timer.resume()
         self._follow(group, self._runs)

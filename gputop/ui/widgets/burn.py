@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from gputop.bench import limits
@@ -13,14 +12,12 @@ from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rich.style import Style
 
-    from gputop.bench.conditions import Trace
+    from gputop.bench.group_state import GroupState, Odd
     from gputop.bench.outliers import Distribution
-    from gputop.bench.plan import Request
-    from gputop.bench.together import Gathering, Odd
 
 BINS, FEWEST_BINS = 10, 4
 LABEL, COUNT = 15, 6
@@ -34,22 +31,12 @@ STYLES = {"failed": WARN, "running": ACCENT, "done": GOOD}
 class BurnView(LiveView):
     """Everything there is to see of a run on many devices."""
 
-    def __init__(
-        self,
-        gathering: Gathering,
-        request: Request,
-        traces: Sequence[Trace] = (),
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, group: GroupState) -> None:
         super().__init__(id="burn")
-        self._gathering, self._request, self._now = gathering, request, now
-        self._traces = traces
-        self._began: float | None = None
-        self._ended: float | None = None
-        self.stopping = False
+        self._group = group
 
     def draw(self, width: int, height: int) -> list[Row]:
-        so_far = self._gathering
+        so_far = self._group
         rows = [self._title(width), self._progress(width), []]
         left = height - len(rows) - 1
         odd = so_far.odd()
@@ -66,42 +53,38 @@ class BurnView(LiveView):
         return [*rows[: height - 1], self._keys(width)]
 
     def _title(self, width: int) -> Row:
-        so_far, request = self._gathering, self._request
+        so_far, request = self._group, self._group.request
         word, style = "Preparing ", WARN
         if so_far.ended:
-            word, style = ("Stopped ", WARN) if self.stopping else ("Done ", GOOD)
-        elif self.stopping:
+            word, style = ("Stopped ", WARN) if so_far.stopping else ("Done ", GOOD)
+        elif so_far.stopping:
             word, style = "Stopping ", WARN
         elif so_far.states.get("running"):
             word, style = "Running ", GOOD
-        hosts = {target.host for target in so_far.targets}
+        hosts = {target.host for target in so_far.runs}
         kind = "" if request.kind == "soak" else f"{request.kind}, "
-        what = f"{kind}{request.dtype} on {count(len(so_far.targets), 'device')}"
-        known = [trace.heat_limits for trace in self._traces if trace.gpu is not None]
+        what = f"{kind}{request.dtype} on {count(len(so_far.runs), 'device')}"
+        known = [trace.heat_limits for trace in so_far.traces if trace.gpu is not None]
         heat = f" · heat limit: {limits.in_short(known)}" if known else ""
         rest = f"{what} of {count(len(hosts), 'host')}{heat}"
         return [Span(word, style), Span(clip(rest, width - len(word)))]
 
     def _progress(self, width: int) -> Row:
         """The states with how many devices are in each, and the time."""
-        so_far = self._gathering
-        if so_far.states.get("running") and self._began is None:
-            self._began = self._now()
-        if so_far.ended and self._ended is None:
-            self._ended = self._now()
+        so_far = self._group
         row: Row = []
         for state, many in so_far.states.items():
             row += [Span(f"{many} ", STRONG), Span(f"{state}   ", STYLES.get(state, TEXT))]
-        seconds = so_far.expected_seconds
-        if self._began is not None and seconds:
-            elapsed = min((self._ended or self._now()) - self._began, seconds)
+        began, seconds = so_far.measured_at, so_far.expected_seconds
+        if began is not None and seconds:
+            elapsed = min((so_far.ended_at or so_far.now()) - began, seconds)
             text = f"  {duration(elapsed)} of {duration(seconds)}"
             room = width - sum(cells_of(span.text) for span in row) - len(text)
             row += [*bar(elapsed / seconds, min(30, room), BUSY), Span(text)]
         return row
 
     def _keys(self, width: int) -> Row:
-        if self._gathering.ended:
+        if self._group.ended:
             return [Span(" q", ACCENT), Span(clip(" leave, and print the page", width - 2))]
         return [Span(" q", ACCENT), Span(" stop and leave  "), Span("x", ACCENT), Span(" stop")]
 

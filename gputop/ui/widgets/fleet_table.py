@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.bench.group import Spread
+    from gputop.bench.compare import Spread
     from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
     from gputop.bench.run_state import RunState
@@ -116,9 +116,9 @@ def _cells(
         name += f" {short_name(visible(target.name))}"
     return {
         DEVICE.title: (name, TEXT),
-        "NOW": (tflops(group.now(target)), STRONG),
+        "NOW": (tflops(run.tflops_now), STRONG),
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
-        "MEAN": (tflops(group.mean(target)), STRONG),
+        "MEAN": (tflops(run.tflops_mean), STRONG),
         "PEAK": (tflops(run.tflops_peak), STRONG),
         "DROOP": (percentage(group.droop_percent(target), digits=1), TEXT),
         "ALONE": (tflops(alone), STRONG),
