@@ -25,8 +25,9 @@ KINDS = {
     "latency": "small products, and what launching and waiting cost",
     "peak": "search for the fastest shape",
     "copy": "bandwidth of memory",
+    "pairs": "the same work on each device alone, and then on all at once",
 }
-"""What one device can be asked for, in a few words each."""
+"""What devices can be asked for, in a few words each; pairs are of two or more."""
 
 MIB = 1 << 20
 SIZE_STEP = 64
@@ -106,19 +107,6 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A data type on one device: `reason` says why it is not to be had, None where it is."""
-
-    dtype: str
-    reason: str | None = None
-
-    @property
-    def available(self) -> bool:
-        """Whether a stress test can run it."""
-        return self.reason is None
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """A stress test as it was asked for; `size` None lets the worker measure one."""
 
@@ -128,7 +116,7 @@ class Request:
     seconds: float
     python: str | None = None
     kind: str = "soak"
-    """One of `events.KINDS`."""
+    """One of `KINDS`."""
     further_dtypes: tuple[str, ...] = ()
     """Of a sweep, behind `dtype`."""
     peer: Target | None = None
@@ -145,12 +133,13 @@ def cpu_target() -> Target:
     return Target("cpu", None, None, _cpu_name(), None, _available_bytes())
 
 
-def offered(target: Target) -> tuple[Offer, ...]:
-    """Every data type, with the reason where this device does not have it."""
-    return tuple(Offer(dtype.name, _missing(dtype, target)) for dtype in DTYPES.values())
+def offered_dtypes(target: Target) -> tuple[str, ...]:
+    """The data types that a device has."""
+    return tuple(name for name, dtype in DTYPES.items() if missing(dtype, target) is None)
 
 
-def _missing(dtype: DataType, target: Target) -> str | None:
+def missing(dtype: DataType, target: Target) -> str | None:
+    """Why a device does not have a data type, or None where it has."""
     if target.kind == "cpu":
         return None if dtype.on_cpu else dtype.missing
     capability = _capability(target)
@@ -234,9 +223,9 @@ def check(request: Request) -> Problem | None:
 
 def _check(request: Request, name: str) -> Problem | None:
     target, dtype = request.target, DTYPES[name]
-    reason = _missing(dtype, target)
+    reason = missing(dtype, target)
     if reason is not None:
-        names = ", ".join(offer.dtype for offer in offered(target) if offer.available)
+        names = ", ".join(offered_dtypes(target))
         return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")
     if request.kind == "soak" and request.size and target.kind == "cuda":
         unusable = _unusable_size(dtype, request.size)

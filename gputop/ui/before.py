@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench import devices, pairs, several
-from gputop.bench.several import numbers
+from gputop.bench import devices, pairs
+from gputop.bench.devices import numbers
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def usable(
     if left[0].kind == "pairs" and (problem := pairs.refused(left)):
         raise ValueError(str(problem))
     said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
-    return several.with_peers(left), said
+    return devices.with_peers(left), said
 
 
 def question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:

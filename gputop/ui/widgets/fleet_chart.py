@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench import page
+from gputop.bench.devices import numbers
 from gputop.bench.page import Table
-from gputop.bench.several import numbers
 from gputop.text import ABSENT, tflops
 from gputop.ui.draw import Row, Span, width_of
 from gputop.ui.palette import DIM

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.columns import ENDS, percent_of_peak
-from gputop.bench.several import numbers
+from gputop.bench.devices import numbers
 from gputop.exits import INTERRUPTED
 from gputop.text import ABSENT, duration, percentage, quantity, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, clip, fit, share_of, width_of

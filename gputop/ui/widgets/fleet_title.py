@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import limits
 from gputop.bench.columns import ENDS
-from gputop.bench.several import numbers
+from gputop.bench.devices import numbers
 from gputop.text import duration, short_name, visible
 from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import FAULT, GOOD, WARN

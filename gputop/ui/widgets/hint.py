@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench import several
+from gputop.bench import plan
 from gputop.text import visible
 from gputop.ui.draw import Row, Span, cell
 from gputop.ui.palette import ACCENT, DIM, STRONG, TEXT, WARN
@@ -32,7 +32,7 @@ def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False)
     )
     press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")]
     known: list[Row] = [
-        [cell(f" {kind}", 9, STRONG), Span(several.KINDS[kind], DIM)] for kind in kinds
+        [cell(f" {kind}", 9, STRONG), Span(plan.KINDS[kind], DIM)] for kind in kinds
     ]
     said: list[Row] = [[Span(f" {line}", DIM)] for line in wrap(text, width - 2)]
     if others:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench import crossover
-from gputop.bench.several import numbers
+from gputop.bench.devices import numbers
 from gputop.text import short_name, visible
 from gputop.ui.draw import Row, Span, cell, clip, width_of
 from gputop.ui.palette import DIM, STRONG, TEXT
