@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.columns import ENDS, best_row, percent_of_peak
 from gputop.bench.compare import rates_of_pair, score
-from gputop.bench.peaks import in_words
-from gputop.output.conditions import condition_rows
+from gputop.bench.facts import conditions, figures, method
 from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
 from gputop.text import cells as room_of
 
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
     from gputop.bench.plan import Target
 
-ENDED = {
-    "time": "time was up",
-    "limit": "ended by the temperature limit",
-    "silent": "ended: the device could not be watched",
-}
 NAME_WIDTH = 10
 LAUNCH = "launch alone"
 """The series of a latency run that is no running time: the work goes on."""
@@ -53,7 +47,9 @@ def page(result: Result) -> str:
         head += f", {result.dtype}"
     if result.kind == "soak":
         head += f", {result.m} x {result.n} x {result.k}"
-    return "\n".join([visible(head), *_tables(result), *_rows(_figures(result))])
+    facts = (*figures(result), *conditions(result.conditions), *method(result))
+    rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
+    return "\n".join([visible(head), *_tables(result), *rows])
 
 
 def _tables(result: Result) -> list[str]:
@@ -69,73 +65,6 @@ def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
     if kind == "latency":
         return _ways(points)
     return _bandwidths(points) if kind == "copy" else _fastest(points, most)
-
-
-def _figures(result: Result) -> list[tuple[str, str]]:
-    rows = []
-    if result.kind == "soak":
-        rows += _throughput(result)
-    elif result.tflops_peak is not None:
-        shape = f"{result.m} x {result.n} x {result.k}"
-        rows.append(("best", f"{result.tflops_peak:.4g} TFLOP/s at {shape}"))
-    rows += [("of peak", line) for line in _of_peak(result)]
-    ended = ENDED.get(result.stopped, "stopped by the user")
-    what = "copies" if result.kind == "copy" else "products"
-    verified = f"{result.checks} checks"
-    if result.verified_products is not None and result.kind == "soak":
-        verified = f"{result.verified_products} of {result.iterations} {what}"
-    done = f"{len(result.points)} rows" if result.points else ended
-    rows += [
-        (what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"),
-        ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
-        *_memory(result),
-        *condition_rows(result.conditions),
-        *(("note", note) for note in result.notes),
-        ("method", result.method),
-        ("software", f"torch {result.torch_version} in {result.python}"),
-    ]
-    return rows
-
-
-def _throughput(result: Result) -> list[tuple[str, str]]:
-    rows = [
-        ("mean", f"{_rate(result.tflops_mean)} TFLOP/s over {result.seconds:.2f} s"),
-        ("peak", f"{_rate(result.tflops_peak)} TFLOP/s in the best window"),
-    ]
-    if result.tflops_sustained is not None and result.droop_percent is not None:
-        below = f"{percentage(result.droop_percent, digits=1)} below the peak"
-        rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
-        steady = result.time_to_steady_seconds
-        said = "not within this run" if steady is None else f"after {steady:.1f} s"
-        rows.append(("steady", said))
-    if result.tflops_device is not None:
-        rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
-    return rows
-
-
-def _rate(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.4g}"
-
-
-def _of_peak(result: Result) -> Iterable[str]:
-    """A line for each denominator; of a GPU that has none it is said."""
-    if result.device_uuid is None:
-        return ()
-    known = result.conditions.percent_of_peak if result.conditions else {}
-    if result.kind == "copy":
-        return [f"{percentage(percent)} of {name}" for name, percent in known.items()]
-    return in_words(score(result), known, result.dtype)
-
-
-def _memory(result: Result) -> list[tuple[str, str]]:
-    if result.tensor_bytes is None and result.context_bytes is None:
-        return []
-    parts = (
-        f"tensors {size(result.tensor_bytes)}",
-        f"torch's cache {size(result.cache_bytes)}",
-        f"CUDA context {size(result.context_bytes)}",
-    )
-    return [("memory", ", ".join(parts))]
 
 
 def table_of(results: Sequence[tuple[Target, Result]]) -> str:
@@ -199,10 +128,6 @@ def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
             f"{label} {percentage(by, digits=1)}" for label, by in spread.behind.items()
         )
         yield f"  {apart}; behind the best, {spread.best}: {named}"
-
-
-def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in rows]
 
 
 def _sizes(points: Sequence[Point]) -> Table:
