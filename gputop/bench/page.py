@@ -12,7 +12,7 @@ from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visib
 from gputop.text import cells as room_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gputop.bench.compare import Spread
     from gputop.bench.events import Point, Result
@@ -55,16 +55,21 @@ def page(result: Result) -> str:
 def _tables(result: Result) -> list[str]:
     if not result.points:
         return []
-    return ["", *_columns(table(result.kind, result.points).lines), ""]
+    return ["", *aligned(table(result.kind, result.points).lines), ""]
 
 
 def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
     """The rows of that kind of run; of the shapes of a search, `most`."""
     if kind == "sweep":
-        return _sizes(points)
-    if kind == "latency":
-        return _ways(points)
-    return _bandwidths(points) if kind == "copy" else _fastest(points, most)
+        shown = {
+            "tflops": ("{}, TFLOP/s", lambda rate: f"{rate:.3g}"),
+            "seconds": ("{}, time", brief),
+        }
+        return _by_size(points, "N", lambda x: f"{x:.0f}", shown)
+    if kind == "copy":
+        shown = {"bytes_per_second": ("{}", lambda rate: f"{rate / 1e9:.4g}")}
+        return _by_size(points, "GB/s", size, shown)
+    return _ways(points) if kind == "latency" else _fastest(points, most)
 
 
 def table_of(results: Sequence[tuple[Target, Result]]) -> str:
@@ -86,7 +91,7 @@ def table_of(results: Sequence[tuple[Target, Result]]) -> str:
             *_heat(result),
         )
     ]
-    return "\n".join([*_columns(lines), *([""] if methods else []), *methods])
+    return "\n".join([*aligned(lines), *([""] if methods else []), *methods])
 
 
 def _heat(result: Result) -> list[str]:
@@ -130,20 +135,28 @@ def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
         yield f"  {apart}; behind the best, {spread.best}: {named}"
 
 
-def _sizes(points: Sequence[Point]) -> Table:
-    """A line for each size, and two columns for each data type; the best of each."""
+def _by_size(
+    points: Sequence[Point],
+    head: str,
+    label: Callable[[float], str],
+    values: Mapping[str, tuple[str, Callable[[float], str]]],
+) -> Table:
+    """A line for each size, and for each series a column of each of the `values`.
+
+    These are a title and a text by the name of the value; the first of them is marked where it is
+    highest.
+    """
     series, cells = _by_series(points)
     sizes = sorted({point.x for point in points})
-    lines = [["N", *(f"{name}, {unit}" for name in series for unit in ("TFLOP/s", "time"))]]
+    titles = [title.format(name) for name in series for title, _ in values.values()]
+    lines = [[head, *titles]]
     for x in sizes:
-        line = [f"{x:.0f}"]
-        for name in series:
-            values = cells.get((name, x), {})
-            rate = values.get("tflops")
-            line += [ABSENT if rate is None else f"{rate:.3g}", time(values.get("seconds"))]
-        lines.append(line)
+        known = [(cells.get((name, x), {}).get(v), v) for name in series for v in values]
+        lines.append([label(x), *(ABSENT if n is None else values[v][1](n) for n, v in known)])
+    first = next(iter(values))
     best = (
-        (sizes.index(_most(points, name, "tflops")) + 1, 2 * n + 1) for n, name in enumerate(series)
+        (sizes.index(_most(points, name, first)) + 1, n * len(values) + 1)
+        for n, name in enumerate(series)
     )
     return Table(lines, frozenset(best))
 
@@ -164,22 +177,6 @@ def _ways(points: Sequence[Point]) -> Table:
         ]
         if len(known) > 1:  # one alone is not the best of any
             best.add((min(known)[1] + 1, column + 1))
-    return Table(lines, frozenset(best))
-
-
-def _bandwidths(points: Sequence[Point]) -> Table:
-    """A line for each size, and a column for each way; its highest rate."""
-    series, cells = _by_series(points)
-    sizes = sorted({point.x for point in points})
-    lines = [["GB/s", *series]]
-    for x in sizes:
-        rates = (cells.get((name, x), {}).get("bytes_per_second") for name in series)
-        shown = [ABSENT if rate is None else f"{rate / 1e9:.4g}" for rate in rates]
-        lines.append([size(x), *shown])
-    best = (
-        (sizes.index(_most(points, name, "bytes_per_second")) + 1, n + 1)
-        for n, name in enumerate(series)
-    )
     return Table(lines, frozenset(best))
 
 
@@ -223,17 +220,17 @@ def _by_series(
     return series, {(point.series, point.x): point.values for point in points}
 
 
-def _columns(lines: list[list[str]]) -> list[str]:
-    """Right-aligned, as numbers are."""
-    lines = [[visible(cell) for cell in line] for line in lines]
-    widths = [max(map(room_of, column)) for column in zip(*lines, strict=True)]
-    return [
-        "".join(
-            f"  {' ' * (width - room_of(cell))}{cell}"
-            for cell, width in zip(line, widths, strict=True)
-        )
-        for line in lines
-    ]
+def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Lines of cells: the first `left` columns are text, the others numbers, to the right."""
+    shown = [[visible(cell) for cell in line] for line in lines]
+    widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
+    found = []
+    for line in shown:
+        blanks = (" " * (width - room_of(cell)) for cell, width in zip(line, widths, strict=True))
+        both = enumerate(zip(line, blanks, strict=True))
+        cells = (cell + blank if at < left else blank + cell for at, (cell, blank) in both)
+        found.append(f"  {'  '.join(cells)}".rstrip())
+    return found
 
 
 def time(seconds: float | None) -> str:
