@@ -16,7 +16,7 @@ from gputop.telemetry.snapshot import Problem
 from gputop.ui.draw import width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.palette import BUSY, FAULT, GOOD, MEMORY, WARN
-from gputop.ui.widgets import fleet_chart, fleet_table, fleet_title
+from gputop.ui.widgets import fleet_chart, fleet_table, run_title
 from gputop.ui.widgets.plot import COLOURS, Plot
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
@@ -46,7 +46,7 @@ def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
 
 
 def title(made: GroupState, width: int = 120) -> str:
-    return texts([fleet_title.title(made, width)])[0]
+    return texts([run_title.title(made, width)])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,7 +61,7 @@ def test_at_any_size_nothing_is_wider_or_higher(
     assert all(width_of(row) <= width for row in rows)
     under = table(made, width)
     assert len(under) == fleet_table.height(made, width) == count + 2
-    assert all(width_of(row) <= width for row in [*under, fleet_title.title(made, width)])
+    assert all(width_of(row) <= width for row in [*under, run_title.title(made, width)])
 
 
 def test_each_has_a_row_with_its_figures() -> None:

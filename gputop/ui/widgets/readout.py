@@ -18,7 +18,7 @@ from gputop.text import (
 )
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets import fleet_table, fleet_title, points
+from gputop.ui.widgets import fleet_table, points, run_title
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TitleView(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""
         if self.group is not None:
-            return [[Span(" "), *fleet_title.title(self.group, width - 1)]]
+            return [[Span(" "), *run_title.title(self.group, width - 1)]]
         return [[Span(" "), *_title(self.run, width - 1)]] if self.run else []
 
 
