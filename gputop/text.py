@@ -153,6 +153,11 @@ def tflops(value: float | None) -> str:
     return rounded(value, digits)
 
 
+def count(many: int, what: str) -> str:
+    """`1 host`, `8 hosts`."""
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
 def quantity(value: float | None, unit: str, digits: int = 0) -> str:
     """A number with its unit, or the sign of absence alone: `612 W`, `64°C`, `–`."""
     return ABSENT if value is None else f"{rounded(value, digits)}{unit}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench import devices, plan
 from gputop.bench.events import Done, Hello, Planned, Progress
+from gputop.bench.group_state import GroupState
 from gputop.bench.plan import Request
 from gputop.bench.run_state import RunState
 from tests.sessions import PLANNED, RESULT
@@ -66,6 +67,13 @@ def ended(target: plan.Target, *events: Event) -> RunState:
     for event in events:
         run.take(event)
     return run
+
+
+def alone(run: RunState) -> GroupState:
+    """The group of one device that this run makes."""
+    group = GroupState([run.request])
+    group.runs[run.request.target] = run
+    return group
 
 
 def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:

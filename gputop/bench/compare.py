@@ -82,21 +82,16 @@ def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]
 
 
 def _comparison(result: Result, like: Iterable[Result]) -> Comparison:
-    best = None if result.wrong_elements else _best_of(result, like)
+    best = None if result.wrong_elements else best_of(result, like)
     return Comparison(percent_under(result, best), regression(result, best))
 
 
-def best_of(result: Result, among: Iterable[Result]) -> Result | None:
-    """The best earlier run that a result can be compared with, or None without any.
+def best_of(result: Result, like: Iterable[Result]) -> Result | None:
+    """The best earlier run of those that are like it, or None without any.
 
     Faulty runs do not count. Nor do runs of one shape that were shorter: a device that had less
     time to get hot is faster. For the same reason a result is not held above longer runs.
     """
-    key = comparable(result)
-    return _best_of(result, [other for other in among if comparable(other) == key])
-
-
-def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
     earlier = [
         (rate, other)
         for other in like
@@ -145,16 +140,13 @@ def _what(result: Result) -> str:
 
 
 def _figure(result: Result) -> str:
-    if result.points and result.tflops_peak is None:
-        return f"{_mean_rate(result)} over its rows"
-    return f"{tflops(score(result))} TFLOP/s"
-
-
-def _mean_rate(result: Result) -> str:
+    unit, shown = rate_text(result)
     value = score(result) or 0.0
-    if any("bytes_per_second" in point.values for point in result.points):
-        return f"{number(value / 1e9)} GB/s"
-    return brief(1 / value) if value else "nothing"
+    if not result.points or result.tflops_peak is not None:
+        return f"{shown(value)} {unit}"
+    if unit == "products/s":  # their time says more
+        return f"{brief(1 / value) if value else 'nothing'} over its rows"
+    return f"{shown(value)} {unit} over its rows"
 
 
 def rate_text(result: Result) -> tuple[str, Callable[[float], str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.compare import NOTICED_PERCENT, score
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.telemetry.clock_events import CLOCK_EVENTS
+from gputop.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -177,7 +178,7 @@ def throttled(result: Result) -> str | None:
 
 def wrong_results(elements: int) -> str:
     """`computed wrong results: 3 elements`."""
-    return f"computed wrong results: {elements} element{'' if elements == 1 else 's'}"
+    return f"computed wrong results: {count(elements, 'element')}"
 
 
 def outliers(members: Sequence[Member]) -> tuple[Outlier, ...]:

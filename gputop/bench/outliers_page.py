@@ -9,7 +9,7 @@ from gputop.bench.columns import ENDS
 from gputop.bench.compare import rate_text
 from gputop.bench.outliers import distributions, outliers
 from gputop.bench.page import aligned
-from gputop.text import ABSENT, duration, visible
+from gputop.text import ABSENT, count, duration, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,11 +87,6 @@ def _heat_limit(results: Sequence[Result]) -> list[str]:
     limits = [result.conditions.heat_limit for result in results if result.conditions]
     named = "; ".join(visible(limit, 120) for limit in dict.fromkeys(limits) if limit)
     return [f"heat limit: {named}"] if named else []
-
-
-def count(number: int, what: str) -> str:
-    """`1 host`, `8 hosts`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]:

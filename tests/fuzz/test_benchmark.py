@@ -31,11 +31,13 @@ from gputop.bench.session import Session, _NoResultError
 from gputop.telemetry.codec import to_json
 from gputop.ui.model import Telemetry
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
+from tests.runs import alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +154,7 @@ def views(run: RunState) -> list[Any]:
     telemetry.take(streams.sample(1))
     title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
     table = ResultsView(telemetry)
-    title.run = readout.run = chart.run = run
+    title.group = readout.group = chart.group = alone(run)
     if run.result is not None:
         table.results = chart.results = [run.result, dataclasses.replace(run.result, m=1)]
     return [title, readout, chart, table]

@@ -18,9 +18,10 @@ from gputop.ui.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.screens import benchmark
 from gputop.ui.widgets import points
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
-from tests.runs import Clock, look
+from gputop.ui.widgets.run_title import TitleView
+from tests.runs import Clock, alone, look
 from tests.sessions import POINTS, sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, no_driver, sample
 from tests.ui.pilots import settle, shown, until
@@ -52,7 +53,7 @@ def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
 
 def chart_of(run: RunState, *earlier: Result) -> ThroughputChart:
     chart = ThroughputChart()
-    chart.run, chart.results = run, list(earlier)
+    chart.group, chart.results = alone(run), list(earlier)
     return chart
 
 

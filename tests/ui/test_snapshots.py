@@ -26,8 +26,9 @@ from gputop.ui.look import Terminal
 from gputop.ui.screens import benchmark
 from gputop.ui.screens.environment import Environment
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests.driver.platforms import PLATFORMS
 from tests.sessions import sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample

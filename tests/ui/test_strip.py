@@ -12,7 +12,7 @@ from gputop.bench.events import Progress
 from gputop.ui.palette import DIM, WARN
 from gputop.ui.widgets import strip
 from gputop.ui.widgets.chart import ThroughputChart
-from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look, take
+from tests.runs import alone, begin, cpu_run, gpu_run, gpu_sample, look, take
 from tests.streams import NOW, inventory, sample
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BARS = "▮"
 
 def drawn(run: RunState, width: int = 78, height: int = 30) -> list[str]:
     chart = ThroughputChart()
-    chart.run = run
+    chart.group = alone(run)
     rows = chart.draw(width, height)
     assert len(rows) <= height
     return ["".join(span.text for span in row) for row in rows]
@@ -97,7 +97,7 @@ def test_any_width_is_drawn(width: int) -> None:
 
 def style_of(run: RunState, label: str) -> Style:
     chart = ThroughputChart()
-    chart.run = run
+    chart.group = alone(run)
     (row,) = (row for row in chart.draw(80, 30) if row[0].text.strip() == label)
     return row[1].style
 

@@ -1,13 +1,14 @@
-"""`gputop bench --ray`: from the cluster to the ends of all runs."""
+"""`gputop bench --ray`: from the cluster to the ends of all runs, whose GPUs are watched."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.cluster.link import Cluster
-from gputop.bench.cluster.watch import ClusterWatch
+from gputop.bench.cluster.readings import sample
 from gputop.bench.foreground import follow_on_a_line
 from gputop.bench.group import Group
 from gputop.bench.group_state import GroupState
@@ -15,20 +16,24 @@ from gputop.bench.outliers import Member
 from gputop.bench.places import PlaceError
 from gputop.bench.progress import many_devices
 from gputop.bench.selection import RefusedError
+from gputop.bench.watch import START_SECONDS, Limit, Ward, traced
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from gputop.bench.cluster.link import Found, Post
+    from gputop.bench.conditions import Trace
+    from gputop.bench.events import Event
     from gputop.bench.plan import Request, Target
     from gputop.bench.run_state import RunState
+    from gputop.bench.session import Session
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""
-    Following = Callable[[Group, GroupState, ClusterWatch], Awaitable[list[RunState]]]
+    Following = Callable[[Group, GroupState, "ClusterWatch"], Awaitable[list[RunState]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,44 @@ class Burned:
     ends: Sequence[RunState]
     not_begun: Sequence[Member]
     """Devices that were to be tested and were not, and why."""
+
+
+class ClusterWatch:
+    """All runs that are under way together. It needs no thread: nothing draws in this process."""
+
+    def __init__(self, posts: Mapping[Target, Post]) -> None:
+        self._posts = posts
+
+    async def events(
+        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+    ) -> AsyncGenerator[Event]:
+        """The session's events, which a limit ends before their time; close it with `aclosing`."""
+        stops: list[asyncio.Task[None]] = []
+
+        def end(limit: Limit) -> None:
+            ending(limit)
+            stops.append(asyncio.create_task(session.stop(limit.by)))
+
+        post = self._posts[trace.target]
+        facts = post.facts
+        assert facts is not None
+        ward = Ward(trace, lambda call, *arguments: call(*arguments), end, session.kill)
+
+        def take(line: str) -> None:
+            found = sample(line, facts.inventory)
+            if found is not None:
+                ward.take(facts.inventory, found)
+
+        try:
+            async with contextlib.aclosing(traced(session, trace)) as events:
+                async for event in events:
+                    if post.listen is not take:  # the worker has said its first word
+                        post.listen = take
+                        ward.wait(START_SECONDS)
+                    yield event
+            await asyncio.gather(*stops)
+        finally:
+            ward.wait(None)
 
 
 async def on_a_line(runs: Group, group: GroupState, watch: ClusterWatch) -> list[RunState]:

@@ -16,8 +16,8 @@ from gputop.bench.events import Done
 from gputop.bench.group_state import GroupState
 from gputop.bench.pairs import runner
 from gputop.bench.results import ResultsError, append, recent
+from gputop.bench.selection import question, usable
 from gputop.text import visible
-from gputop.ui.before import question, usable
 from gputop.ui.model import own
 from gputop.ui.palette import FAULT, WARN
 from gputop.ui.screens.question import Question
@@ -26,8 +26,9 @@ from gputop.ui.widgets.chart import ThroughputChart
 from gputop.ui.widgets.choice import key_of, label
 from gputop.ui.widgets.form import Form
 from gputop.ui.widgets.hint import hint, problem_rows
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -157,8 +158,7 @@ class BenchmarkTab(Vertical):
         self.screen.set_focus(None)  # the next key is not for a field: x stops
         group = self._group = GroupState(requests)
         for view in (self._title, self._chart, self._readout):
-            view.run = None if group.is_several else group.only
-            view.group = group if group.is_several else None
+            view.group = group
         self._chart.hint = lambda *_: []
         self._runs = runner(group)
         for timer in self._redraws:
@@ -248,10 +248,10 @@ class BenchmarkTab(Vertical):
         self.start()
 
     def _redraw_while_running(self) -> None:
-        self._redraw_run(chart=self._chart.group is None)
+        self._redraw_run(chart=self._chart.run is not None)
 
     def _redraw_chart_of_several(self) -> None:
-        if self._chart.group is not None:
+        if self._chart.run is None:
             self._chart.redraw()
 
     def on_resize(self) -> None:

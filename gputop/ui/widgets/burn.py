@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench import limits
-from gputop.bench.outliers_page import count
-from gputop.text import duration, short_name, tflops, visible
+from gputop.text import count, duration, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, cells_of, clip
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView

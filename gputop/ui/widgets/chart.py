@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import BUSY, DIM
 from gputop.ui.widgets import fleet_chart, points, strip, sweep
-from gputop.ui.widgets.live import LiveView
 from gputop.ui.widgets.plot import Axis, Line, Plot, round_up, thin, tick
+from gputop.ui.widgets.run_title import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.bench.events import Result
-    from gputop.bench.group_state import GroupState
     from gputop.bench.run_state import RunState
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
@@ -23,14 +22,11 @@ LABEL = 8
 """Cells of the axis and its labels where nothing is drawn under them."""
 
 
-class ThroughputChart(LiveView):
+class ThroughputChart(RunView):
     """TFLOP/s over the seconds of a run or over N, or its rows; without one, how to start it."""
 
     def __init__(self) -> None:
         super().__init__(id="chart")
-        self.run: RunState | None = None
-        self.group: GroupState | None = None
-        """In the place of the one run, where there are several."""
         self.results: list[Result] = []
         """Earlier ones, newest first: sweeps of other devices are drawn along."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
@@ -40,10 +36,10 @@ class ThroughputChart(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:
         """The chart in the space there is, and under it what the device did."""
         run, group = self.run, self.group
-        if group is not None and group.measured and height >= 4 and width >= LEAST_WIDTH:
-            return fleet_chart.rows(group, self._plot, width, height)
-        if run is None or not run.measured or height < 4 or width < LEAST_WIDTH:
+        if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
+        if run is None:
+            return fleet_chart.rows(group, self._plot, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         under = _meanwhile_rows(run, width)

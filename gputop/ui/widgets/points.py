@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import page
 from gputop.bench.columns import rate
-from gputop.text import ABSENT, duration, size, visible
+from gputop.text import ABSENT, count, duration, size, visible
 from gputop.ui.draw import Row, Span, cell, clip, fit, width_of
 from gputop.ui.palette import DIM, GOOD, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
@@ -115,7 +115,7 @@ def progress(run: RunState) -> tuple[float, str]:
     """How far it is, 0 to 1, and in words: a table may be complete before its time."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
     most = run.planned.rows if run.planned else 0
-    rows = f"{done} row" if done == 1 else f"{done} rows"
+    rows = count(done, "row")
     if run.ended:
         complete = run.result is not None and run.result.stopped == "time"
         share = 1.0 if complete else min(1.0, elapsed / seconds)

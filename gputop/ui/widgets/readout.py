@@ -6,26 +6,14 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import limits
 from gputop.output.values import value_text
-from gputop.text import (
-    ABSENT,
-    duration,
-    percentage,
-    quantity,
-    short_name,
-    tflops,
-    visible,
-    watts_of,
-)
+from gputop.text import ABSENT, duration, percentage, quantity, tflops, visible, watts_of
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
-from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets import fleet_table, points, run_title
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, STRONG, TEXT
+from gputop.ui.widgets import fleet_table, points
+from gputop.ui.widgets.run_title import RunView, wrong
 
 if TYPE_CHECKING:
-    from gputop.bench.group_state import GroupState
-    from gputop.bench.plan import Target
     from gputop.bench.run_state import RunState
-    from gputop.bench.session import Result
     from gputop.telemetry.snapshot import Problem
     from gputop.ui.model import Telemetry
 
@@ -33,109 +21,22 @@ if TYPE_CHECKING:
 SHORTEST_BAR = 10
 
 
-class TitleView(LiveView):
-    """One line: what is being run, or how it ended."""
-
-    def __init__(self) -> None:
-        super().__init__(id="run-title")
-        self.run: RunState | None = None
-        self.group: GroupState | None = None
-        """In the place of the one run, where there are several."""
-
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
-        if self.group is not None:
-            return [[Span(" "), *run_title.title(self.group, width - 1)]]
-        return [[Span(" "), *_title(self.run, width - 1)]] if self.run else []
-
-
-def _title(run: RunState, width: int) -> Row:
-    what = f"{run.what} {_shape(run)}on {_device_name(run.request.target)}"
-    if run.problem is not None:
-        return _failing(run, run.problem, width)
-    if run.result is not None:
-        return _ending(run, run.result, what, width)
-    if run.hello is not None:
-        what += f" · torch {visible(run.hello.torch_version)}"
-    if run.faulty:
-        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
-    if run.stopping:
-        word, style = "Stopping ", WARN
-    elif run.silent_seconds is not None:
-        word, style = f"No word for {duration(run.silent_seconds)}, x ends it: ", WARN
-    elif run.progress is not None or (run.is_table and run.planned is not None):
-        word, style = "Running ", GOOD
-    else:
-        step = "Starting torch" if run.hello is None else "Warming up"
-        word, style = f"{step}, {duration(run.preparing_seconds)}:  ", WARN
-    return [Span(word, style), Span(clip(what, width - len(word)))]
-
-
-def _failing(run: RunState, problem: Problem, width: int) -> Row:
-    """A run without a result: the fault of a device is red, and what was refused is not."""
-    word, style, why = "Not run: ", WARN, visible(problem.what)
-    if run.faulty:
-        after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
-        word, style = f"FAULTY{after}: ", FAULT
-        why += f", {wrong(run)}" if run.wrong_elements else ""
-    elif run.limit is not None:
-        word, why = f"{run.limit.title}: ", f"{run.limit.why}, before there was a result"
-    elif run.stopping:
-        word, why = "Stopped ", "before there was a result"
-    elif run.measured:
-        word = f"Ended after {duration(run.elapsed_seconds)}: "
-    return [Span(word, style), Span(clip(why, width - len(word)), style)]
-
-
-def wrong(run: RunState) -> str:
-    """How many elements were wrong, and since when."""
-    many = "1 wrong element" if run.wrong_elements == 1 else f"{run.wrong_elements} wrong elements"
-    return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
-
-
-def _shape(run: RunState) -> str:
-    p = run.planned
-    return "" if p is None or run.is_table else f"{p.m}×{p.n}×{p.k} "
-
-
-def _device_name(target: Target) -> str:
-    name = short_name(visible(target.name))
-    return name if target.number is None else f"GPU {target.number} {name}"
-
-
-def _ending(run: RunState, result: Result, what: str, width: int) -> Row:
-    if result.wrong_elements:
-        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
-    if run.limit is not None:
-        word = f"{run.limit.title} "
-        return [Span(word, WARN), Span(clip(f"{run.limit.why} · {what}", width - len(word)))]
-    word = "Done " if result.stopped == "time" else "Stopped "
-    checks = "1 check" if result.checks == 1 else f"{result.checks} checks"
-    verdict = f" · {checks}, all right" if result.checks else ""
-    torch = f" · torch {visible(result.torch_version)}"
-    return [Span(word, GOOD), Span(clip(what + verdict + torch, width - len(word)))]
-
-
-class ReadoutView(LiveView):
+class ReadoutView(RunView):
     """Two lines: the figures, and the progress. Of several devices their table."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="readout")
         self._telemetry = telemetry
-        self.run: RunState | None = None
-        self.group: GroupState | None = None
 
     def wanted(self, width: int) -> int:
         """Rows that it takes."""
-        return 2 if self.group is None else fleet_table.height(self.group, width)
+        return 2 if self.run or not self.group else fleet_table.height(self.group, width)
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         """Two rows, or those of the table."""
-        if self.group is not None:
-            return fleet_table.table(self.group, self._telemetry, width)
         run = self.run
         if run is None:
-            return []
+            return fleet_table.table(self.group, self._telemetry, width) if self.group else []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
         figures = points.figures(run, width) if run.is_table else _figures(run)

@@ -1,4 +1,4 @@
-"""Several devices under stress, in one line: what is being run, or how it ended."""
+"""What is being run, or how it ended, in one line; of one device or of several."""
 
 from __future__ import annotations
 
@@ -7,21 +7,114 @@ from typing import TYPE_CHECKING
 from gputop.bench import limits
 from gputop.bench.columns import ENDS
 from gputop.bench.devices import numbers
-from gputop.text import duration, short_name, visible
+from gputop.text import count, duration, short_name, visible
 from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import FAULT, GOOD, WARN
+from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from gputop.bench.events import Result
     from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
     from gputop.bench.run_state import RunState
+    from gputop.telemetry.snapshot import Problem
+
+
+class RunView(LiveView):
+    """A view of the runs that were started together."""
+
+    group: GroupState | None = None
+
+    @property
+    def run(self) -> RunState | None:
+        """The one run, or None where there are several."""
+        return None if self.group is None or self.group.is_several else self.group.only
+
+
+class TitleView(RunView):
+    """One line: what is being run, or how it ended."""
+
+    def __init__(self) -> None:
+        super().__init__(id="run-title")
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        """One row."""
+        if self.run is not None:
+            return [[Span(" "), *_of_one(self.run, width - 1)]]
+        return [[Span(" "), *title(self.group, width - 1)]] if self.group else []
+
+
+def _of_one(run: RunState, width: int) -> Row:
+    what = f"{run.what} {_shape(run)}on {_device_name(run.request.target)}"
+    if run.problem is not None:
+        return _failing(run, run.problem, width)
+    if run.result is not None:
+        return _end_of_one(run, run.result, what, width)
+    if run.hello is not None:
+        what += f" · torch {visible(run.hello.torch_version)}"
+    if run.faulty:
+        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
+    if run.stopping:
+        word, style = "Stopping ", WARN
+    elif run.silent_seconds is not None:
+        word, style = f"No word for {duration(run.silent_seconds)}, x ends it: ", WARN
+    elif run.progress is not None or (run.is_table and run.planned is not None):
+        word, style = "Running ", GOOD
+    else:
+        step = "Starting torch" if run.hello is None else "Warming up"
+        word, style = f"{step}, {duration(run.preparing_seconds)}:  ", WARN
+    return [Span(word, style), Span(clip(what, width - len(word)))]
+
+
+def _failing(run: RunState, problem: Problem, width: int) -> Row:
+    """A run without a result: the fault of a device is red, and what was refused is not."""
+    word, style, why = "Not run: ", WARN, visible(problem.what)
+    if run.faulty:
+        after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
+        word, style = f"FAULTY{after}: ", FAULT
+        why += f", {wrong(run)}" if run.wrong_elements else ""
+    elif run.limit is not None:
+        word, why = f"{run.limit.title}: ", f"{run.limit.why}, before there was a result"
+    elif run.stopping:
+        word, why = "Stopped ", "before there was a result"
+    elif run.measured:
+        word = f"Ended after {duration(run.elapsed_seconds)}: "
+    return [Span(word, style), Span(clip(why, width - len(word)), style)]
+
+
+def _shape(run: RunState) -> str:
+    p = run.planned
+    return "" if p is None or run.is_table else f"{p.m}×{p.n}×{p.k} "
+
+
+def _device_name(target: Target) -> str:
+    name = short_name(visible(target.name))
+    return name if target.number is None else f"GPU {target.number} {name}"
+
+
+def _end_of_one(run: RunState, result: Result, what: str, width: int) -> Row:
+    if result.wrong_elements:
+        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
+    if run.limit is not None:
+        word = f"{run.limit.title} "
+        return [Span(word, WARN), Span(clip(f"{run.limit.why} · {what}", width - len(word)))]
+    word = "Done " if result.stopped == "time" else "Stopped "
+    verdict = f" · {count(result.checks, 'check')}, all right" if result.checks else ""
+    torch = f" · torch {visible(result.torch_version)}"
+    return [Span(word, GOOD), Span(clip(what + verdict + torch, width - len(word)))]
+
+
+def wrong(run: RunState) -> str:
+    """How many elements were wrong, and since when."""
+    many = count(run.wrong_elements, "wrong element")
+    return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
 
 
 def title(group: GroupState, width: int) -> Row:
-    """One row: what is being run, or how it ended."""
-    what = _what(group)
+    """One row of several devices: what is being run, or how it ended."""
+    what = _several(group)
     if group.faulty:
         said = "; ".join(
             f"{numbers([target])} {_fault(group, target)}"
@@ -30,7 +123,7 @@ def title(group: GroupState, width: int) -> Row:
         )
         return [Span(clip(f"FAULTY: {said}, {what}", width), FAULT)]
     if group.ended:
-        word, style, rest = _ending(group, what)
+        word, style, rest = _end_of_several(group, what)
     elif group.stopping:
         word, style, rest = "Stopping ", WARN, what
     elif group.begun:
@@ -41,7 +134,7 @@ def title(group: GroupState, width: int) -> Row:
     return [Span(word, style), Span(clip(rest, width - len(word)))]
 
 
-def _what(group: GroupState) -> str:
+def _several(group: GroupState) -> str:
     """`bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · heat limit: margin 3°C · torch 2.9.1`."""
     runs = list(group.runs.values())
     shapes = {(run.planned.m, run.planned.n, run.planned.k) for run in runs if run.planned}
@@ -59,7 +152,7 @@ def _what(group: GroupState) -> str:
     return f"{group.only.what} {shape}on {on}{heat}{version}"
 
 
-def _ending(group: GroupState, what: str) -> tuple[str, Style, str]:
+def _end_of_several(group: GroupState, what: str) -> tuple[str, Style, str]:
     runs = group.runs
     if group.stopping:
         return "Stopped ", GOOD, what
@@ -87,6 +180,4 @@ def _why(run: RunState) -> str:
 
 def _fault(group: GroupState, target: Target) -> str:
     many = group.wrong_elements(target)
-    if not many:
-        return "failed"
-    return "1 wrong element" if many == 1 else f"{many} wrong elements"
+    return count(many, "wrong element") if many else "failed"
