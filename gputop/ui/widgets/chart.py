@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gputop.ui.draw import Row, Span, clip
 from gputop.ui.palette import BUSY, DIM
 from gputop.ui.widgets import fleet_chart, points, strip, sweep
-from gputop.ui.widgets.plot import Axis, Line, Plot, round_up, thin, tick
+from gputop.ui.widgets.plot import Axis, Line, Plot, linear_axis, round_up, thin
 from gputop.ui.widgets.run_title import RunView
 
 if TYPE_CHECKING:
@@ -61,12 +61,10 @@ class ThroughputChart(RunView):
         points = thin(run.points, 2 * room)
         top = round_up(1.08 * max(y for _, y in run.points))
         rest = height - len(below)
-        parts = 4 if rest >= 15 else 2
-        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
         plot = self._plot.rows(
             [Line(tuple(points), BUSY)],
             Axis(0, seconds),
-            Axis(0, top, ticks),
+            linear_axis(0, top, rest),
             left,
             left + room,
             rest - 1,

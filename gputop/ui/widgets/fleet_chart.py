@@ -8,10 +8,8 @@ from gputop.bench import page
 from gputop.bench.devices import numbers
 from gputop.bench.page import Table
 from gputop.text import ABSENT, tflops
-from gputop.ui.draw import Row, Span, width_of
-from gputop.ui.palette import DIM
 from gputop.ui.widgets import points, sweep
-from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, round_up, thin, tick
+from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, legend, linear_axis, round_up, thin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
     from gputop.bench.run_state import RunState
+    from gputop.ui.draw import Row
     from gputop.ui.widgets.plot import Plot
 
 LABEL = 8
@@ -55,16 +54,23 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     rates = [rate for drawn, _, _ in lines for _, rate in drawn]
     lasts = [drawn[-1][1] for drawn, _, _ in lines]
     seconds = max(group.request.seconds, *(drawn[-1][0] for drawn, _, _ in lines))
-    high, y = max(rates), _linear(min(rates), max(rates), height - 1)
+    low, high = min(rates), max(rates)
+    top = round_up(1.08 * high)
+    # Where all are near each other the upper half: how they differ counts.
+    y = linear_axis(top / 2 if low > top / 2 else 0.0, top, height - 1)
     scaled: Callable[[float], float] = float
     if 0 < high > sweep.FAR * min(lasts):  # a CPU beside a GPU
-        y, scaled = sweep.rates(max(min(rates), high / 1e6), high, height - 1)
+        y, scaled = sweep.rates(max(low, high / 1e6), high, height - 1)
     shown = [
         Line(tuple((at, scaled(max(rate, high / 1e6))) for at, rate in drawn), style, mark)
         for drawn, style, mark in lines
     ]
     drawn_rows = plot.rows(shown, Axis(0, seconds), y, LABEL, width, height - 1)
-    return [_legend(group, width), *drawn_rows]
+    named = [
+        (f"{MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
+        for n, target in enumerate(group.runs)
+    ]
+    return [legend(" TFLOP/s, by seconds", named, width), *drawn_rows]
 
 
 def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
@@ -73,24 +79,6 @@ def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
     if earlier is None:
         return [(group.runs[target], group.kind == "pairs")]
     return [(earlier, True), (group.runs[target], False)]
-
-
-def _linear(low: float, high: float, height: int) -> Axis:
-    """From zero, or where all are near each other the upper half: how they differ counts."""
-    top, parts = round_up(1.08 * high), 4 if height >= 15 else 2
-    bottom = top / 2 if low > top / 2 else 0.0
-    at = [bottom + (top - bottom) * n / parts for n in range(parts + 1)]
-    return Axis(bottom, top, tuple((value, tick(value)) for value in at))
-
-
-def _legend(group: GroupState, width: int) -> Row:
-    row: Row = [Span(" TFLOP/s, by seconds", DIM)]
-    for n, target in enumerate(group.runs):
-        span = Span(f"  {MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
-        if width_of([*row, span]) > width - 2:
-            return [*row, Span(" …", DIM)]
-        row.append(span)
-    return row
 
 
 def _shapes(group: GroupState) -> Table:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.columns import ENDS, percent_of_peak
 from gputop.bench.devices import numbers
+from gputop.bench.events import Conditions
 from gputop.exits import INTERRUPTED
+from gputop.telemetry.snapshot import Host
 from gputop.text import ABSENT, duration, percentage, quantity, short_name, tflops, visible
 from gputop.ui.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
@@ -132,24 +134,25 @@ def _cells(
     }
 
 
+def readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
+    """Watts, their limit, MHz and °C that the device says now; of an instance those of its GPU."""
+    if target.gpu_uuid is None:
+        host = telemetry.host or Host()
+        return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
+    now = telemetry.readings(target.gpu_uuid)
+    return now.power_watts, now.power_limit_watts, now.sm_clock_mhz, now.temperature_celsius
+
+
 def _conditions(
     run: RunState, target: Target, telemetry: Telemetry
 ) -> dict[str, tuple[str, Style]]:
     """What the device says now; of a run that has ended the means, and the highest temperature."""
-    watts: float | None = None
-    if run.result is not None:
-        known = run.result.conditions
-        watts = known.power_watts_mean if known else None
-        celsius = known.temperature_celsius_max if known else None
-        clock = known.sm_clock_mhz_mean if known else None
-    elif target.gpu_uuid is None:
-        host = telemetry.host
-        celsius = host.cpu_temperature_celsius if host else None
-        clock = host.cpu_clock_mhz if host else None
+    if run.result is None:
+        watts, _, clock, celsius = readings(target, telemetry)
     else:
-        readings = telemetry.readings(target.gpu_uuid)
-        watts, celsius = readings.power_watts, readings.temperature_celsius
-        clock = readings.sm_clock_mhz
+        known = run.result.conditions or Conditions()
+        watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
+        celsius = known.temperature_celsius_max
     return {
         "POWER": (quantity(watts, " W"), TEXT),
         "TEMP": (quantity(celsius, "°C"), TEXT),

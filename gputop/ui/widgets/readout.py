@@ -63,15 +63,7 @@ class ReadoutView(RunView):
         A MIG instance has none of it: it is said whose it is.
         """
         target = run.request.target
-        if target.gpu_uuid is None:
-            host = self._telemetry.host
-            watts, limit = None, None
-            clock = host.cpu_clock_mhz if host else None
-            celsius = host.cpu_temperature_celsius if host else None
-        else:
-            readings = self._telemetry.readings(target.gpu_uuid)
-            watts, limit = readings.power_watts, readings.power_limit_watts
-            clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
+        watts, limit, clock, celsius = fleet_table.readings(target, self._telemetry)
         power = watts_of(watts, limit)
         whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
         return [

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from gputop.bench import crossover
 from gputop.bench.devices import numbers
 from gputop.text import short_name, visible
-from gputop.ui.draw import Row, Span, cell, clip, width_of
+from gputop.ui.draw import Row, Span, cell, clip
 from gputop.ui.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
-from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, Plot, tick
+from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,14 +99,11 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
 
 
 def _legend(series: Sequence[_Series], width: int) -> Row:
-    row: Row = [Span(" TFLOP/s, by N " if width >= WIDE else " TFLOP/s", DIM)]
-    for n, each in enumerate(series):
-        style = DIM if each.earlier else COLOURS[n % len(COLOURS)]
-        span = Span(f"  {MARKS[n]} {each.name}", style)
-        if width_of([*row, span]) > width - 2:
-            return [*row, Span(" …", DIM)]
-        row.append(span)
-    return row
+    named = [
+        (f"{MARKS[n]} {each.name}", DIM if each.earlier else COLOURS[n % len(COLOURS)])
+        for n, each in enumerate(series)
+    ]
+    return legend(" TFLOP/s, by N " if width >= WIDE else " TFLOP/s", named, width)
 
 
 def _chart(
@@ -140,10 +137,7 @@ def _sizes(low: float, high: float, width: int) -> Axis:
 def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float], float]]:
     """The axis of the rates, and what a rate is on it: its logarithm where they are far apart."""
     if high < FAR * low:
-        top = 1.08 * high
-        parts = 4 if height >= 15 else 2
-        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
-        return Axis(0.0, top, ticks), float
+        return linear_axis(0.0, 1.08 * high, height), float
     bottom, top = math.log10(low), math.log10(high)
     first, last = math.ceil(bottom), math.floor(top)
     step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
