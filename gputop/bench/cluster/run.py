@@ -16,7 +16,7 @@ from gputop.bench.outliers import Member
 from gputop.bench.places import PlaceError
 from gputop.bench.progress import many_devices
 from gputop.bench.selection import RefusedError
-from gputop.bench.watch import START_SECONDS, Limit, Ward, traced
+from gputop.bench.watch import START_SECONDS, Ward
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gputop.bench.plan import Request, Target
     from gputop.bench.run_state import RunState
     from gputop.bench.session import Session
+    from gputop.bench.watch import Limit
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""
@@ -69,16 +70,10 @@ class ClusterWatch:
         self, session: Session, trace: Trace, ending: Callable[[Limit], None]
     ) -> AsyncGenerator[Event]:
         """The session's events, which a limit ends before their time; close it with `aclosing`."""
-        stops: list[asyncio.Task[None]] = []
-
-        def end(limit: Limit) -> None:
-            ending(limit)
-            stops.append(asyncio.create_task(session.stop(limit.by)))
-
         post = self._posts[trace.target]
         facts = post.facts
         assert facts is not None
-        ward = Ward(trace, lambda call, *arguments: call(*arguments), end, session.kill)
+        ward = Ward(session, trace, ending)
 
         def take(line: str) -> None:
             found = sample(line, facts.inventory)
@@ -86,13 +81,12 @@ class ClusterWatch:
                 ward.take(facts.inventory, found)
 
         try:
-            async with contextlib.aclosing(traced(session, trace)) as events:
+            async with contextlib.aclosing(ward.events()) as events:
                 async for event in events:
                     if post.listen is not take:  # the worker has said its first word
                         post.listen = take
                         ward.wait(START_SECONDS)
                     yield event
-            await asyncio.gather(*stops)
         finally:
             ward.wait(None)
 
