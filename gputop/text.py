@@ -180,8 +180,10 @@ def age(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
-def brief(seconds: float) -> str:
+def brief(seconds: float | None) -> str:
     """Three significant digits in the unit that suits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
+    if seconds is None:
+        return ABSENT
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
         if abs(seconds) * scale < LEAST_OF_FOUR_DIGITS:
             return f"{seconds * scale:.3g} {unit}"

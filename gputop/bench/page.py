@@ -167,7 +167,7 @@ def _ways(points: Sequence[Point]) -> Table:
     sizes = sorted({point.x for point in points})
     head = ["time per product", *(f"{x:.0f} x {x:.0f}" for x in sizes)]
     times = [[cells.get((name, x), {}).get("seconds") for x in sizes] for name in series]
-    lines = [head, *([name, *map(time, line)] for name, line in zip(series, times, strict=True))]
+    lines = [head, *([name, *map(brief, line)] for name, line in zip(series, times, strict=True))]
     best = set()
     for column in range(len(sizes)):
         known = [
@@ -191,7 +191,7 @@ def _fastest(points: Sequence[Point], most: int) -> Table:
     lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
     for point in ranked(points)[:most]:
         values = point.values
-        rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
+        rate, seconds = tflops(values.get("tflops")), brief(values.get("seconds"))
         lines.append([rate, *sides(point), seconds, point.series])
     best = ((1, column) for column in range(len(lines[0])) if points)
     return Table(lines, frozenset(best))
@@ -231,8 +231,3 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
         cells = (cell + blank if at < left else blank + cell for at, (cell, blank) in both)
         found.append(f"  {'  '.join(cells)}".rstrip())
     return found
-
-
-def time(seconds: float | None) -> str:
-    """Seconds in the unit that suits them: `12.3 µs`."""
-    return ABSENT if seconds is None else brief(seconds)

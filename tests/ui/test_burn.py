@@ -15,9 +15,8 @@ from gputop.bench.group_state import GroupState
 from gputop.bench.plan import Request, Target
 from gputop.settings import DEFAULT
 from gputop.telemetry.snapshot import Problem
-from gputop.ui.burn import BurnApp
+from gputop.ui.burn import BurnApp, BurnView, histogram
 from gputop.ui.themed import ANY_TERMINAL
-from gputop.ui.widgets.burn import BurnView, histogram
 from tests.sessions import PLANNED, RESULT
 from tests.streams import inventory, sample
 

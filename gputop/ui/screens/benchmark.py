@@ -22,10 +22,9 @@ from gputop.ui.model import own
 from gputop.ui.palette import FAULT, WARN
 from gputop.ui.screens.question import Question
 from gputop.ui.screens.several import Several
-from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.chart import ThroughputChart, hint, problem_rows
 from gputop.ui.widgets.choice import key_of, label
 from gputop.ui.widgets.form import Form
-from gputop.ui.widgets.hint import hint, problem_rows
 from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
 from gputop.ui.widgets.run_title import TitleView

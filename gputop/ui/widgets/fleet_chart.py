@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gputop.bench import page
 from gputop.bench.devices import numbers
 from gputop.bench.page import Table
-from gputop.text import ABSENT, tflops
+from gputop.text import ABSENT, brief, tflops
 from gputop.ui.widgets import points, sweep
 from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, legend, linear_axis, round_up, thin
 
@@ -130,7 +130,7 @@ def _latencies(group: GroupState, width: int, height: int) -> list[Row]:
         ]
         found = [[each.get(way) for each in known] for way in ways]
         block = points.drawn(
-            _compared(group, f"{x:.0f} x {x:.0f}", ways, found, page.time, min), width, names=True
+            _compared(group, f"{x:.0f} x {x:.0f}", ways, found, brief, min), width, names=True
         )
         room = height - len(drawn) - (1 if drawn else 0)
         if drawn and room < len(block):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import page
 from gputop.bench.columns import rate
-from gputop.text import ABSENT, count, duration, size, visible
+from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.draw import Row, Span, cell, clip, fit, width_of
 from gputop.ui.palette import DIM, GOOD, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
@@ -94,7 +94,7 @@ def figures(run: RunState, width: int) -> Row:
         figure = rate(point)
         said = figure[1] if figure else ABSENT
         if run.request.kind == "latency":
-            said = page.time(point.values.get("seconds"))
+            said = brief(point.values.get("seconds"))
         part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
         if point is named[0][1] or width_of([*row, *part]) <= width:
             row += part
