@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from gputop.bench.compare import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.events import Done, Event, Failed, Point, Result
 from gputop.bench.group import Group
-from gputop.bench.plan import SHORTEST_SECONDS
 from gputop.exits import INTERRUPTED
 from gputop.telemetry.snapshot import Problem
 from gputop.text import percentage
@@ -21,20 +20,6 @@ if TYPE_CHECKING:
     from gputop.bench.places import Place
     from gputop.bench.plan import Request, Target
     from gputop.bench.watch import Watching
-
-
-def refused(requests: Sequence[Request]) -> Problem | None:
-    """Why these devices cannot be compared in this way; None where they can."""
-    what = "There are no pairs to run"
-    if len(requests) < 2:
-        named = f"{requests[0].target.label} is the only device" if requests else "there is none"
-        why = f"pairs needs two devices, and {named}"
-        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
-    least = SHORTEST_SECONDS * (len(requests) + 1)
-    if requests[0].seconds < least:
-        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
-        return Problem(what, why, f"Choose --seconds {least:g} or more")
-    return None
 
 
 class Pairs:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -219,6 +220,20 @@ def check(request: Request) -> Problem | None:
     """Why the request cannot be run, before anything is started; None where it can."""
     problems = (_check(request, dtype) for dtype in request.dtypes)
     return next((problem for problem in problems if problem is not None), None)
+
+
+def check_pairs(requests: Sequence[Request]) -> Problem | None:
+    """Why devices cannot be run alone and then at once; None where they can."""
+    what = "There are no pairs to run"
+    if len(requests) < 2:
+        named = f"{requests[0].target.label} is the only device" if requests else "there is none"
+        why = f"pairs needs two devices, and {named}"
+        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
+    least = SHORTEST_SECONDS * (len(requests) + 1)
+    if requests[0].seconds < least:
+        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
+        return Problem(what, why, f"Choose --seconds {least:g} or more")
+    return None
 
 
 def _check(request: Request, name: str) -> Problem | None:

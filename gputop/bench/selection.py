@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.bench import devices, pairs, plan
+from gputop.bench import devices, plan
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN
 from gputop.text import visible
@@ -135,7 +135,7 @@ def usable(
     left = [request for request in requests if request.target not in problems]
     if problems and (not left or not of_all):
         raise ValueError(str(next(iter(problems.values()))))
-    if left[0].kind == "pairs" and (problem := pairs.refused(left)):
+    if left[0].kind == "pairs" and (problem := plan.check_pairs(left)):
         raise ValueError(str(problem))
     said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
     return devices.with_peers(left), said

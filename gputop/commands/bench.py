@@ -251,11 +251,8 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         requests.append(
             plan.Request(target, dtype, args.size, args.seconds, python, args.kind, tuple(further))
         )
-    if args.kind == "pairs":
-        from gputop.bench import pairs
-
-        if problem := pairs.refused(requests):
-            raise RefusedError(f"{problem}.")
+    if args.kind == "pairs" and (problem := plan.check_pairs(requests)):
+        raise RefusedError(f"{problem}.")
     return requests if args.ray is not None else devices.with_peers(requests)
 
 

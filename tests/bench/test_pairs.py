@@ -13,8 +13,8 @@ from gputop.bench import devices, group, watch
 from gputop.bench.compare import rates_of_pair, score
 from gputop.bench.events import Done, Failed, Planned, Result
 from gputop.bench.group_state import GroupState
-from gputop.bench.pairs import Pairs, refused
-from gputop.bench.plan import Request, Target
+from gputop.bench.pairs import Pairs
+from gputop.bench.plan import Request, Target, check_pairs
 from gputop.telemetry.snapshot import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
@@ -179,14 +179,18 @@ async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Meas
 
 
 def test_what_cannot_be_paired() -> None:
-    alone, none, short = refused(asked(CPU)), refused([]), refused(asked(*GPUS, seconds=1.0))
+    alone, none, short = (
+        check_pairs(asked(CPU)),
+        check_pairs([]),
+        check_pairs(asked(*GPUS, seconds=1.0)),
+    )
     assert alone is not None
     assert alone.why == f"pairs needs two devices, and {CPU.label} is the only device"
     assert none is not None
     assert "there is none" in none.why
     assert short is not None
     assert "--seconds 1.5" in short.remedy
-    assert refused(asked(*GPUS)) is None
+    assert check_pairs(asked(*GPUS)) is None
 
 
 @needs_torch
