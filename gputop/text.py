@@ -175,6 +175,11 @@ def tflops(value: float | None) -> str:
     return rounded(value, digits)
 
 
+def count(many: int, what: str) -> str:
+    """`1 host`, `8 hosts`."""
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
 def quantity(value: float | None, unit: str, digits: int = 0) -> str:
     """A number with its unit, or the sign of absence alone: `612 W`, `64°C`, `–`."""
     return ABSENT if value is None else f"{rounded(value, digits)}{unit}"
@@ -197,8 +202,10 @@ def age(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
-def brief(seconds: float) -> str:
+def brief(seconds: float | None) -> str:
     """Three significant digits in the unit that suits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
+    if seconds is None:
+        return ABSENT
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
         if abs(seconds) * scale < LEAST_OF_FOUR_DIGITS:
             return f"{seconds * scale:.3g} {unit}"

@@ -22,7 +22,7 @@ from gputop.telemetry.launch import command
 from gputop.ui.app import GputopApp
 from gputop.ui.fleet.app import FleetApp
 from gputop.ui.fleet.state import FleetState
-from gputop.ui.widgets.readout import TitleView
+from gputop.ui.widgets.run_title import TitleView
 from tests.fleets import fleet
 
 if TYPE_CHECKING:

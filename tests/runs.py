@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench import devices, plan
 from gputop.bench.events import Done, Hello, Planned, Progress
+from gputop.bench.group_state import GroupState
 from gputop.bench.plan import Request
-from gputop.ui.run import Run
+from gputop.bench.run_state import RunState
 from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample
 
 if TYPE_CHECKING:
     from gputop.bench.conditions import Trace
-    from gputop.bench.events import Result
+    from gputop.bench.events import Event, Result
     from gputop.telemetry.snapshot import Sample
 
 WINDOW = 0.25
@@ -51,22 +52,37 @@ def gpu_result(seconds: float, **changes: Any) -> Result:
     return dataclasses.replace(made, **changes)
 
 
-def begin(target: plan.Target, seconds: float, dtype: str = "float32") -> tuple[Run, Clock]:
+def begin(target: plan.Target, seconds: float, dtype: str = "float32") -> tuple[RunState, Clock]:
     """A run whose products are about to be timed, and its clock."""
-    run, clock = Run(Request(target, dtype, None, seconds)), Clock()
+    run, clock = RunState(Request(target, dtype, None, seconds)), Clock()
     run.trace.now = clock
     for event in (Hello("3.11.7", "2.13.0", target.name, 2, 4242), PLANNED):
         take(run, event)
     return run, clock
 
 
-def take(run: Run, event: Hello | Planned | Progress | Done) -> None:
+def ended(target: plan.Target, *events: Event) -> RunState:
+    """A run of that device after these events, the last of which is its end."""
+    run = RunState(Request(target, "float32", None, 10.0))
+    for event in events:
+        run.take(event)
+    return run
+
+
+def alone(run: RunState) -> GroupState:
+    """The group of one device that this run makes."""
+    group = GroupState([run.request])
+    group.runs[run.request.target] = run
+    return group
+
+
+def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:
     """As the dashboard does it."""
     run.take(event)
     run.trace.take(event)
 
 
-def gpu_run(seconds: float, until: float, *, ended: bool = False) -> Run:
+def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
     """An H100 that warms up, and slows down for its power and then for its heat."""
     target = devices.targets(inventory(1), sample(1))[0]
     run, clock = begin(target, seconds, "bfloat16")
@@ -98,7 +114,7 @@ def gpu_run(seconds: float, until: float, *, ended: bool = False) -> Run:
     return run
 
 
-def cpu_run(seconds: float, until: float, *, ended: bool = False) -> Run:
+def cpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
     """A CPU, whose clock sinks and which has no power to read."""
     run, clock = begin(plan.cpu_target(), seconds)
     for n in range(1, int(until / WINDOW) + 1):

@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Comparison
 from gputop.text import brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from gputop.bench.events import Point, Result
+    from gputop.bench.plan import Target
 
 NOTICED_PERCENT = 5.0
 """As far as that under the best is within what runs differ by."""
 AS_LONG = 0.9
 """A run that takes that share of another's time, or more, is as long."""
+ALONE, TOGETHER = "alone", "together"
+"""The rows of a result of `pairs`."""
 
 
 def comparable(result: Result) -> tuple[object, ...]:
@@ -79,21 +82,16 @@ def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]
 
 
 def _comparison(result: Result, like: Iterable[Result]) -> Comparison:
-    best = None if result.wrong_elements else _best_of(result, like)
+    best = None if result.wrong_elements else best_of(result, like)
     return Comparison(percent_under(result, best), regression(result, best))
 
 
-def best_of(result: Result, among: Iterable[Result]) -> Result | None:
-    """The best earlier run that a result can be compared with, or None without any.
+def best_of(result: Result, like: Iterable[Result]) -> Result | None:
+    """The best earlier run of those that are like it, or None without any.
 
     Faulty runs do not count. Nor do runs of one shape that were shorter: a device that had less
     time to get hot is faster. For the same reason a result is not held above longer runs.
     """
-    key = comparable(result)
-    return _best_of(result, [other for other in among if comparable(other) == key])
-
-
-def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
     earlier = [
         (rate, other)
         for other in like
@@ -142,16 +140,13 @@ def _what(result: Result) -> str:
 
 
 def _figure(result: Result) -> str:
-    if result.points and result.tflops_peak is None:
-        return f"{_mean_rate(result)} over its rows"
-    return f"{tflops(score(result))} TFLOP/s"
-
-
-def _mean_rate(result: Result) -> str:
+    unit, shown = rate_text(result)
     value = score(result) or 0.0
-    if any("bytes_per_second" in point.values for point in result.points):
-        return f"{number(value / 1e9)} GB/s"
-    return brief(1 / value) if value else "nothing"
+    if not result.points or result.tflops_peak is not None:
+        return f"{shown(value)} {unit}"
+    if unit == "products/s":  # their time says more
+        return f"{brief(1 / value) if value else 'nothing'} over its rows"
+    return f"{shown(value)} {unit} over its rows"
 
 
 def rate_text(result: Result) -> tuple[str, Callable[[float], str]]:
@@ -177,3 +172,50 @@ def changes(result: Result, earlier: Result) -> str:
         for name, old, new in pairs
         if old and new and old != new
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far devices that did the same work are apart. They go by their labels."""
+
+    dtype: str
+    percent: float
+    """From the best to the last, of the best."""
+    best: str
+    behind: Mapping[str, float]
+    """Those that are noticeably behind the best, and by how many percent of it."""
+
+
+def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
+    """How far the devices of these results are apart, by their scores."""
+    return apart((target, result.dtype, score(result)) for target, result in results)
+
+
+def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, ...]:
+    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
+
+    More is better; a device that has reached nothing that is known is left out.
+    """
+    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for target, dtype, value in reached:
+        if value is not None:
+            groups[target.kind, dtype][target.label] = value
+    return tuple(
+        _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
+    )
+
+
+def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
+    best = max(reached, key=reached.__getitem__)
+    top = reached[best]
+    under = {label: 100 * (top - each) / top if top else 0.0 for label, each in reached.items()}
+    behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
+    return Spread(dtype, max(under.values()), best, behind)
+
+
+def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | None]:
+    """TFLOP/s alone and together, and what together costs in percent; below 0 it is a gain."""
+    reached = {point.series: point.values.get("tflops") for point in result.points}
+    alone, together = reached.get(ALONE), reached.get(TOGETHER)
+    cost = 100 * (1 - together / alone) if alone and together is not None else None
+    return alone, together, cost

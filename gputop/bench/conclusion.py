@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench import exports, history
+from gputop.bench.compare import spreads
 from gputop.bench.events import Done, Result
-from gputop.bench.fleet import spreads
-from gputop.bench.outliers import outliers, was_stopped
+from gputop.bench.outliers import member_of, outliers, was_stopped, wrong_results
 from gputop.bench.outliers_page import document
 from gputop.bench.outliers_page import page as many
 from gputop.bench.page import in_short, page, table_of
 from gputop.bench.results import ResultsError, append
-from gputop.bench.said import print_out, say
+from gputop.console import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.telemetry.codec import to_json
 
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from gputop.bench.attended import Ended
     from gputop.bench.cluster.run import Burned
     from gputop.bench.collect import LeftOut
     from gputop.bench.outliers import Member
+    from gputop.bench.run_state import RunState
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
-def conclude(ends: Sequence[Ended], args: argparse.Namespace) -> int:
-    """Keeps, prints and exports what was measured; the gravest exit status of all devices."""
-    ends = [_kept(end) for end in ends]
-    print_out(_text(ends, args))
-    statuses = [_judge(end) for end in ends]
+def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
+    """Keep, print and export what was measured; return the gravest exit status of all devices."""
+    for run in runs:
+        _keep(run)
+    print_out(_text(runs, args))
+    statuses = [_judge(run) for run in runs]
     problems = [
         problem
-        for end in ends
-        if isinstance(end.last, Done)
-        for problem in exports.write(args, end.last.result, end.course)
+        for run in runs
+        if run.result is not None
+        for problem in exports.write(args, run.result, run.course())
     ]
     for problem in problems:
         say(f"error: {problem}.")
@@ -76,16 +77,14 @@ def conclude_many(
 
 def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
     """Keeps and prints what was measured on a cluster; the gravest exit status."""
-    from gputop.bench.cluster.run import member
-
-    # A CPU in the place of a GPU is a trial, and several of them have one name.
-    ends = [end if end.target.uuid is None else _kept(end) for end in burned.ends]
     statuses = []
-    for end in ends:
-        if slower := _slower(end):
-            say(f"warning: {end.target.label}: {slower}")
+    for run in burned.ends:
+        if run.request.target.uuid is not None:
+            _keep(run)  # a CPU in the place of a GPU is a trial, and several have one name
+        if slower := _slower(run):
+            say(f"warning: {run.request.target.label}: {slower}")
             statuses.append(DEGRADED)
-    members = [*map(member, ends), *burned.not_begun]
+    members = [*map(member_of, burned.ends), *burned.not_begun]
     return conclude_many(members, (), args, statuses)
 
 
@@ -94,70 +93,68 @@ def gravest(statuses: Sequence[int]) -> int:
     return min(statuses, key=GRAVEST_FIRST.index)
 
 
-def _kept(end: Ended) -> Ended:
-    """Keep the result, if there is one; return the end with the comparison in its result."""
-    if not isinstance(end.last, Done):
-        return end
-    try:
-        return replace(end, last=Done(append(end.last.result)))
-    except ResultsError as error:
-        say(f"warning: {error}")
-        return end
+def _keep(run: RunState) -> None:
+    """Keep the result, if there is one; it has its comparison then."""
+    if run.result is not None:
+        try:
+            run.end = Done(append(run.result))
+        except ResultsError as error:
+            say(f"warning: {error}")
 
 
-def _slower(end: Ended) -> str | None:
-    comparison = end.last.result.comparison if isinstance(end.last, Done) else None
+def _slower(run: RunState) -> str | None:
+    comparison = run.result.comparison if run.result else None
     return comparison.slower if comparison else None
 
 
-def _judge(end: Ended) -> int:
-    """Says what is wrong with the run of one device; the exit status that it deserves."""
-    if not isinstance(end.last, Done):
-        say(f"error: {end.last.problem}")
-        return end.last.status
-    result = end.last.result
+def _judge(run: RunState) -> int:
+    """Say what is wrong with the run of one device; return the exit status that it deserves."""
+    result = run.result
+    if result is None:
+        say(f"error: {run.problem}")
+        return run.status or COULD_NOT_RUN
     if result.wrong_elements:
         say(
-            f"error: {end.target.label} computed wrong results: {result.wrong_elements} elements "
+            f"error: {run.request.target.label} {wrong_results(result.wrong_elements)} "
             f"in {result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
-    slower = _slower(end)
+    slower = _slower(run)
     if slower is not None:
         say(f"warning: {slower}")
     ended = DEGRADED if slower is not None else FINE
     return {"time": ended, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
 
 
-def _text(ends: Sequence[Ended], args: argparse.Namespace) -> str:
+def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
     """What goes to standard output; nothing where no device has a result, but as JSON who it is."""
-    results = [(end.target, end.last.result) for end in ends if isinstance(end.last, Done)]
     if args.json:
-        documents = [_document(end) for end in ends]
-        what = documents if len(ends) > 1 else documents[0]
+        documents = [_document(run) for run in runs]
+        what = documents if len(runs) > 1 else documents[0]
         return json.dumps(what, indent=2, allow_nan=False)
+    results = [(run.request.target, run.result) for run in runs if run.result is not None]
     if not results:
         return ""
     if args.csv:
         return _csv([result for _, result in results])
-    if len(ends) == 1:
+    if len(runs) == 1:
         return page(results[0][1])
     pages = [] if args.kind in ("soak", "pairs") else [page(result) for _, result in results]
     apart = "\n".join(in_short(spreads(results)))
     return "\n\n".join(filter(None, [*pages, table_of(results), apart]))
 
 
-def _document(end: Ended) -> dict[str, Any]:
+def _document(run: RunState) -> dict[str, Any]:
     """A result as it is kept; of a device without one who it is, and why."""
-    if isinstance(end.last, Done):
-        return asdict(end.last.result)
-    target = end.target
+    if run.result is not None:
+        return asdict(run.result)
+    target = run.request.target
     return {
         "device": target.name,
         "device_uuid": target.uuid,
         "host": target.host or platform.node() or None,
-        "problem": to_json(end.last.problem),
-        "status": end.last.status,
+        "problem": to_json(run.problem),
+        "status": run.status,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from gputop.bench import limits, peaks
 from gputop.bench.compare import score
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
+from gputop.bench.series import Counter, Mean, Series
 from gputop.telemetry.history import FASTEST
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gputop.bench.plan import Target
     from gputop.telemetry.snapshot import Device, Inventory, Sample
 
-MOST_MOMENTS = 4000
-"""More than can be drawn: beyond it, neighbours become one."""
 LONGEST_SECONDS = 5.0
 """A reading says nothing about more time before it than this: what is longer is a gap."""
 WITHIN = "device to device"
@@ -44,48 +42,6 @@ class Moment:
     temperature_celsius: float | None = None
     reasons: tuple[str, ...] | None = None
     """Clock event reasons that held; None where the device does not say."""
-
-
-@dataclass(slots=True)
-class _Mean:
-    """A mean over time."""
-
-    total: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, value: float | None, seconds: float) -> None:
-        if value is not None:
-            self.total += value * seconds
-            self.seconds += seconds
-
-    @property
-    def value(self) -> float | None:
-        return self.total / self.seconds if self.seconds else None
-
-
-@dataclass(slots=True)
-class _Count:
-    """A counter of the device, read now and then; times are Unix seconds."""
-
-    first: tuple[float, float]
-    last: tuple[float, float]
-    fastest: float = math.inf
-    """A second: what is more is no count."""
-    broken: bool = False
-    """Whether it started anew, or leapt: what it counted is not known then."""
-
-    def add(self, at: float, value: float) -> None:
-        most = self.fastest * max(1.0, at - self.last[0])
-        self.broken = self.broken or not 0 <= value - self.last[1] <= most
-        self.last = (at, value)
-
-    @property
-    def increase(self) -> float | None:
-        return None if self.broken else self.last[1] - self.first[1]
-
-    @property
-    def seconds(self) -> float:
-        return self.last[0] - self.first[0]
 
 
 @dataclass
@@ -115,14 +71,11 @@ class Trace:
     _sampled_at: float | None = None
     _newest: float = 0.0
     """Where the run's time is that there are moments of."""
-    _kept: list[Moment] = field(default_factory=list)
-    _waiting: list[Moment] = field(default_factory=list)
-    """Those that are to become one with the next ones."""
-    _together: int = 1
-    _power: _Mean = field(default_factory=_Mean)
-    _clock: _Mean = field(default_factory=_Mean)
-    _energy: _Count | None = None
-    _counted: dict[str, _Count] = field(default_factory=dict)
+    _moments: Series[Moment] = field(default_factory=lambda: Series(_merged))
+    _power: Mean = field(default_factory=Mean)
+    _clock: Mean = field(default_factory=Mean)
+    _energy: Counter | None = None
+    _counted: dict[str, Counter] = field(default_factory=dict)
     _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds by reason."""
 
@@ -166,13 +119,13 @@ class Trace:
         if joules is not None and running:
             if self._energy is None:
                 fastest = FASTEST["energy_joules"]
-                self._energy = _Count((at, joules), (at, joules), fastest)
+                self._energy = Counter((at, joules), (at, joules), fastest)
             self._energy.add(at, joules)
         for cause, seconds in causes.items():
             if running and at != self.began and cause in self._counted:
                 self._counted[cause].add(at, seconds)
             else:  # counted from the last reading before the run
-                self._counted[cause] = _Count((at, seconds), (at, seconds))
+                self._counted[cause] = Counter((at, seconds), (at, seconds))
 
     def _add(
         self,
@@ -196,22 +149,12 @@ class Trace:
         seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
         since = max(self._newest, seconds - weight)
         self._newest = seconds
-        self._keep(Moment(since, seconds, power, clock, celsius, reasons))
-
-    def _keep(self, moment: Moment) -> None:
-        self._waiting.append(moment)
-        if len(self._waiting) < self._together:
-            return
-        self._kept.append(_merged(self._waiting))
-        self._waiting = []
-        if len(self._kept) >= MOST_MOMENTS:
-            self._kept = [_merged(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)]
-            self._together *= 2
+        self._moments.add(Moment(since, seconds, power, clock, celsius, reasons))
 
     @property
     def moments(self) -> Sequence[Moment]:
         """The samples of the run in order of time; of a long one, means of neighbours."""
-        return [*self._kept, *([_merged(self._waiting)] if self._waiting else [])]
+        return self._moments.items
 
     def intervals(self) -> dict[str, list[tuple[float, float]]]:
         """From when to when each clock event reason held, in seconds of the run's time axis."""

@@ -13,8 +13,8 @@ from gputop.text import visible
 if TYPE_CHECKING:
     import argparse
 
-    from gputop.bench.course import Course
     from gputop.bench.events import Result
+    from gputop.bench.run_state import Course
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

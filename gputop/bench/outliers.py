@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.compare import NOTICED_PERCENT, score
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.telemetry.clock_events import CLOCK_EVENTS
+from gputop.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gputop.bench.events import Result
+    from gputop.bench.run_state import RunState
 
 MAD_TO_SIGMA = 1.4826
 """The median absolute deviation times this is the standard deviation of a normal distribution."""
@@ -82,6 +84,16 @@ class Outlier:
     member: Member
     reasons: tuple[str, ...]
     status: int
+
+
+def member_of(run: RunState) -> Member:
+    """A device with how its run ended."""
+    target, problem = run.request.target, run.problem
+    found = Member(target.host or "", target.uuid, target.place, target.name, run.result)
+    if problem is None:
+        return found
+    why = f"{problem.what}: {problem.why}"
+    return replace(found, problem=why, status=run.status or FINE, remedy=problem.remedy)
 
 
 def was_stopped(member: Member) -> bool:
@@ -164,6 +176,11 @@ def throttled(result: Result) -> str | None:
     return f"throttled: {named} of {result.seconds:.0f} s"
 
 
+def wrong_results(elements: int) -> str:
+    """`computed wrong results: 3 elements`."""
+    return f"computed wrong results: {count(elements, 'element')}"
+
+
 def outliers(members: Sequence[Member]) -> tuple[Outlier, ...]:
     """Those that are not like the others, gravest first."""
     known = distributions(members)
@@ -189,8 +206,7 @@ def judged(member: Member, among: Distribution | None) -> Outlier | None:
             return None  # like all others that were stopped
         return Outlier(member, (member.problem or "it has no result",), member.status)
     if result.wrong_elements:
-        elements = "element" if result.wrong_elements == 1 else "elements"
-        wrong = f"computed wrong results: {result.wrong_elements} {elements}"
+        wrong = wrong_results(result.wrong_elements)
         return Outlier(member, (f"{wrong} in {result.checks} checks",), FAULT)
     value = member.score
     reasons = [throttled(result)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.columns import ENDS
 from gputop.bench.compare import rate_text
 from gputop.bench.outliers import distributions, outliers
-from gputop.text import ABSENT, duration, visible
-from gputop.text import cells as room_of
+from gputop.bench.page import aligned
+from gputop.text import ABSENT, count, duration, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,11 +89,6 @@ def _heat_limit(results: Sequence[Result]) -> list[str]:
     return [f"heat limit: {named}"] if named else []
 
 
-def count(number: int, what: str) -> str:
-    """`1 host`, `8 hosts`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]:
     unit, shown = rate_text(like)
     lines = [["", "count", unit, "p5", "p95", "min", "max"]]
@@ -106,7 +101,7 @@ def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]
         ]
         for each in known
     ]
-    yield from _columns(lines, left=1)
+    yield from aligned(lines, left=1)
 
 
 def _rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
@@ -123,7 +118,7 @@ def _rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
         figure = ABSENT if value is None else shown(value)
         word = "see below" if id(member) in odd else _ended(member.result)
         lines.append([visible(member.host), member.place, figure, share, word])
-    yield from _columns(lines, left=2)
+    yield from aligned(lines, left=2)
 
 
 def _ended(result: Result | None) -> str:
@@ -147,16 +142,3 @@ def name(member: Member) -> str:
     """Host, place and UUID of a device, in one line."""
     parts = (member.host, member.place, member.uuid)
     return ", ".join(visible(part) for part in parts if part)
-
-
-def _columns(lines: Sequence[Sequence[str]], left: int) -> Iterator[str]:
-    """The first columns are text, the others numbers."""
-    widths = [max(map(room_of, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [
-            f"{cell}{' ' * (width - room_of(cell))}"
-            if at < left
-            else f"{' ' * (width - room_of(cell))}{cell}"
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        yield f"  {'  '.join(cells)}".rstrip()

@@ -6,25 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.columns import ENDS, best_row, percent_of_peak
-from gputop.bench.compare import score
-from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
-from gputop.bench.peaks import in_words
-from gputop.output.values import condition_rows
+from gputop.bench.compare import rates_of_pair, score
+from gputop.bench.facts import conditions, figures, method
 from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
 from gputop.text import cells as room_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from gputop.bench.compare import Spread
     from gputop.bench.events import Point, Result
-    from gputop.bench.fleet import Spread
     from gputop.bench.plan import Target
 
-ENDED = {
-    "time": "time was up",
-    "limit": "ended by the temperature limit",
-    "silent": "ended: the device could not be watched",
-}
 NAME_WIDTH = 10
 LAUNCH = "launch alone"
 """The series of a latency run that is no running time: the work goes on."""
@@ -54,89 +47,29 @@ def page(result: Result) -> str:
         head += f", {result.dtype}"
     if result.kind == "soak":
         head += f", {result.m} x {result.n} x {result.k}"
-    return "\n".join([visible(head), *_tables(result), *_rows(_figures(result))])
+    facts = (*figures(result), *conditions(result.conditions), *method(result))
+    rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
+    return "\n".join([visible(head), *_tables(result), *rows])
 
 
 def _tables(result: Result) -> list[str]:
     if not result.points:
         return []
-    return ["", *_columns(table(result.kind, result.points).lines), ""]
+    return ["", *aligned(table(result.kind, result.points).lines), ""]
 
 
 def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
     """The rows of that kind of run; of the shapes of a search, `most`."""
     if kind == "sweep":
-        return _sizes(points)
-    if kind == "latency":
-        return _ways(points)
-    return _bandwidths(points) if kind == "copy" else _fastest(points, most)
-
-
-def _figures(result: Result) -> list[tuple[str, str]]:
-    rows = []
-    if result.kind == "soak":
-        rows += _throughput(result)
-    elif result.tflops_peak is not None:
-        shape = f"{result.m} x {result.n} x {result.k}"
-        rows.append(("best", f"{result.tflops_peak:.4g} TFLOP/s at {shape}"))
-    rows += [("of peak", line) for line in _of_peak(result)]
-    ended = ENDED.get(result.stopped, "stopped by the user")
-    what = "copies" if result.kind == "copy" else "products"
-    verified = f"{result.checks} checks"
-    if result.verified_products is not None and result.kind == "soak":
-        verified = f"{result.verified_products} of {result.iterations} {what}"
-    done = f"{len(result.points)} rows" if result.points else ended
-    rows += [
-        (what, f"{result.iterations}, {done if result.stopped == 'time' else ended}"),
-        ("verified", f"{verified}, {result.wrong_elements or 'no'} wrong elements"),
-        *_memory(result),
-        *condition_rows(result.conditions),
-        *(("note", note) for note in result.notes),
-        ("method", result.method),
-        ("software", f"torch {result.torch_version} in {result.python}"),
-    ]
-    return rows
-
-
-def _throughput(result: Result) -> list[tuple[str, str]]:
-    rows = [
-        ("mean", f"{_rate(result.tflops_mean)} TFLOP/s over {result.seconds:.2f} s"),
-        ("peak", f"{_rate(result.tflops_peak)} TFLOP/s in the best window"),
-    ]
-    if result.tflops_sustained is not None and result.droop_percent is not None:
-        below = f"{percentage(result.droop_percent, digits=1)} below the peak"
-        rows.append(("sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"))
-        steady = result.time_to_steady_seconds
-        said = "not within this run" if steady is None else f"after {steady:.1f} s"
-        rows.append(("steady", said))
-    if result.tflops_device is not None:
-        rows.append(("on device", f"{result.tflops_device:.4g} TFLOP/s by device events"))
-    return rows
-
-
-def _rate(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.4g}"
-
-
-def _of_peak(result: Result) -> Iterable[str]:
-    """A line for each denominator; of a GPU that has none it is said."""
-    if result.device_uuid is None:
-        return ()
-    known = result.conditions.percent_of_peak if result.conditions else {}
-    if result.kind == "copy":
-        return [f"{percentage(percent)} of {name}" for name, percent in known.items()]
-    return in_words(score(result), known, result.dtype)
-
-
-def _memory(result: Result) -> list[tuple[str, str]]:
-    if result.tensor_bytes is None and result.context_bytes is None:
-        return []
-    parts = (
-        f"tensors {size(result.tensor_bytes)}",
-        f"torch's cache {size(result.cache_bytes)}",
-        f"CUDA context {size(result.context_bytes)}",
-    )
-    return [("memory", ", ".join(parts))]
+        shown = {
+            "tflops": ("{}, TFLOP/s", lambda rate: f"{rate:.3g}"),
+            "seconds": ("{}, time", brief),
+        }
+        return _by_size(points, "N", lambda x: f"{x:.0f}", shown)
+    if kind == "copy":
+        shown = {"bytes_per_second": ("{}", lambda rate: f"{rate / 1e9:.4g}")}
+        return _by_size(points, "GB/s", size, shown)
+    return _ways(points) if kind == "latency" else _fastest(points, most)
 
 
 def table_of(results: Sequence[tuple[Target, Result]]) -> str:
@@ -158,7 +91,7 @@ def table_of(results: Sequence[tuple[Target, Result]]) -> str:
             *_heat(result),
         )
     ]
-    return "\n".join([*_columns(lines), *([""] if methods else []), *methods])
+    return "\n".join([*aligned(lines), *([""] if methods else []), *methods])
 
 
 def _heat(result: Result) -> list[str]:
@@ -173,9 +106,8 @@ def _rates(result: Result) -> list[str]:
 
 
 def _pair(result: Result) -> list[str]:
-    rates = {point.series: point.values.get("tflops") for point in result.points}
-    shown = [tflops(rates.get(series)) for series in (ALONE, TOGETHER)]
-    return [*shown, percentage(cost_percent(result), digits=1)]
+    alone, together, cost = rates_of_pair(result)
+    return [tflops(alone), tflops(together), percentage(cost, digits=1)]
 
 
 def _state(result: Result) -> list[str]:
@@ -203,24 +135,28 @@ def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
         yield f"  {apart}; behind the best, {spread.best}: {named}"
 
 
-def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in rows]
+def _by_size(
+    points: Sequence[Point],
+    head: str,
+    label: Callable[[float], str],
+    values: Mapping[str, tuple[str, Callable[[float], str]]],
+) -> Table:
+    """A line for each size, and for each series a column of each of the `values`.
 
-
-def _sizes(points: Sequence[Point]) -> Table:
-    """A line for each size, and two columns for each data type; the best of each."""
+    These are a title and a text by the name of the value; the first of them is marked where it is
+    highest.
+    """
     series, cells = _by_series(points)
     sizes = sorted({point.x for point in points})
-    lines = [["N", *(f"{name}, {unit}" for name in series for unit in ("TFLOP/s", "time"))]]
+    titles = [title.format(name) for name in series for title, _ in values.values()]
+    lines = [[head, *titles]]
     for x in sizes:
-        line = [f"{x:.0f}"]
-        for name in series:
-            values = cells.get((name, x), {})
-            rate = values.get("tflops")
-            line += [ABSENT if rate is None else f"{rate:.3g}", time(values.get("seconds"))]
-        lines.append(line)
+        known = [(cells.get((name, x), {}).get(v), v) for name in series for v in values]
+        lines.append([label(x), *(ABSENT if n is None else values[v][1](n) for n, v in known)])
+    first = next(iter(values))
     best = (
-        (sizes.index(_most(points, name, "tflops")) + 1, 2 * n + 1) for n, name in enumerate(series)
+        (sizes.index(_most(points, name, first)) + 1, n * len(values) + 1)
+        for n, name in enumerate(series)
     )
     return Table(lines, frozenset(best))
 
@@ -231,7 +167,7 @@ def _ways(points: Sequence[Point]) -> Table:
     sizes = sorted({point.x for point in points})
     head = ["time per product", *(f"{x:.0f} x {x:.0f}" for x in sizes)]
     times = [[cells.get((name, x), {}).get("seconds") for x in sizes] for name in series]
-    lines = [head, *([name, *map(time, line)] for name, line in zip(series, times, strict=True))]
+    lines = [head, *([name, *map(brief, line)] for name, line in zip(series, times, strict=True))]
     best = set()
     for column in range(len(sizes)):
         known = [
@@ -241,22 +177,6 @@ def _ways(points: Sequence[Point]) -> Table:
         ]
         if len(known) > 1:  # one alone is not the best of any
             best.add((min(known)[1] + 1, column + 1))
-    return Table(lines, frozenset(best))
-
-
-def _bandwidths(points: Sequence[Point]) -> Table:
-    """A line for each size, and a column for each way; its highest rate."""
-    series, cells = _by_series(points)
-    sizes = sorted({point.x for point in points})
-    lines = [["GB/s", *series]]
-    for x in sizes:
-        rates = (cells.get((name, x), {}).get("bytes_per_second") for name in series)
-        shown = [ABSENT if rate is None else f"{rate / 1e9:.4g}" for rate in rates]
-        lines.append([size(x), *shown])
-    best = (
-        (sizes.index(_most(points, name, "bytes_per_second")) + 1, n + 1)
-        for n, name in enumerate(series)
-    )
     return Table(lines, frozenset(best))
 
 
@@ -271,7 +191,7 @@ def _fastest(points: Sequence[Point], most: int) -> Table:
     lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
     for point in ranked(points)[:most]:
         values = point.values
-        rate, seconds = tflops(values.get("tflops")), time(values.get("seconds"))
+        rate, seconds = tflops(values.get("tflops")), brief(values.get("seconds"))
         lines.append([rate, *sides(point), seconds, point.series])
     best = ((1, column) for column in range(len(lines[0])) if points)
     return Table(lines, frozenset(best))
@@ -300,19 +220,14 @@ def _by_series(
     return series, {(point.series, point.x): point.values for point in points}
 
 
-def _columns(lines: list[list[str]]) -> list[str]:
-    """Right-aligned, as numbers are."""
-    lines = [[visible(cell) for cell in line] for line in lines]
-    widths = [max(map(room_of, column)) for column in zip(*lines, strict=True)]
-    return [
-        "".join(
-            f"  {' ' * (width - room_of(cell))}{cell}"
-            for cell, width in zip(line, widths, strict=True)
-        )
-        for line in lines
-    ]
-
-
-def time(seconds: float | None) -> str:
-    """Seconds in the unit that suits them: `12.3 µs`."""
-    return ABSENT if seconds is None else brief(seconds)
+def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Lines of cells: the first `left` columns are text, the others numbers, to the right."""
+    shown = [[visible(cell) for cell in line] for line in lines]
+    widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
+    found = []
+    for line in shown:
+        blanks = (" " * (width - room_of(cell)) for cell, width in zip(line, widths, strict=True))
+        both = enumerate(zip(line, blanks, strict=True))
+        cells = (cell + blank if at < left else blank + cell for at, (cell, blank) in both)
+        found.append(f"  {'  '.join(cells)}".rstrip())
+    return found

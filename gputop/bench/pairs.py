@@ -7,34 +7,19 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputop.bench.compare import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.events import Done, Event, Failed, Point, Result
-from gputop.bench.fleet import Fleet
-from gputop.bench.plan import SHORTEST_SECONDS
+from gputop.bench.group import Group
 from gputop.exits import INTERRUPTED
 from gputop.telemetry.snapshot import Problem
 from gputop.text import percentage
 
 if TYPE_CHECKING:
-    from gputop.bench.conditions import Trace
-    from gputop.bench.fleet import Ending
+    from gputop.bench.group import Ending
+    from gputop.bench.group_state import GroupState
+    from gputop.bench.places import Place
     from gputop.bench.plan import Request, Target
     from gputop.bench.watch import Watching
-
-ALONE, TOGETHER = "alone", "together"
-
-
-def refused(requests: Sequence[Request]) -> Problem | None:
-    """Why these devices cannot be compared in this way; None where they can."""
-    what = "There are no pairs to run"
-    if len(requests) < 2:
-        named = f"{requests[0].target.label} is the only device" if requests else "there is none"
-        why = f"pairs needs two devices, and {named}"
-        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
-    least = SHORTEST_SECONDS * (len(requests) + 1)
-    if requests[0].seconds < least:
-        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
-        return Problem(what, why, f"Choose --seconds {least:g} or more")
-    return None
 
 
 class Pairs:
@@ -44,15 +29,16 @@ class Pairs:
     that fails alone, or is ended before its time, is not run together with the others.
     """
 
-    def __init__(self, requests: Sequence[Request]) -> None:
-        seconds = requests[0].seconds / (len(requests) + 1)
-        self._requests = [replace(each, kind="soak", seconds=seconds) for each in requests]
-        self._now: Fleet | None = None
+    def __init__(self, state: GroupState) -> None:
+        """`state` is told when the runs together begin; who follows the events keeps it."""
+        self._state, seconds = state, state.part_seconds
+        self._requests = [replace(each, kind="soak", seconds=seconds) for each in state.requests]
+        self._now: Group | None = None
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
 
     async def events(self, watch: Watching, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
-        """As `Fleet.events`; to be closed in the same way."""
+        """As `Group.events`; to be closed in the same way."""
         fit: list[Request] = []
         for request in self._requests:
             async with contextlib.aclosing(self._run([request], watch, ending)) as events:
@@ -72,6 +58,7 @@ class Pairs:
                 why = "no other device was left" if self._stopped_by is None else "it was stopped"
                 yield request.target, Done(_only_alone(replace(result, stopped=by), why))
             return
+        self._state.begin_together([request.target for request in fit])
         async with contextlib.aclosing(self._run(fit, watch, ending)) as events:
             async for target, event in events:
                 if isinstance(event, Done):
@@ -79,11 +66,6 @@ class Pairs:
                     yield target, Done(result)
                 else:
                     yield target, event
-
-    @property
-    def traces(self) -> tuple[Trace, ...]:
-        """Of the run that is under way, or was the last."""
-        return self._now.traces if self._now is not None else ()
 
     async def stop(self, by: str = "user") -> None:
         """Ends the run that is under way, within half a second; no other one begins."""
@@ -104,7 +86,7 @@ class Pairs:
             for request in requests:
                 yield request.target, Failed(_NOT_BEGUN, INTERRUPTED)
             return
-        self._now = Fleet(requests)
+        self._now = Group(requests, [self._state.runs[each.target].trace for each in requests])
         async with contextlib.aclosing(self._now.events(watch, ending)) as events:
             async for each in events:
                 yield each
@@ -113,13 +95,6 @@ class Pairs:
 _NOT_BEGUN = Problem(
     "The stress test was stopped", "this device had not begun", "Start it again to have a result"
 )
-
-
-def cost_percent(result: Result) -> float | None:
-    """What running together costs: of the throughput alone, how much is lost; below 0 is a gain."""
-    reached = {point.series: point.values.get("tflops") for point in result.points}
-    alone, together = reached.get(ALONE), reached.get(TOGETHER)
-    return 100 * (1 - together / alone) if alone and together is not None else None
 
 
 def _joined(alone: Result, together: Result, devices: int) -> Result:
@@ -142,7 +117,7 @@ def _joined(alone: Result, together: Result, devices: int) -> Result:
         method=f"alone, then {devices} devices at once; {together.method}",
         notes=together.notes,
     )
-    cost = cost_percent(result) or 0.0
+    cost = rates_of_pair(result)[2] or 0.0
     word = "costs" if cost >= 0 else "gains"
     share = percentage(abs(cost), digits=1)
     said = f"running together {word} {share} of {rows[0].values['tflops']:.4g} TFLOP/s"
@@ -163,3 +138,10 @@ def _row(series: str, result: Result, devices: int) -> Point:
     mean = result.tflops_mean or 0.0
     shape = (result.m, result.n, result.k)
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
+
+
+def runner(state: GroupState, places: Sequence[Place] | None = None) -> Group | Pairs:
+    """What runs the requests of a group; `places` where that is elsewhere than on this machine."""
+    if state.kind == "pairs":
+        return Pairs(state)
+    return Group(state.requests, state.traces, places)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,6 @@ class Peak:
     fp4: float | None
     memory_gigabytes_per_second: float | None
     watts: float | None
-    differs: Mapping[str, str] = field(default_factory=dict)
-    """By field, why SMs × clock × operations does not come to within a tenth of the figure."""
 
 
 def find(pci_device_id: str | None, name: str | None) -> Peak | None:
@@ -37,10 +34,6 @@ def find(pci_device_id: str | None, name: str | None) -> Peak | None:
     if len(rows) > 1:
         rows = tuple(row for row in rows if re.search(rf"\b{row.name}\b", name or ""))
     return rows[0] if len(rows) == 1 else None
-
-
-def _for(fields: str, reason: str) -> Mapping[str, str]:
-    return dict.fromkeys(fields.split(), reason)
 
 
 U = None  # not known: never published, published with two figures, or not there
@@ -53,18 +46,6 @@ _H100 = "NVIDIA H100 datasheet, 2023"
 _H200 = "NVIDIA H200 datasheet, 2024"
 _GH200 = "NVIDIA GH200 datasheet, 2023"
 _H20 = "NVIDIA H20 specifications, 2023, as resellers print them"
-
-_NVL = _for(
-    "tf32 fp16 int8 fp8",
-    "the figures are those of tensor cores at 1545 MHz, all others those of the maximum of 1785",
-)
-_CUT = {
-    **_for("fp64 tf32 fp16 int8 fp8", "cut for export: what is left per SM is not published"),
-    **_for("fp32", "44 TFLOP/s would take 2.2 GHz, and its maximum is 1.98 GHz"),
-}
-_NEW = "capability 10.3 cut fp64 and int8: what its SM does is not published for every type"
-_B300 = _for("fp64 tf32 fp16 fp8", _NEW)
-_GB300 = _for("fp32 tf32 fp16 fp8", _NEW)
 
 # Ids are those of pci.ids and of the list of GPUs in the README of NVIDIA's open kernel modules;
 # DCGM's list of SKUs agrees where it has them. Of a figure with sparsity, half is dense.
@@ -144,11 +125,11 @@ PEAKS = (
     Peak("H100 SXM", "2330", _H100,
          34,    67,    67,    494,   989,   1979,  1979,  U,     3350,  700),
     Peak("H100 NVL", "2321", _H100,
-         30,    60,    60,    418,   835,   1671,  1671,  U,     3900,  400, _NVL),
+         30,    60,    60,    418,   835,   1671,  1671,  U,     3900,  400),
     Peak("H200 SXM", "2335", _H200,
          34,    67,    67,    494,   989,   1979,  1979,  U,     4800,  700),
     Peak("H200 NVL", "233b", _H200,
-         30,    60,    60,    418,   835,   1671,  1671,  U,     4800,  600, _NVL),
+         30,    60,    60,    418,   835,   1671,  1671,  U,     4800,  600),
     Peak("GH200 96 GB", "2342", _GH200,
          34,    67,    67,    494,   989,   1979,  1979,  U,     4000,  900),
     Peak("GH200 144 GB", "2348", _GH200,
@@ -156,18 +137,18 @@ PEAKS = (
     Peak("H800 SXM", "2324", "NVIDIA H800 datasheet, 2023: an H100 with less float64",
          U,     U,     67,    494,   989,   1979,  1979,  U,     3350,  700),
     Peak("H20 96 GB", "2329", _H20,
-         1,     U,     44,    74,    148,   296,   296,   U,     4000,  U, _CUT),
+         1,     U,     44,    74,    148,   296,   296,   U,     4000,  U),
     Peak("H20 141 GB", "232c", _H20,
-         1,     U,     44,    74,    148,   296,   296,   U,     4800,  U, _CUT),
+         1,     U,     44,    74,    148,   296,   296,   U,     4800,  U),
     Peak("B200", "2901", "NVIDIA DGX B200 datasheet, 2024",
          37,    37,    75,    1125,  2250,  4500,  4500,  9000,  8000,  1000),
     Peak("GB200", "2941", "NVIDIA GB200 NVL72 specifications, 2024, per GPU",
          40,    40,    80,    1250,  2500,  5000,  5000,  10000, 8000,  1200),
     # Sources disagree on the rest: fp32 75 or 80, fp4 12600 to 15000, int8 188 to 4500.
     Peak("B300", "3182", "NVIDIA HGX B300 specifications, 2025, per GPU",
-         1.25,  U,     U,     1125,  2250,  U,     4500,  U,     8000,  U, _B300),
+         1.25,  U,     U,     1125,  2250,  U,     4500,  U,     8000,  U),
     Peak("GB300", "31c2 31c3", "NVIDIA GB300 NVL72 specifications, 2025, per GPU",
-         U,     U,     80,    1250,  2500,  U,     5000,  U,     8000,  U, _GB300),
+         U,     U,     80,    1250,  2500,  U,     5000,  U,     8000,  U),
     Peak("RTX 5090", "2b85", "NVIDIA RTX Blackwell white paper, 2025",
          1.64,  U,     105,   105,   209.5, 838,   419,   1676,  1792,  575),
     Peak("RTX PRO 6000", "2bb1", "NVIDIA RTX PRO 6000 Workstation Edition datasheet, 2025",

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,8 +26,9 @@ KINDS = {
     "latency": "small products, and what launching and waiting cost",
     "peak": "search for the fastest shape",
     "copy": "bandwidth of memory",
+    "pairs": "the same work on each device alone, and then on all at once",
 }
-"""What one device can be asked for, in a few words each."""
+"""What devices can be asked for, in a few words each; pairs are of two or more."""
 
 MIB = 1 << 20
 SIZE_STEP = 64
@@ -106,19 +108,6 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A data type on one device: `reason` says why it is not to be had, None where it is."""
-
-    dtype: str
-    reason: str | None = None
-
-    @property
-    def available(self) -> bool:
-        """Whether a stress test can run it."""
-        return self.reason is None
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """A stress test as it was asked for; `size` None lets the worker measure one."""
 
@@ -128,7 +117,7 @@ class Request:
     seconds: float
     python: str | None = None
     kind: str = "soak"
-    """One of `events.KINDS`."""
+    """One of `KINDS`."""
     further_dtypes: tuple[str, ...] = ()
     """Of a sweep, behind `dtype`."""
     peer: Target | None = None
@@ -145,12 +134,13 @@ def cpu_target() -> Target:
     return Target("cpu", None, None, _cpu_name(), None, _available_bytes())
 
 
-def offered(target: Target) -> tuple[Offer, ...]:
-    """Every data type, with the reason where this device does not have it."""
-    return tuple(Offer(dtype.name, _missing(dtype, target)) for dtype in DTYPES.values())
+def offered_dtypes(target: Target) -> tuple[str, ...]:
+    """The data types that a device has."""
+    return tuple(name for name, dtype in DTYPES.items() if missing(dtype, target) is None)
 
 
-def _missing(dtype: DataType, target: Target) -> str | None:
+def missing(dtype: DataType, target: Target) -> str | None:
+    """Why a device does not have a data type, or None where it has."""
     if target.kind == "cpu":
         return None if dtype.on_cpu else dtype.missing
     capability = _capability(target)
@@ -232,11 +222,25 @@ def check(request: Request) -> Problem | None:
     return next((problem for problem in problems if problem is not None), None)
 
 
+def check_pairs(requests: Sequence[Request]) -> Problem | None:
+    """Why devices cannot be run alone and then at once; None where they can."""
+    what = "There are no pairs to run"
+    if len(requests) < 2:
+        named = f"{requests[0].target.label} is the only device" if requests else "there is none"
+        why = f"pairs needs two devices, and {named}"
+        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
+    least = SHORTEST_SECONDS * (len(requests) + 1)
+    if requests[0].seconds < least:
+        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
+        return Problem(what, why, f"Choose --seconds {least:g} or more")
+    return None
+
+
 def _check(request: Request, name: str) -> Problem | None:
     target, dtype = request.target, DTYPES[name]
-    reason = _missing(dtype, target)
+    reason = missing(dtype, target)
     if reason is not None:
-        names = ", ".join(offer.dtype for offer in offered(target) if offer.available)
+        names = ", ".join(offered_dtypes(target))
         return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")
     if request.kind == "soak" and request.size and target.kind == "cuda":
         unusable = _unusable_size(dtype, request.size)

@@ -1,55 +1,54 @@
-"""The progress of a stress test on one line of a terminal."""
+"""The progress of stress tests on one line of a terminal."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TextIO
 
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
-from gputop.text import duration, percentage, tflops, visible
+from gputop.bench.columns import rate
+from gputop.text import ABSENT, duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gputop.bench.events import Point
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
-    from gputop.bench.together import Gathering
+    from gputop.bench.run_state import RunState
+
+    Text = Callable[[GroupState, int], str]
+    """The progress in at most that many columns."""
 
 DRAW_SECONDS = 0.25
 LONGEST_BAR, SHORTEST_BAR = 40, 12
 
 
-class Line(ABC):
+class ProgressLine:
     """Draws on `stream` where that is a terminal, and is silent otherwise."""
 
-    def __init__(self, stream: TextIO, now: Callable[[], float]) -> None:
-        self._stream, self._now = stream, now
+    def __init__(self, stream: TextIO, group: GroupState, text: Text) -> None:
+        self._stream, self._group, self._text = stream, group, text
         self._drawing = stream.isatty()
         self._drawn = 0
 
     async def keep_drawing(self) -> None:
-        """Draws four times a second, until cancelled: also while a long product says nothing."""
-        while self._drawing:
+        """Draw four times a second to the end: also while a long product says nothing."""
+        while self._drawing and not self._group.ended:
             self.draw()
             await asyncio.sleep(DRAW_SECONDS)
 
     def draw(self) -> None:
-        """Draws the line over the one before."""
-        line = self.line(self._width() - 1)  # the last column would wrap on some terminals
+        """Draw the line over the one before."""
+        line = self._text(self._group, self._width() - 1)  # the last column wraps on some terminals
         self._write(f"\r{line.ljust(self._drawn)}")
         self._drawn = len(line)
 
     def clear(self) -> None:
-        """Leaves the line empty, with the cursor at its begin."""
+        """Leave the line empty, with the cursor at its begin."""
         if self._drawn:
             self._write(f"\r{' ' * self._drawn}\r")
             self._drawn = 0
-
-    @abstractmethod
-    def line(self, width: int) -> str:
-        """The progress in at most `width` columns."""
 
     def _width(self) -> int:
         try:
@@ -65,141 +64,86 @@ class Line(ABC):
             self._drawing = False
 
 
-class Progressing(Line):
-    """Of one device."""
-
-    def __init__(
-        self, stream: TextIO, seconds: float, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(stream, now)
-        self._seconds = seconds
-        self._state = "starting"
-        self._began: float | None = None
-        self._last: Progress | None = None
-        self._peak = 0.0
-        self._work = 0.0
-        self._rows = 0
-        self._points: list[Point] = []
-
-    def take(self, event: Event) -> None:
-        """Remembers what is to be drawn; draws nothing."""
-        if isinstance(event, Hello):
-            self._state = f"preparing {event.device_name}"
-        elif isinstance(event, Planned):
-            self._state = f"{event.dtype} {event.n}"
-            self._rows = event.rows
-            self._began = self._now()
-        elif isinstance(event, Point):
-            self._points.append(event)
-        elif isinstance(event, Progress):
-            self._last = event
-            self._peak = max(self._peak, event.tflops)
-            self._work += event.tflops * event.window_seconds
-        elif isinstance(event, Done | Failed):
-            self._drawing = False
-
-    def line(self, width: int) -> str:
-        """The progress in at most `width` columns: what matters least goes first."""
-        if self._began is None:
-            return f"{self._state} ..."[:width]
-        elapsed = min(self._now() - self._began, self._seconds)
-        share = elapsed / self._seconds
-        parts = [f"{duration(elapsed)}, {duration(self._seconds - elapsed)} left"]
-        if self._rows:  # a table: it may be done before its time
-            parts = self._so_far(elapsed)
-            share = max(share, len(self._points) / self._rows)
-        elif self._last is not None:
-            # Of sums over windows, so that a slow window weighs as long as it took.
-            mean = self._work / self._last.elapsed_seconds if self._last.elapsed_seconds else 0.0
-            parts += [
-                f"{tflops(self._last.tflops)} TFLOP/s",
-                f"mean {tflops(mean)}",
-                f"peak {tflops(self._peak)}",
-                self._state,
-            ]
-        while len(parts) > 2 and len("  ".join(parts)) + SHORTEST_BAR + 4 > width:
-            parts.pop()
-        return _with_bar(share, "  ".join(parts), width)
-
-    def _so_far(self, elapsed: float) -> list[str]:
-        """Rows that are there, of those that there may be, and the last one."""
-        parts = [f"{len(self._points)} of at most {self._rows} rows", duration(elapsed)]
-        if self._points:
-            last = self._points[-1]
-            parts += [_figure(last), f"{last.series}, {last.x:.0f}"]
-        return parts
+def one_device(group: GroupState, width: int) -> str:
+    """Progress of one run; what matters least goes first."""
+    run, seconds = group.only, group.request.seconds
+    if run.planned is None or run.planned_at is None:
+        word = f"preparing {run.hello.device_name}" if run.hello else "starting"
+        return f"{word} ..."[:width]
+    elapsed = min(group.now() - run.planned_at, seconds)
+    share = elapsed / seconds
+    parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
+    if run.planned.rows:  # a table: it may be done before its time
+        parts = _rows(run, run.planned.rows, elapsed)
+        share = max(share, len(run.rows) / run.planned.rows)
+    elif run.progress is not None:
+        parts += [
+            f"{tflops(run.progress.tflops)} TFLOP/s",
+            f"mean {tflops(run.mean.value)}",
+            f"peak {tflops(run.peak)}",
+            f"{run.planned.dtype} {run.planned.n}",
+        ]
+    return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
 
-class Together(Line):
-    """Of several devices: the time of the run that is under way, and a figure of each."""
-
-    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(stream, now)
-        self._began = 0.0
-        self._seconds = 0.0
-        self._says: dict[Target, str] = {}
-
-    def take(self, target: Target, event: Event) -> None:
-        """Remembers what is to be drawn; draws nothing."""
-        if isinstance(event, Planned):
-            self._began, self._seconds = self._now(), event.expected_seconds or 0.0
-        says = {Hello: "prepares", Planned: "ready", Done: "done", Failed: "failed"}
-        if isinstance(event, Progress):
-            self._says[target] = tflops(event.tflops)
-        elif isinstance(event, Point):
-            self._says[target] = _figure(event)
-        elif type(event) in says:
-            self._says[target] = says[type(event)]
-
-    def line(self, width: int) -> str:
-        """The progress in at most `width` columns."""
-        if not self._says:
-            return "starting ..."[:width]
-        text = "  ".join(f"{_short(target)} {says}" for target, says in self._says.items())
-        if not self._seconds:
-            return text[:width]
-        elapsed = min(self._now() - self._began, self._seconds)
-        left = f"{duration(elapsed)}, {duration(self._seconds - elapsed)} left"
-        return _with_bar(elapsed / self._seconds, f"{left}  {text}", width)
+def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
+    """Rows that are there, of those that there may be, and the last one."""
+    parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
+    if run.rows:
+        last = run.rows[-1]
+        parts += [_figure(last), f"{last.series}, {last.x:.0f}"]
+    return parts
 
 
-class Gathered(Line):
-    """Of a fleet: the time, how many devices are how far, and how their throughput lies."""
+def several_devices(group: GroupState, width: int) -> str:
+    """Time of the run that is under way, and a figure of each device."""
+    words = {target: _word(run) for target, run in group.runs.items() if run.state != "starting"}
+    if not words:
+        return "starting ..."[:width]
+    text = "  ".join(f"{_short(target)} {word}" for target, word in words.items())
+    latest = max(group.runs.values(), key=lambda run: run.planned_at or 0.0)
+    seconds = latest.planned.expected_seconds if latest.planned else None
+    if not seconds:
+        return text[:width]
+    elapsed = min(group.now() - (latest.planned_at or 0.0), seconds)
+    left = f"{duration(elapsed)}, {duration(seconds - elapsed)} left"
+    return _with_bar(elapsed / seconds, f"{left}  {text}", width)
 
-    def __init__(
-        self, stream: TextIO, gathering: Gathering, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(stream, now)
-        self._gathering = gathering
-        self._began: float | None = None
 
-    def take(self, target: Target, event: Event) -> None:
-        """Remembers what is to be drawn; draws nothing."""
-        self._gathering.take(target, event)
-        if isinstance(event, Progress | Point) and self._began is None:
-            self._began = self._now()
+def _word(run: RunState) -> str:
+    if run.state == "running" and run.rows:
+        return _figure(run.rows[-1])
+    if run.state == "running" and run.progress is not None:
+        return tflops(run.progress.tflops)
+    return "prepares" if run.state == "preparing" else run.state
 
-    def line(self, width: int) -> str:
-        """The progress in at most `width` columns: what matters least goes first."""
-        so_far = self._gathering
-        counts = ", ".join(f"{count} {state}" for state, count in so_far.states.items())
-        if self._began is None:
-            return f"{counts} ..."[:width]
-        seconds = so_far.expected_seconds
-        elapsed = min(self._now() - self._began, seconds)
-        parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
-        if so_far.wrong:
-            parts.append(f"{len(so_far.wrong)} wrong")
-        if behind := so_far.behind():
-            first, by = next(iter(behind.items()))
-            more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
-            parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
-        for among in [*so_far.distributions.values()][:1]:
-            lies = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)}) TFLOP/s"
-            parts.insert(1, lies)
-        while len(parts) > 2 and len("  ".join(parts)) > width:
-            parts.pop()
-        return _with_bar(elapsed / seconds if seconds else 0.0, "  ".join(parts), width)
+
+def many_devices(group: GroupState, width: int) -> str:
+    """The time, how many devices are how far, and how their throughput lies."""
+    counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
+    if group.measured_at is None:
+        return f"{counts} ..."[:width]
+    seconds = group.expected_seconds
+    elapsed = min(group.now() - group.measured_at, seconds)
+    parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
+    if group.wrong:
+        parts.append(f"{len(group.wrong)} wrong")
+    if behind := group.behind():
+        first, by = next(iter(behind.items()))
+        more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
+        parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
+    for among in [*group.distributions.values()][:1]:
+        parts.insert(
+            1, f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)}) TFLOP/s"
+        )
+    return _with_bar(elapsed / seconds if seconds else 0.0, _fitting(parts, width), width)
+
+
+def _fitting(parts: list[str], width: int) -> str:
+    """The parts that fit, two at least: what matters least is last."""
+    while len(parts) > 2 and len("  ".join(parts)) > width:
+        parts.pop()
+    return "  ".join(parts)
 
 
 def _short(target: Target) -> str:
@@ -216,7 +160,5 @@ def _with_bar(share: float, text: str, width: int) -> str:
 
 
 def _figure(point: Point) -> str:
-    rate, bandwidth = (point.values.get(name) for name in ("tflops", "bytes_per_second"))
-    if rate is None and bandwidth is not None:
-        return f"{bandwidth / 1e9:.4g} GB/s"
-    return f"{tflops(rate)} TFLOP/s"
+    found = rate(point)
+    return found[1] if found else ABSENT

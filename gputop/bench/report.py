@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop import __version__
-from gputop.bench import svg
-from gputop.bench.columns import of_best, shape, under_percent
+from gputop.bench import facts, svg
+from gputop.bench.columns import shape
 from gputop.bench.svg import text
-from gputop.text import ABSENT, brief, duration, moment, number, percentage, tflops
-from gputop.text import size as sized
+from gputop.text import ABSENT, brief, moment, number, tflops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from gputop.bench.course import Course, Series
-    from gputop.bench.events import Conditions, Point, Result
-
-Fact = tuple[str, str]
+    from gputop.bench.events import Point, Result
+    from gputop.bench.facts import Fact
+    from gputop.bench.run_state import Course, Curve
 
 UNITS = "TFLOP/s are 10¹² floating-point operations a second; a product of m×k and k×n has 2·m·n·k."
 SMALL = 120
@@ -31,18 +29,6 @@ TITLES = {
     "seconds": "Seconds",
     "bytes_per_second": "Bytes per second",
 }
-CONDITIONS = (
-    ("power_watts_mean", "Power, mean", " W"),
-    ("power_limit_watts", "Power limit", " W"),
-    ("sm_clock_mhz_mean", "SM clock, mean", " MHz"),
-    ("sm_clock_max_mhz", "SM clock, maximum", " MHz"),
-    ("temperature_celsius_max", "Temperature, highest", " °C"),
-    ("heat_limit", "Heat limit", ""),
-    ("energy_joules", "Energy, by the device", " J"),
-    ("tflop_per_joule", "Efficiency", " TFLOP/J"),
-    ("driver_version", "Driver", ""),
-    ("pci_device_id", "PCI device id", ""),
-)
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --dim: #68727d; --line: #d9dee3; --back: #fff }
 @media (prefers-color-scheme: dark) {
@@ -93,11 +79,12 @@ def page(result: Result, course: Course) -> str:
         f"<h1>{text(result.device)}</h1>",
         f'<div class="sub">{text(f"{result.kind}, {result.dtype}{size}")} · {text(when)}</div>',
         _verdict(result),
-        _table(_figures(result)),
+        _table(facts.figures(result)),
         *_charts(result, course),
         *_rows(result.points),
-        *_section("Conditions", _conditions(result.conditions)),
-        *_section("Method", _method(result)),
+        *_section("Conditions", facts.conditions(result.conditions)),
+        *_section("Method", facts.method(result)),
+        *_section("Details", facts.details(result)),
         f"<footer>Made by gputop {text(__version__)}. {UNITS}</footer>",
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
@@ -130,49 +117,8 @@ def _verdict(result: Result) -> str:
     return f'<div class="verdict {level}">{text(says)}</div>'
 
 
-def _figures(result: Result) -> Iterator[Fact]:
-    for name, value in (
-        ("Mean", result.tflops_mean),
-        ("Peak", result.tflops_peak),
-        ("Sustained", result.tflops_sustained),
-        ("By device events", result.tflops_device),
-    ):
-        if value is not None:
-            yield name, f"{tflops(value)} TFLOP/s"
-    if result.droop_percent is not None:
-        yield "Droop", f"{percentage(result.droop_percent, digits=1)} from peak to sustained"
-    if result.time_to_steady_seconds is not None:
-        yield "Steady after", f"{result.time_to_steady_seconds:.1f} s"
-    for name, percent in (result.conditions.percent_of_peak if result.conditions else {}).items():
-        yield "Of peak", f"{percentage(percent, digits=1)} ({name})"
-    yield from _of_best(result)
-    yield "Time", duration(result.seconds)
-    if result.iterations:
-        yield "Products", str(result.iterations)
-    if result.checks:
-        of = f", {result.verified_products} products" if result.verified_products else ""
-        yield (
-            "Verified",
-            f"{result.checks} checks{of}; {result.wrong_elements or 'no'} wrong elements",
-        )
-    for name, size in (
-        ("CUDA context", result.context_bytes),
-        ("Torch's cache", result.cache_bytes),
-        ("Tensors", result.tensor_bytes),
-    ):
-        if size is not None:
-            yield name, sized(size)
-
-
-def _of_best(result: Result) -> Iterator[Fact]:
-    under = under_percent(result)
-    if under is not None:
-        above = f", {-under:.1f} % above the best run before" if under < 0 else ""
-        yield "Of the best run before", f"{of_best(result)}{above}"
-
-
 def _charts(result: Result, course: Course) -> Iterator[str]:
-    throughput: dict[str, Series] = {}
+    throughput: dict[str, Curve] = {}
     if course.progress:
         throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in course.progress]}
     over_time = {
@@ -191,7 +137,7 @@ def _charts(result: Result, course: Course) -> Iterator[str]:
         yield svg.chart(lines, svg.x_axis(lines, title), _title(name))
 
 
-def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Series]]:
+def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
     """The rows of a table as lines: what is measured, then the series, then (x, value)."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for point in points:
@@ -236,38 +182,16 @@ def _value(name: str, value: float | None) -> str:
     return f"{number(value / 1e9)} GB/s" if name == "bytes_per_second" else f"{value:.4g}"
 
 
-def _conditions(conditions: Conditions | None) -> Iterator[Fact]:
-    if conditions is None:
-        return
-    for field, name, unit in CONDITIONS:
-        value = getattr(conditions, field)
-        if value is not None:
-            yield name, f"{value:.5g}{unit}" if isinstance(value, float) else str(value)
-    for reason, seconds in conditions.clock_event_seconds.items():
-        yield f"Clocks: {reason.replace('_', ' ')}", f"{seconds:.1f} s"
-
-
-def _method(result: Result) -> Iterator[Fact]:
-    yield "Method", result.method
-    for name in ("accumulate", "layout", "data", "threads"):
-        value = getattr(result, name)
-        if value is not None:
-            yield name.capitalize(), str(value)
-    for note in result.notes:
-        yield "Note", note
-    cuda = f", CUDA {result.cuda_version}" if result.cuda_version else ""
-    yield "Software", f"torch {result.torch_version}{cuda}, {result.python}"
-    if result.device_uuid is not None:
-        yield "Device", result.device_uuid
-
-
-def _section(title: str, facts: Iterable[Fact]) -> Iterator[str]:
-    known = list(facts)
+def _section(title: str, found: Iterable[Fact]) -> Iterator[str]:
+    known = list(found)
     if known:
         yield f"<h2>{text(title)}</h2>"
         yield _table(known)
 
 
-def _table(facts: Iterable[Fact]) -> str:
-    rows = "".join(f"<tr><th>{text(name)}</th><td>{text(said)}</td></tr>\n" for name, said in facts)
+def _table(found: Iterable[Fact]) -> str:
+    rows = "".join(
+        f"<tr><th>{text(name[0].upper() + name[1:])}</th><td>{text(said)}</td></tr>\n"
+        for name, said in found
+    )
     return f"<table>\n{rows}</table>"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.course import Series
+    from gputop.bench.run_state import Curve
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
 """User units; the last four are the margins around what is drawn."""
@@ -60,7 +60,7 @@ def _round_step(rough: float) -> float:
     return next(scale * n for n in (1, 2, 2.5, 5, 10) if rough <= scale * n * (1 + 1e-9))
 
 
-def x_axis(series: Mapping[str, Series], title: str) -> Axis:
+def x_axis(series: Mapping[str, Curve], title: str) -> Axis:
     """Over all x: from 0 for a time, otherwise in powers of two where they are far apart."""
     xs = [x for line in series.values() for x, _ in line]
     low, high = min(xs, default=0.0), max(xs, default=0.0) or 1.0
@@ -69,7 +69,7 @@ def x_axis(series: Mapping[str, Series], title: str) -> Axis:
     return Axis(0.0, high, title)
 
 
-def _y_axis(series: Mapping[str, Series], title: str) -> Axis:
+def _y_axis(series: Mapping[str, Curve], title: str) -> Axis:
     ys = [y for line in series.values() for _, y in line]
     low, high = min(ys, default=0.0), max(ys, default=0.0) or 1.0
     if low > LEAST_LOG and high / low >= FAR_Y:
@@ -79,7 +79,7 @@ def _y_axis(series: Mapping[str, Series], title: str) -> Axis:
     return Axis(0.0, 1.06 * high, title)
 
 
-def chart(series: Mapping[str, Series], x: Axis, title: str, height: int = 260) -> str:
+def chart(series: Mapping[str, Curve], x: Axis, title: str, height: int = 260) -> str:
     """Lines by name over `x`; the names are in a legend above."""
     y = _y_axis(series, title)
     drawn = [*_grid(x, y, height)]
@@ -100,7 +100,7 @@ def chart(series: Mapping[str, Series], x: Axis, title: str, height: int = 260) 
     return f"<figure><figcaption>{says}</figcaption>{_svg(drawn, height, title)}</figure>"
 
 
-def strip(intervals: Mapping[str, Series], x: Axis) -> str:
+def strip(intervals: Mapping[str, Curve], x: Axis) -> str:
     """One row a name, filled from where to where it held."""
     height = STRIP_ROW * len(intervals) + BOTTOM
     drawn, thick = [], STRIP_ROW - 6

@@ -20,8 +20,8 @@ from gputop.text import moment, short_name, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gputop.bench.course import Course
     from gputop.bench.events import Result
+    from gputop.bench.run_state import Course
 
 Scalar = tuple[str, float, int, float]
 """Tag, Unix seconds, step, value."""

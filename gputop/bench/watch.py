@@ -90,19 +90,12 @@ class Watch:
         `trace` takes in both, and gives the result its conditions. `ending` is told of a limit, by
         which the session is stopped, or killed where its event loop is held up.
         """
-        stops: list[asyncio.Task[None]] = []
-
-        def end(limit: Limit) -> None:
-            ending(limit)
-            stops.append(asyncio.create_task(session.stop(limit.by)))
-
-        ward = Ward(trace, self._tell, end, session.kill)
+        ward = Ward(session, trace, ending, self._tell)
         self._do(self._add, ward)
         try:
-            async with contextlib.aclosing(traced(session, trace)) as events:
+            async with contextlib.aclosing(ward.events()) as events:
                 async for event in events:
                     yield event
-            await asyncio.gather(*stops)
         finally:
             self._do(self._remove, ward)
 
@@ -156,18 +149,32 @@ class Watch:
 
 
 class Ward:
-    """A run whose device is watched. All of it is called in one thread."""
+    """A run whose device is watched, by the thread that calls all but `events`."""
 
     def __init__(
         self,
+        session: Session,
         trace: Trace,
-        tell: Callable[..., None],
-        end: Callable[[Limit], None],
-        kill: Callable[[], None],
+        ending: Callable[[Limit], None],
+        tell: Callable[..., None] = lambda call, *arguments: call(*arguments),
     ) -> None:
-        self._trace, self._tell, self._end, self._kill = trace, tell, end, kill
+        """`tell` has something called in the event loop of the session."""
+        self._session, self._trace, self._ending, self._tell = session, trace, ending, tell
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
+        self._stops: list[asyncio.Task[None]] = []
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """The session's events, of which the trace gives the result its conditions."""
+        async with contextlib.aclosing(self._session.events()) as received:
+            async for event in received:
+                self._trace.take(event)
+                if isinstance(event, Done):
+                    conditions = self._trace.conditions(event.result)
+                    yield Done(replace(event.result, conditions=conditions))
+                else:
+                    yield event
+        await asyncio.gather(*self._stops)
 
     def take(self, inventory: Inventory, sample: Sample) -> None:
         """A sample: ends the run where it has to end."""
@@ -195,20 +202,13 @@ class Ward:
             return
         self._ended = True
         self.wait(None)
-        self._tell(self._end, limit)
-        self._timer = asyncio.get_running_loop().call_later(HELD_UP_SECONDS, self._kill)
+        self._tell(self._stop, limit)
+        kill = self._session.kill
+        self._timer = asyncio.get_running_loop().call_later(HELD_UP_SECONDS, kill)
 
-
-async def traced(session: Session, trace: Trace) -> AsyncGenerator[Event]:
-    """The session's events, of which the trace gives the result its conditions."""
-    async with contextlib.aclosing(session.events()) as received:
-        async for event in received:
-            trace.take(event)
-            if isinstance(event, Done):
-                conditions = trace.conditions(event.result)
-                yield Done(replace(event.result, conditions=conditions))
-            else:
-                yield event
+    def _stop(self, limit: Limit) -> None:
+        self._ending(limit)
+        self._stops.append(asyncio.create_task(self._session.stop(limit.by)))
 
 
 def answers(target: Target, inventory: Inventory, sample: Sample) -> bool:

@@ -7,20 +7,19 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.bench import devices, exports, plan, several
+from gputop.bench import devices, exports, plan
 from gputop.bench.dtypes import DTYPES, parse_dtypes
-from gputop.bench.said import say
 from gputop.bench.selection import RefusedError, select
 from gputop.commands.arguments import argument, count, output_width, print_text
+from gputop.console import say
 from gputop.exits import FINE, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.bench.attended import Ended
     from gputop.bench.plan import Request, Target
+    from gputop.bench.run_state import RunState
 
-KINDS = several.KINDS
 HERE = "auto"
 """The Ray cluster that this machine is in."""
 
@@ -30,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind",
         nargs="?",
-        choices=tuple(KINDS),
+        choices=tuple(plan.KINDS),
         default="soak",
         metavar="KIND",
-        help="; ".join(f"{kind}: {what}" for kind, what in KINDS.items()) + " (default: soak)",
+        help="; ".join(f"{kind}: {what}" for kind, what in plan.KINDS.items()) + " (default: soak)",
     )
     parser.add_argument(
         "--device",
@@ -160,12 +159,12 @@ def _on_cluster(args: argparse.Namespace) -> int:
     return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)
 
 
-def _stress(requests: list[Request]) -> list[Ended]:
+def _stress(requests: list[Request]) -> list[RunState]:
     import asyncio
 
-    from gputop.bench.attended import attended
+    from gputop.bench.foreground import run_in_foreground
 
-    return asyncio.run(attended(requests))
+    return asyncio.run(run_in_foreground(requests))
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -215,7 +214,7 @@ def _look_over_many(args: argparse.Namespace) -> None:
     """Refuses what does not go with a cluster, or with files."""
     if args.ray is None and args.devices is not None:
         raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
-    if args.ray in KINDS:
+    if args.ray in plan.KINDS:
         raise RefusedError(
             f"{args.ray} is a kind of run, and no address. Type `gputop bench {args.ray} --ray`.",
             USAGE,
@@ -244,7 +243,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     if len(targets) > 1 and args.ray is None:
         _look_over_several(args)
     python = getattr(args, "python", None)
-    dtypes = args.dtype or ((several.common_dtype(targets),) if args.kind == "pairs" else ())
+    dtypes = args.dtype or ((devices.common_dtype(targets),) if args.kind == "pairs" else ())
     requests = []
     for found in targets:
         target = replace(found, memory_share=args.memory_share)
@@ -252,12 +251,9 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         requests.append(
             plan.Request(target, dtype, args.size, args.seconds, python, args.kind, tuple(further))
         )
-    if args.kind == "pairs":
-        from gputop.bench import pairs
-
-        if problem := pairs.refused(requests):
-            raise RefusedError(f"{problem}.")
-    return requests if args.ray is not None else several.with_peers(requests)
+    if args.kind == "pairs" and (problem := plan.check_pairs(requests)):
+        raise RefusedError(f"{problem}.")
+    return requests if args.ray is not None else devices.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:

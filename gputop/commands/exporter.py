@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.said import say
 from gputop.commands.arguments import add_source, argument, fail, needs_extra, refuse
+from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 from gputop.text import visible
 

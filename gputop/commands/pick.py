@@ -11,8 +11,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.bench.said import say
 from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
+from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, FINE
 from gputop.telemetry.snapshot import Source
 from gputop.text import short_name, visible

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.said import say
 from gputop.commands.arguments import (
     add_hosts,
     add_replay,
@@ -19,6 +18,7 @@ from gputop.commands.arguments import (
     hosts_of,
     open_recording,
 )
+from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:

@@ -1,15 +1,12 @@
-"""Values of the schema, and the conditions of a run, as people read them, with their units."""
+"""Values of the schema as people read them, with their units."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from gputop.telemetry.clock_events import CLOCK_EVENTS
-from gputop.text import duration, number, percentage, quantity, size, tflops, visible
-
-if TYPE_CHECKING:
-    from gputop.bench.events import Conditions
+from gputop.text import duration, number, percentage, size, visible
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
 """Why clocks are not higher; of later drivers there may be others."""
@@ -129,38 +126,3 @@ def value_text(name: str, value: Any) -> str:
         if name.endswith(ending):
             return with_unit(value)
     return visible(str(value), 200)
-
-
-def condition_rows(conditions: Conditions | None) -> Iterator[tuple[str, str]]:
-    """What it is, in a word, and how it was; what is not known is left out."""
-    if conditions is None:
-        return
-    known = conditions
-    if known.power_watts_mean is not None:
-        limit = known.power_limit_watts
-        of = "" if limit is None else f", limit {limit:.0f} W"
-        yield "power", f"{known.power_watts_mean:.0f} W in the mean{of}"
-    if known.energy_joules is not None:
-        efficiency = known.tflop_per_joule
-        per = "" if efficiency is None else f", {tflops(efficiency)} TFLOP/J"
-        energy = value_text("energy_joules", known.energy_joules)
-        yield "energy", f"{energy} by the device's counter{per}"
-    if known.sm_clock_mhz_mean is not None:
-        most = known.sm_clock_max_mhz
-        of = "" if most is None else f", at most {most:.0f} MHz"
-        yield "clock", f"{known.sm_clock_mhz_mean:.0f} MHz in the mean{of}"
-    if known.temperature_celsius_max is not None:
-        yield "heat", f"up to {quantity(known.temperature_celsius_max, '°C')}"
-    if known.heat_limit is not None:
-        yield "heat limit", visible(known.heat_limit, 120)
-    if known.clock_event_seconds:
-        yield "held back", ", ".join(_held(known))
-    if known.driver_version is not None:
-        yield "driver", visible(known.driver_version, 40)
-
-
-def _held(conditions: Conditions) -> Iterator[str]:
-    """The longest first."""
-    spent = sorted(conditions.clock_event_seconds.items(), key=lambda each: -each[1])
-    for reason, seconds in spent:
-        yield f"{CAUSES.get(reason, visible(reason, 40))} {span_text(seconds)}"

@@ -48,7 +48,8 @@ def test_what_is_measured_anew_is_no_other_method(changes: dict[str, Any]) -> No
 )
 def test_another_method_is_not_compared_with(changes: dict[str, Any]) -> None:
     assert comparable(replace(BASE, **changes)) != comparable(BASE)
-    assert best_of(BASE, [soak(900.0, **changes)]) is None
+    (alone,) = compared([replace(BASE, comparison=None)], [soak(900.0, **changes)])
+    assert alone.comparison == Comparison()
 
 
 def test_cpus_are_known_by_their_names() -> None:

@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.bench import devices, plan
-from gputop.bench.conditions import BANDWIDTH, LONGEST_SECONDS, MOST_MOMENTS, WITHIN, Moment, Trace
+from gputop.bench.conditions import BANDWIDTH, LONGEST_SECONDS, WITHIN, Moment, Trace
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
+from gputop.bench.series import MOST_ITEMS
 from gputop.telemetry.snapshot import Device, Sample
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
 
 if TYPE_CHECKING:
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 GPU = devices.targets(inventory(1), sample(1))[0]
 
@@ -274,7 +275,7 @@ def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None
     assert conditions(trace_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
 
 
-def ended(run: Run) -> Conditions:
+def ended(run: RunState) -> Conditions:
     assert run.result is not None
     assert run.result.conditions is not None
     return run.result.conditions
@@ -284,13 +285,13 @@ def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
     clock = Clock()
     trace = Trace(GPU, clock)
     trace.take(PLANNED)
-    many = 3 * MOST_MOMENTS
+    many = 3 * MOST_ITEMS
     for n in range(1, many + 1):
         reasons = ("hw_thermal",) if n == 5 else ()
         look = gpu_sample(NOW + n, power_watts=600.0 + n % 2, clock_event_reasons=reasons)
         trace.look(inventory(1), look)
     moments = trace.moments
-    assert MOST_MOMENTS / 2 <= len(moments) <= MOST_MOMENTS
+    assert MOST_ITEMS / 2 <= len(moments) <= MOST_ITEMS
     assert moments[-1].seconds == many
     spans = [moment.seconds - moment.since for moment in moments]
     assert max(spans) <= 4.0, "old ones are as dense as new ones"

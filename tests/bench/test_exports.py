@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench import results
-from gputop.bench.attended import Ended
-from gputop.bench.course import Course
 from gputop.bench.events import Done, Failed, Progress
 from gputop.commands import bench as command
 from gputop.telemetry.snapshot import Problem
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import SWEEP, soak, table
 from tests.bench.workers import RESULT, needs_torch
+from tests.runs import ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gputop.bench.events import Result
     from gputop.bench.plan import Request
+    from gputop.bench.run_state import RunState
 
 SHORT = ("--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5")
 
@@ -40,10 +40,10 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A run that has been prepared; `last` is how it ends."""
     said: dict[str, Any] = {"last": Done(RESULT), "asked": 0}
 
-    def stress(requests: Sequence[Request]) -> list[Ended]:
+    def stress(requests: Sequence[Request]) -> list[RunState]:
         said["asked"] += 1
-        progress = tuple(Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4))
-        return [Ended(each.target, said["last"], Course(progress)) for each in requests]
+        progress = [Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4)]
+        return [ended(each.target, *progress, said["last"]) for each in requests]
 
     monkeypatch.setattr(command, "_stress", stress)
     return said

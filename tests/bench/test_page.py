@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gputop.bench.events import Conditions, Point, Result
-from gputop.bench.page import page, time
+from gputop.bench.page import page
 from gputop.bench.peaks import AT_LIVE_CLOCK, DATASHEET
+from gputop.text import brief
 from tests.bench.workers import RESULT
 
 
@@ -119,7 +120,7 @@ def test_a_soak_says_when_it_was_steady() -> None:
     [(3.2e-8, "32 ns"), (1.234e-6, "1.23 µs"), (0.0123, "12.3 ms"), (62.0, "62 s"), (None, "–")],
 )
 def test_times_are_in_the_unit_that_suits_them(seconds: float | None, said: str) -> None:
-    assert time(seconds) == said
+    assert brief(seconds) == said
 
 
 KNOWN = Conditions(percent_of_peak={DATASHEET: 70.78, AT_LIVE_CLOCK: 93.4})

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, fleet, watch
-from gputop.bench.compare import score
+from gputop.bench import devices, group, watch
+from gputop.bench.compare import rates_of_pair, score
 from gputop.bench.events import Done, Failed, Planned, Result
-from gputop.bench.pairs import Pairs, cost_percent, refused
-from gputop.bench.plan import Request, Target
+from gputop.bench.group_state import GroupState
+from gputop.bench.pairs import Pairs
+from gputop.bench.plan import Request, Target, check_pairs
 from gputop.telemetry.snapshot import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
@@ -75,7 +76,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
     class Session(Measured):
         opened, changes = [], {}
 
-    monkeypatch.setattr(fleet, "Session", Session)
+    monkeypatch.setattr(group, "Session", Session)
     return Session
 
 
@@ -108,7 +109,7 @@ def result_of(end: Done | Failed) -> Result:
 
 
 async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None:
-    found = await ends_of(Pairs(asked(*GPUS)))
+    found = await ends_of(Pairs(GroupState(asked(*GPUS))))
     assert [(each.target.number, waits) for each, waits in measured.opened] == [
         ("0", False),
         ("1", False),
@@ -124,26 +125,26 @@ async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None
     ]
     assert (first.kind, first.tflops_mean, first.tflops_peak) == ("pairs", 630.0, 700.0)
     assert score(first) == 630.0
-    assert cost_percent(first) == pytest.approx(10.0)
-    assert cost_percent(second) == pytest.approx(20.0)
+    assert rates_of_pair(first)[2] == pytest.approx(10.0)
+    assert rates_of_pair(second)[2] == pytest.approx(20.0)
     assert first.notes == ("running together costs 10.0 % of 700 TFLOP/s",)
     assert (first.iterations, first.checks) == (2 * RESULT.iterations, 2 * RESULT.checks)
 
 
 async def test_what_runs_faster_together_gains(measured: type[Measured]) -> None:
     measured.changes["0", True] = {"tflops_mean": 707.0}
-    found = await ends_of(Pairs(asked(*GPUS)))
+    found = await ends_of(Pairs(GroupState(asked(*GPUS))))
     assert "running together gains 1.0 %" in result_of(found[GPUS[0]]).notes[0]
 
 
 async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"wrong_elements": 3}
     three = devices.targets(inventory(3), sample(3))[:3]
-    found = await ends_of(Pairs(asked(*three)))
+    found = await ends_of(Pairs(GroupState(asked(*three))))
     assert result_of(found[three[1]]).wrong_elements == 3
     assert "not run together" in result_of(found[three[1]]).notes[0]
-    assert cost_percent(result_of(found[three[1]])) is None
-    assert cost_percent(result_of(found[three[2]])) == 0.0
+    assert rates_of_pair(result_of(found[three[1]]))[2] is None
+    assert rates_of_pair(result_of(found[three[2]]))[2] == 0.0
     assert [each.target.number for each, waits in measured.opened if waits] == ["0", "2"]
 
 
@@ -152,7 +153,7 @@ async def test_nobody_runs_together_with_nobody(
     measured: type[Measured], end: dict[str, Any] | Failed
 ) -> None:
     measured.changes["0", False] = end
-    found = await ends_of(Pairs(asked(*GPUS)))
+    found = await ends_of(Pairs(GroupState(asked(*GPUS))))
     assert not any(waits for _, waits in measured.opened)
     assert isinstance(found[GPUS[0]], Failed) == isinstance(end, Failed)
     left = result_of(found[GPUS[1]])
@@ -162,7 +163,7 @@ async def test_nobody_runs_together_with_nobody(
 
 async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
     measured.changes["0", False] = {"stopped": "user"}
-    found = await ends_of(Pairs(asked(*GPUS)), stop_at=GPUS[0])
+    found = await ends_of(Pairs(GroupState(asked(*GPUS))), stop_at=GPUS[0])
     assert len(measured.opened) == 1
     assert result_of(found[GPUS[0]]).stopped == "user"
     other = found[GPUS[1]]
@@ -172,20 +173,24 @@ async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
 
 async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"stopped": "user"}
-    found = await ends_of(Pairs(asked(*GPUS)), stop_at=GPUS[1])
+    found = await ends_of(Pairs(GroupState(asked(*GPUS))), stop_at=GPUS[1])
     assert [result_of(end).stopped for end in found.values()] == ["user", "user"]
     assert "it was stopped" in result_of(found[GPUS[0]]).notes[0]
 
 
 def test_what_cannot_be_paired() -> None:
-    alone, none, short = refused(asked(CPU)), refused([]), refused(asked(*GPUS, seconds=1.0))
+    alone, none, short = (
+        check_pairs(asked(CPU)),
+        check_pairs([]),
+        check_pairs(asked(*GPUS, seconds=1.0)),
+    )
     assert alone is not None
     assert alone.why == f"pairs needs two devices, and {CPU.label} is the only device"
     assert none is not None
     assert "there is none" in none.why
     assert short is not None
     assert "--seconds 1.5" in short.remedy
-    assert refused(asked(*GPUS)) is None
+    assert check_pairs(asked(*GPUS)) is None
 
 
 @needs_torch
@@ -195,7 +200,7 @@ async def test_two_halves_of_a_cpu() -> None:
         dataclasses.replace(request(size=256, seconds=1.5, kind="pairs"), target=half)
         for half in halves
     ]
-    found = await ends_of(Pairs(requests))
+    found = await ends_of(Pairs(GroupState(requests)))
     for half in halves:
         result = result_of(found[half])
         assert result.device == half.name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, orders, plan, several
+from gputop.bench import devices, orders, plan
 from gputop.bench.plan import Request, Target
 from gputop.bench.worker import copies
 from tests.bench.machines import divided, seen
@@ -32,8 +32,8 @@ VOLTA = dataclasses.replace(GPUS[1], compute_capability="7.0")
     ],
 )
 def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: set[str]) -> None:
-    shared = several.shared_dtypes(targets)
-    assert several.common_dtype(targets) == common
+    shared = devices.shared_dtypes(targets)
+    assert devices.common_dtype(targets) == common
     assert common in shared
     assert not without & set(shared)
 
@@ -49,7 +49,7 @@ def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: 
     ],
 )
 def test_they_are_named_in_short(targets: Sequence[Target], named: str) -> None:
-    assert several.numbers(targets) == named
+    assert devices.numbers(targets) == named
 
 
 def asked(*targets: Target, kind: str = "copy") -> list[Request]:
@@ -57,7 +57,7 @@ def asked(*targets: Target, kind: str = "copy") -> list[Request]:
 
 
 def peers(requests: list[Request]) -> list[str | None]:
-    found = (each.peer for each in several.with_peers(requests))
+    found = (each.peer for each in devices.with_peers(requests))
     return [peer.number if peer else None for peer in found]
 
 
@@ -76,7 +76,7 @@ def test_who_has_no_peer() -> None:
 
 
 def test_the_worker_sees_its_own_device_first_and_then_the_peer() -> None:
-    first, *_ = several.with_peers(asked(*GPUS))
+    first, *_ = devices.with_peers(asked(*GPUS))
     seen_by = orders.environment(first.target, first.peer)["CUDA_VISIBLE_DEVICES"]
     assert seen_by == f"{GPUS[0].uuid},{GPUS[1].uuid}"
     assert orders.document(first)["peer"] == "GPU 1"

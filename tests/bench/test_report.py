@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench import svg
-from gputop.bench.course import Course
 from gputop.bench.events import Comparison, Conditions, Point, Progress
-from gputop.bench.report import CONDITIONS, by_value, page
+from gputop.bench.report import by_value, page
+from gputop.bench.run_state import Course
 from gputop.bench.svg import Axis
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
@@ -63,8 +63,8 @@ class Page(HTMLParser):
 def test_a_soak_has_figures_charts_conditions_and_method() -> None:
     made = Page(page(BASE, COURSE))
     for part in (
-        "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "78.1 % (datasheet",
-        "Power, mean", "690 W", "Clocks: sw power cap", "52.0 s", "by hand", "torch 2.13.0",
+        "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "(datasheet dense)",
+        "Power", "690 W in the mean", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
         "GPU-4f2a1b3c", "every checked product was right", "A row-major, B column-major",
     ):  # fmt: skip
         assert part in made.text, part
@@ -73,10 +73,25 @@ def test_a_soak_has_figures_charts_conditions_and_method() -> None:
 
 
 def test_every_condition_is_on_the_page() -> None:
-    mentioned = {field for field, _, _ in CONDITIONS}
-    assert mentioned | {"clock_event_seconds", "percent_of_peak"} == {
-        each.name for each in fields(Conditions)
+    known = {
+        "driver_version": ("580.1", "580.1"),
+        "pci_device_id": ("2335", "2335"),
+        "power_watts_mean": (691.0, "691 W"),
+        "power_limit_watts": (701.0, "701 W"),
+        "sm_clock_mhz_mean": (1701.0, "1701 MHz"),
+        "sm_clock_max_mhz": (1981.0, "1981 MHz"),
+        "temperature_celsius_max": (71.0, "71°C"),
+        "heat_limit": ("84°C", "84°C"),
+        "energy_joules": (777.0, "777 J"),
+        "tflop_per_joule": (1.23, "1.23 TFLOP/J"),
+        "clock_event_seconds": ({"sw_thermal": 5.0}, "software thermal slowdown 5.0 s"),
+        "percent_of_peak": ({"datasheet dense": 66.0}, "66 % of"),
     }
+    assert set(known) == {each.name for each in fields(Conditions)}
+    values: dict[str, Any] = {name: value for name, (value, _) in known.items()}
+    text = Page(page(replace(BASE, conditions=Conditions(**values)), COURSE)).text
+    for name, (_, shown) in known.items():
+        assert shown in text, name
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
@@ -143,7 +158,7 @@ def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
     assert made.count("svg") == 2
     assert made.count("polyline") == 4
     assert made.text.count("int8") >= len(SWEEP)
-    assert "1.10 TFLOP/s" in made.text
+    assert "1.1 TFLOP/s at" in made.text
     copied = Page(page(table("copy", COPY), Course()))
     assert "3900 GB/s" in copied.text
     assert "1 Gi" in copied.text
@@ -152,7 +167,7 @@ def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
 def test_a_run_of_which_little_is_known() -> None:
     made = Page(page(replace(RESULT, tflops_mean=None, tflops_peak=None), Course()))
     assert made.count("svg") == 0
-    assert "TFLOP/s over" not in made.text
+    assert "TFLOP/s over seconds" not in made.text
     assert "Conditions" not in made.text
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench import conclusion, devices, results
-from gputop.bench.attended import Ended
 from gputop.bench.conclusion import conclude, gravest
-from gputop.bench.course import Course
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
 from gputop.commands import bench as command
 from gputop.telemetry import child
 from gputop.telemetry.snapshot import DeviceState, Problem
+from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputop.bench.plan import Request, Target
+    from gputop.bench.run_state import RunState
 
 GPUS = devices.targets(inventory(3), sample(3, []))[:3]
 QUIET = (inventory(3), sample(3, []))
@@ -49,7 +49,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     async def one_snapshot() -> Any:
         return said["stream"]
 
-    def stress(requests: list[Request]) -> list[Ended]:
+    def stress(requests: list[Request]) -> list[RunState]:
         said["requests"] = requests
         return [ended(request.target) for request in requests]
 
@@ -68,14 +68,14 @@ def run(*arguments: str) -> int:
     return command.run(parsed(*arguments))
 
 
-def ended(target: Target, mean: float = 700.0, **changes: Any) -> Ended:
+def ended(target: Target, mean: float = 700.0, **changes: Any) -> RunState:
     fields: dict[str, Any] = {"dtype": "bfloat16", "n": 8192, "tflops_mean": mean, **changes}
     made = dataclasses.replace(RESULT, device=target.name, device_uuid=target.uuid, **fields)
-    return Ended(target, Done(made), Course())
+    return runs.ended(target, Progress(1.0, 1.0, 10, mean), Done(made))
 
 
-def failed(target: Target, status: int = 3) -> Ended:
-    return Ended(target, Failed(Problem("It broke", "it did", "Mend it"), status), Course())
+def failed(target: Target, status: int = 3) -> RunState:
+    return runs.ended(target, Failed(Problem("It broke", "it did", "Mend it"), status))
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_all_results_are_kept() -> None:
 
 def earlier(target: Target, mean: float) -> Result:
     """A result that is kept from before."""
-    made = ended(target, mean, started_at=RESULT.started_at - 3600).last
+    made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
     results.append(made.result)
     return made.result
@@ -368,12 +368,12 @@ def earlier(target: Target, mean: float) -> Result:
     ],
 )
 def test_one_that_is_degraded_is_enough(
-    ends: list[Ended], status: int, capsys: pytest.CaptureFixture[str]
+    ends: list[RunState], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for target in GPUS[:2]:
         earlier(target, 700.0)
     assert conclude(ends, parsed()) == status
-    means = [end.last.result.tflops_mean for end in ends if isinstance(end.last, Done)]
+    means = [end.result.tflops_mean for end in ends if end.result is not None]
     said = capsys.readouterr().err
     assert said.count("is slower than it was") == means.count(600.0)
 
@@ -384,8 +384,7 @@ def test_a_wrong_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_scalars_are_written_of_each(tmp_path: Path) -> None:
-    windows = Course((Progress(1.0, 1.0, 10, 700.0),))
-    ends = [dataclasses.replace(ended(target), course=windows) for target in GPUS]
+    ends = [ended(target) for target in GPUS]
     assert conclude(ends, parsed("--tensorboard", str(tmp_path))) == 0
     assert len(list(tmp_path.glob("*/events*"))) == 3
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench import tensorboard
-from gputop.bench.course import Course
 from gputop.bench.events import Progress
+from gputop.bench.run_state import Course
 from gputop.bench.tensorboard import crc32c, run_name, scalars, write
 from tests.bench.kept import BASE, SWEEP, table
 

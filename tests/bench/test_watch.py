@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, fleet, plan, watch
-from gputop.bench.attended import attended
+from gputop.bench import devices, group, plan, watch
 from gputop.bench.conclusion import conclude
 from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Planned
+from gputop.bench.foreground import run_in_foreground
 from gputop.bench.plan import Request
 from gputop.commands import bench as command
 from gputop.telemetry.child import Interruption
@@ -252,18 +252,17 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
         sessions.append(EndlessSession())
         return sessions[-1]
 
-    monkeypatch.setattr(fleet, "Session", opened)
+    monkeypatch.setattr(group, "Session", opened)
     async with asyncio.timeout(30):
-        ends = await attended([Request(GPU, "bfloat16", None, 60.0)])
+        ends = await run_in_foreground([Request(GPU, "bfloat16", None, 60.0)])
     assert capsys.readouterr().err == (
         "gputop: GPU 0, NVIDIA H100 80GB HBM3: too hot, it reached 90°C, "
         "and its limit is 86°C (slowdown at 89°C)\n"
     )
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    (end,) = ends
     assert conclude(ends, parser.parse_args([])) == 4
     assert "ended by the temperature limit" in capsys.readouterr().out
-    silent = dataclasses.replace(end, last=Done(dataclasses.replace(RESULT, stopped="silent")))
-    assert conclude([silent], parser.parse_args([])) == 4
+    ends[0].end = Done(dataclasses.replace(RESULT, stopped="silent"))
+    assert conclude(ends, parser.parse_args([])) == 4
     assert "could not be watched" in capsys.readouterr().out

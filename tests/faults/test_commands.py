@@ -17,7 +17,7 @@ import pytest
 
 from gputop.bench.page import page, table_of
 from gputop.bench.plan import Target
-from gputop.bench.said import print_out, say
+from gputop.console import print_out, say
 from gputop.telemetry.snapshot import encode
 from gputop.text import cells
 from tests import fake_ssh

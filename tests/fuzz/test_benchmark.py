@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gputop.bench import compare, history, report, tensorboard
 from gputop.bench import page as pages
-from gputop.bench.course import Course, Recorder
 from gputop.bench.events import (
     EVENTS,
     KINDS,
@@ -24,19 +23,21 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
+from gputop.bench.group_state import GroupState
 from gputop.bench.interpreters import Interpreter
 from gputop.bench.plan import Request, Target
+from gputop.bench.run_state import Course, RunState
 from gputop.bench.session import Session, _NoResultError
 from gputop.telemetry.codec import to_json
-from gputop.ui.group import Group
 from gputop.ui.model import Telemetry
-from gputop.ui.run import Run
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
+from tests.runs import alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,14 +135,11 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
             return
 
 
-def heard(run: Run, said: list[bytes]) -> Recorder:
+def heard(run: RunState, said: list[bytes]) -> None:
     """Has the run take these in."""
-    recorder = Recorder()
     for event in events(run.request, said):
         run.trace.take(event)
         run.take(event)
-        recorder.take(event)
-    return recorder
 
 
 many = settings(
@@ -149,14 +147,14 @@ many = settings(
 )
 
 
-def views(run: Run) -> list[Any]:
+def views(run: RunState) -> list[Any]:
     """What the benchmark tab shows of a run."""
     telemetry = Telemetry(lambda: 100.0)
     telemetry.take(streams.inventory(1))
     telemetry.take(streams.sample(1))
     title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
     table = ResultsView(telemetry)
-    title.run = readout.run = chart.run = run
+    title.group = readout.group = chart.group = alone(run)
     if run.result is not None:
         table.results = chart.results = [run.result, dataclasses.replace(run.result, m=1)]
     return [title, readout, chart, table]
@@ -167,7 +165,7 @@ def views(run: Run) -> list[Any]:
 def test_what_a_worker_says_is_drawn(
     said: list[bytes], size: tuple[int, int], kind: str, target: Target
 ) -> None:
-    run = Run(Request(target, "float32", None, 10.0, kind=kind))
+    run = RunState(Request(target, "float32", None, 10.0, kind=kind))
     heard(run, said)
     for view in views(run):
         drawn(view, *size)
@@ -180,7 +178,7 @@ def test_what_several_workers_say_is_drawn(
 ) -> None:
     targets = (GPU, dataclasses.replace(GPU, uuid="GPU-1", index=1), CPU)
     requests = [Request(each, "float32", None, 10.0, kind=kind) for each in targets[: len(said)]]
-    group = Group(requests)
+    group = GroupState(requests)
     for request, each in zip(requests, said, strict=True):
         for event in events(request, each):
             group.take(request.target, event)
@@ -194,11 +192,11 @@ def test_what_several_workers_say_is_drawn(
 @many
 @given(lines(), st.sampled_from(KINDS))
 def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
-    run = Run(Request(GPU, "float32", None, 10.0, kind=kind))
-    recorder = heard(run, said)
+    run = RunState(Request(GPU, "float32", None, 10.0, kind=kind))
+    heard(run, said)
     if run.result is None:
         return
-    written(run.result, recorder.course())
+    written(run.result, run.course())
 
 
 def written(result: Result, course: Course) -> None:
@@ -231,6 +229,6 @@ def written(result: Result, course: Course) -> None:
 )
 def test_what_is_no_event_ends_the_run(line: bytes, name: str) -> None:
     for each in (line, line.replace(b"{", b'{"event":"' + name.encode() + b'",', 1)):
-        run = Run(Request(GPU, "float32", None, 10.0))
+        run = RunState(Request(GPU, "float32", None, 10.0))
         heard(run, [each])
         assert run.problem is not None or run.hello is not None or run.verified is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import fleet, watch
+from gputop.bench import group, watch
 from gputop.ui.screens import benchmark
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -41,7 +41,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
     class Prepared(PreparedSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(fleet, "Session", Prepared)
+    monkeypatch.setattr(group, "Session", Prepared)
     return Prepared
 
 
@@ -52,7 +52,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
     class Endless(EndlessSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(fleet, "Session", Endless)
+    monkeypatch.setattr(group, "Session", Endless)
     return Endless
 
 
@@ -63,5 +63,5 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     class Session(Scripted):
         requests, script, together = [], {}, {}
 
-    monkeypatch.setattr(fleet, "Session", Session)
+    monkeypatch.setattr(group, "Session", Session)
     return Session

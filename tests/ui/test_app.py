@@ -24,8 +24,9 @@ from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.keys import KeysView
 from gputop.ui.widgets.panel import Density
 from gputop.ui.widgets.processes import ProcessesView
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests.streams import (
     PreparedStream,
     device,

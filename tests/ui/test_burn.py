@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench import devices
-from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
+from gputop.bench.group_state import GroupState
 from gputop.bench.plan import Request, Target
-from gputop.bench.together import Gathering
 from gputop.settings import DEFAULT
 from gputop.telemetry.snapshot import Problem
-from gputop.ui.burn import BurnApp
+from gputop.ui.burn import BurnApp, BurnView, histogram
 from gputop.ui.themed import ANY_TERMINAL
-from gputop.ui.widgets.burn import BurnView, histogram
 from tests.sessions import PLANNED, RESULT
 from tests.streams import inventory, sample
 
@@ -34,36 +31,40 @@ def targets(count: int, name: str = "NVIDIA H100 80GB HBM3") -> list[Target]:
     ]
 
 
-def running(count: int) -> Gathering:
+def group_of(targets: list[Target]) -> GroupState:
+    return GroupState([Request(target, "bfloat16", None, 60.0) for target in targets])
+
+
+def running(count: int) -> GroupState:
     """All run, the third is slow, the fifth computes wrongly, and the last is lost."""
-    found = Gathering(targets(count))
-    for n, target in enumerate(found.targets):
+    found = group_of(targets(count))
+    every = list(found.runs)
+    for n, target in enumerate(every):
         found.take(target, READY)
         found.take(target, Progress(12.0, 0.2, 1, 600.0 if n == 2 else 700.0 + n % 7))
-    found.take(found.targets[4], Verified(3, 2))
-    found.take(found.targets[-1], LOST)
+    found.take(every[4], Verified(3, 2))
+    found.take(every[-1], LOST)
     return found
 
 
 class Stopped:
     """What the app calls to stop the runs: they end with it."""
 
-    def __init__(self, gathering: Gathering) -> None:
-        self.gathering, self.times = gathering, 0
+    def __init__(self, group: GroupState) -> None:
+        self.group, self.times = group, 0
         self.app: BurnApp | None = None
 
     async def __call__(self) -> None:
         self.times += 1
         assert self.app is not None
-        for target in self.gathering.targets:
-            self.app.take(target, Done(dataclasses.replace(RESULT, stopped="user")))
+        for target in self.group.runs:
+            self.group.take(target, Done(dataclasses.replace(RESULT, stopped="user")))
         self.app.ended()
 
 
-def app_of(gathering: Gathering, traces: Sequence[Trace] = ()) -> tuple[BurnApp, Stopped]:
-    stop = Stopped(gathering)
-    request = Request(gathering.targets[0], "bfloat16", None, 60.0)
-    stop.app = BurnApp(gathering, request, stop, DEFAULT, ANY_TERMINAL, traces)
+def app_of(group: GroupState) -> tuple[BurnApp, Stopped]:
+    stop = Stopped(group)
+    stop.app = BurnApp(group, stop, DEFAULT, ANY_TERMINAL)
     return stop.app, stop
 
 
@@ -88,21 +89,21 @@ async def test_distribution_counts_and_who_is_odd(size: tuple[int, int]) -> None
 
 
 async def test_the_heat_limits_that_hold_are_named() -> None:
-    traces = [Trace(target) for target in devices.targets(inventory(2), sample(2))[:2]]
-    app, _ = app_of(running(6), traces)
+    group = group_of([*devices.targets(inventory(2), sample(2))[:2]])
+    app, _ = app_of(group)
     async with app.run_test(size=(80, 24)):
         view = app.query_one(BurnView)
         assert "heat limit" not in view.text()
-        for trace in traces:
+        for trace in group.traces:
             trace.look(inventory(2), sample(2))
         view.redraw()
         head = view.text().splitlines()[0]
-    assert head.endswith("on 6 devices of 1 host · heat limit: 86°C")
+    assert head.endswith("on 2 devices of 1 host · heat limit: 86°C")
 
 
 async def test_a_thousand_devices_fit_and_what_does_not_is_counted() -> None:
     found = running(1000)
-    for target in found.targets[100:160]:
+    for target in list(found.runs)[100:160]:
         found.take(target, LOST)
     app, _ = app_of(found)
     async with app.run_test(size=(80, 24)):
@@ -117,7 +118,7 @@ async def test_a_thousand_devices_fit_and_what_does_not_is_counted() -> None:
 
 
 async def test_before_there_is_anything_to_see() -> None:
-    app, _ = app_of(Gathering(targets(3)))
+    app, _ = app_of(group_of(targets(3)))
     async with app.run_test(size=(80, 24)):
         view = app.query_one(BurnView)
         view.redraw()
@@ -157,7 +158,7 @@ async def _gone(app: BurnApp) -> None:
 
 async def test_escape_sequences_of_hosts_are_shown() -> None:
     bad = dataclasses.replace(targets(1)[0], host="a\x1b[2Jb", name="x\x1by")
-    found = Gathering([bad, *targets(2)])
+    found = group_of([bad, *targets(2)])
     event: Event
     for event in (Planned(*dataclasses.astuple(READY)), LOST):
         found.take(bad, event)

@@ -9,14 +9,16 @@ import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Progress, Verified
 from gputop.bench.plan import Request, cpu_target
+from gputop.bench.run_state import RunState
 from gputop.telemetry.snapshot import Problem
 from gputop.ui.app import GputopApp
 from gputop.ui.model import Telemetry
 from gputop.ui.palette import FAULT
-from gputop.ui.run import Run
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
+from tests.runs import alone
 from tests.sessions import EVENTS, PLANNED, RESULT
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown
@@ -62,8 +64,8 @@ async def test_wrong_elements_are_red_in_title_readout_and_results(
 
 
 def test_wrong_elements_are_red_while_it_runs() -> None:
-    run, title, readout = Run(REQUEST), TitleView(), ReadoutView(Telemetry())
-    title.run = readout.run = run
+    run, title, readout = RunState(REQUEST), TitleView(), ReadoutView(Telemetry())
+    title.group = readout.group = alone(run)
     for event in (*HALF_WAY, Verified(1, 1), *WINDOWS[4:]):
         run.take(event)
     assert "FAULTY: 1 wrong element, first at 2 s" in red(title.draw(100, 1))
@@ -115,8 +117,8 @@ def test_the_readout_has_what_the_run_took() -> None:
         energy_joules=40_800.0, tflop_per_joule=1.03, percent_of_peak={"datasheet dense": 78.4}
     )
     result = dataclasses.replace(RESULT, conditions=conditions)
-    run, readout = Run(REQUEST), ReadoutView(Telemetry())
-    readout.run = run
+    run, readout = RunState(REQUEST), ReadoutView(Telemetry())
+    readout.group = alone(run)
     for event in (*HALF_WAY, Done(result)):
         run.take(event)
     text = "".join(span.text for row in readout.draw(120, 2) for span in row)

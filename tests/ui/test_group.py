@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Failed, Hello, Point, Progress, Verified
-from gputop.bench.pairs import ALONE, TOGETHER
+from gputop.bench.compare import ALONE, TOGETHER
+from gputop.bench.events import Done, Failed, Point, Progress, Verified
+from gputop.bench.group_state import GroupState
 from gputop.bench.plan import Request, cpu_target
 from gputop.bench.watch import Limit
 from gputop.telemetry.snapshot import Problem
 from gputop.ui.draw import width_of
-from gputop.ui.group import Group
 from gputop.ui.model import Telemetry
 from gputop.ui.palette import BUSY, FAULT, GOOD, MEMORY, WARN
-from gputop.ui.widgets import fleet_chart, fleet_table, fleet_title
+from gputop.ui.widgets import fleet_chart, fleet_table, run_title
 from gputop.ui.widgets.plot import COLOURS, Plot
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
@@ -37,16 +37,16 @@ def known() -> Telemetry:
     return telemetry
 
 
-def table(made: Group, width: int = 80) -> list[Row]:
+def table(made: GroupState, width: int = 80) -> list[Row]:
     return fleet_table.table(made, known(), width)
 
 
-def chart(made: Group, width: int = 80, height: int = 12) -> list[Row]:
+def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
     return fleet_chart.rows(made, Plot(), width, height)
 
 
-def title(made: Group, width: int = 120) -> str:
-    return texts([fleet_title.title(made, width)])[0]
+def title(made: GroupState, width: int = 120) -> str:
+    return texts([run_title.title(made, width)])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,7 +61,7 @@ def test_at_any_size_nothing_is_wider_or_higher(
     assert all(width_of(row) <= width for row in rows)
     under = table(made, width)
     assert len(under) == fleet_table.height(made, width) == count + 2
-    assert all(width_of(row) <= width for row in [*under, fleet_title.title(made, width)])
+    assert all(width_of(row) <= width for row in [*under, run_title.title(made, width)])
 
 
 def test_each_has_a_row_with_its_figures() -> None:
@@ -112,7 +112,7 @@ def test_those_that_are_near_each_other_are_drawn_large() -> None:
 
 def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
     cpu = cpu_target()
-    made = Group([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
+    made = GroupState([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
     for event in begun(FIRST, 30.0):
         made.take(FIRST, event)
     for n in range(1, 60):
@@ -146,7 +146,7 @@ def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
 
 
 def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
-    made = Group([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    made = GroupState([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
     for target in (FIRST, SECOND):
         made.take(target, Failed(PROBLEM, 3))
     assert made.problem == PROBLEM
@@ -183,7 +183,7 @@ def test_a_stop_is_of_all_that_still_run() -> None:
     ],
 )
 def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str, says: str) -> None:
-    made = Group([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    made = GroupState([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
     for event in events:
         made.take(FIRST, event)
     assert texts(table(made))[1].endswith(state)
@@ -193,12 +193,16 @@ def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str,
 # Pairs.
 
 
-def pair(*, together: bool = True, ended: bool = False) -> Group:
+def pair(*, together: bool = True, ended: bool = False) -> GroupState:
     """Each alone, 20 of 60 s, and then both."""
-    made = Group([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
+    made = GroupState(
+        [Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]]
+    )
     for target in GPUS[:2]:
         for event in begun(target, 20.0):
             made.take(target, event)
+    if together:
+        made.begin_together(GPUS[:2])
     for target in GPUS[:2] if together else ():
         hello, plan, *rest = begun(target, 20.0)
         slower = [
@@ -247,10 +251,12 @@ def test_pairs_are_drawn_one_after_the_other_on_one_axis() -> None:
 
 
 def test_a_fault_alone_is_not_forgotten() -> None:
-    made = Group([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
+    made = GroupState(
+        [Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]]
+    )
     for event in (*begun(FIRST, 5.0), Verified(4, 2)):
         made.take(FIRST, event)
-    made.take(FIRST, Hello("3.11.7", "2.13.0", FIRST.name, 2, 4242))
+    made.begin_together([FIRST])
     assert made.is_faulty(FIRST)
     assert made.wrong_elements(FIRST) == 2
 
@@ -315,7 +321,9 @@ def test_the_row_of_a_table_has_its_rows_and_the_best() -> None:
 
 
 def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
-    made = Group([Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]])
+    made = GroupState(
+        [Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]]
+    )
     made.take(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
     launched = made.best(FIRST)
     assert launched is not None

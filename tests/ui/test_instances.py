@@ -12,8 +12,9 @@ from gputop.bench import watch
 from gputop.ui.app import GputopApp
 from gputop.ui.screens.benchmark import BenchmarkTab
 from gputop.ui.screens.question import Question
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device

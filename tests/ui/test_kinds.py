@@ -10,17 +10,18 @@ from textual.widgets import Select
 
 from gputop.bench.events import Done, Failed, Point, Verified
 from gputop.bench.plan import Request, cpu_target
+from gputop.bench.run_state import RunState
 from gputop.telemetry.snapshot import Problem
 from gputop.ui.app import GputopApp
 from gputop.ui.draw import width_of
 from gputop.ui.palette import BUSY, DIM, FAULT, GOOD, MEMORY
-from gputop.ui.run import Run
 from gputop.ui.screens import benchmark
 from gputop.ui.widgets import points
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
-from tests.runs import Clock, look
+from gputop.ui.widgets.run_title import TitleView
+from tests.runs import Clock, alone, look
 from tests.sessions import POINTS, sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, no_driver, sample
 from tests.ui.pilots import settle, shown, until
@@ -43,16 +44,16 @@ H100 = table_result(
 """Slow to begin with, and 150 times as fast in the end."""
 
 
-def run_of(kind: str, *events: Any, dtype: str = "float32") -> Run:
-    run = Run(Request(cpu_target(), dtype, None, 60.0, kind=kind))
+def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
+    run = RunState(Request(cpu_target(), dtype, None, 60.0, kind=kind))
     for event in events:
         run.take(event)
     return run
 
 
-def chart_of(run: Run, *earlier: Result) -> ThroughputChart:
+def chart_of(run: RunState, *earlier: Result) -> ThroughputChart:
     chart = ThroughputChart()
-    chart.run, chart.results = run, list(earlier)
+    chart.group, chart.results = alone(run), list(earlier)
     return chart
 
 

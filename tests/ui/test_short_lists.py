@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.bench.group_state import Odd
 from gputop.bench.plan import Target
-from gputop.bench.together import Odd
 from gputop.telemetry.snapshot import Event
+from gputop.ui.burn import odd_rows
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.burn import odd_rows
 from gputop.ui.widgets.details import DetailsView
 from gputop.ui.widgets.devices import DevicesView
 from gputop.ui.widgets.events import EventsView

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from types import SimpleNamespace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,17 +16,19 @@ from rich.color import ColorSystem
 from textual.widgets import Select
 
 from gputop.bench.events import Done, Progress
+from gputop.bench.group_state import GroupState
 from gputop.settings import Settings
 from gputop.telemetry.nvml import Reader, start
 from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
-from gputop.ui import model, run
+from gputop.ui import model
 from gputop.ui.app import GputopApp
 from gputop.ui.look import Terminal
 from gputop.ui.screens import benchmark
 from gputop.ui.screens.environment import Environment
 from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests.driver.platforms import PLATFORMS
 from tests.sessions import sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
@@ -481,7 +483,7 @@ def test_benchmark_of_every_kind(
         points=sweep_points("float32", 48.0, 6e-6),
     )
     monkeypatch.setattr(benchmark, "recent", lambda _: [earlier])
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(benchmark, "GroupState", partial(GroupState, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with([no_driver(), sample()])
 

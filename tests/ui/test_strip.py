@@ -12,20 +12,20 @@ from gputop.bench.events import Progress
 from gputop.ui.palette import DIM, WARN
 from gputop.ui.widgets import strip
 from gputop.ui.widgets.chart import ThroughputChart
-from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look, take
+from tests.runs import alone, begin, cpu_run, gpu_run, gpu_sample, look, take
 from tests.streams import NOW, inventory, sample
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 BARS = "▮"
 
 
-def drawn(run: Run, width: int = 78, height: int = 30) -> list[str]:
+def drawn(run: RunState, width: int = 78, height: int = 30) -> list[str]:
     chart = ThroughputChart()
-    chart.run = run
+    chart.group = alone(run)
     rows = chart.draw(width, height)
     assert len(rows) <= height
     return ["".join(span.text for span in row) for row in rows]
@@ -95,9 +95,9 @@ def test_any_width_is_drawn(width: int) -> None:
     assert all(len(row) <= width for row in drawn(gpu_run(60.0, 42.0), width))
 
 
-def style_of(run: Run, label: str) -> Style:
+def style_of(run: RunState, label: str) -> Style:
     chart = ThroughputChart()
-    chart.run = run
+    chart.group = alone(run)
     (row,) = (row for row in chart.draw(80, 30) if row[0].text.strip() == label)
     return row[1].style
 
@@ -142,9 +142,8 @@ def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
 
 def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
     run = gpu_run(60.0, 20.0)
-    run.trace._kept[9:11] = [
-        dataclasses.replace(moment, power_watts=None) for moment in run.trace._kept[9:11]
-    ]
+    kept = run.trace._moments._kept
+    kept[9:11] = [dataclasses.replace(moment, power_watts=None) for moment in kept[9:11]]
     row = labelled(drawn(run, 118, 12), "power")
     start, end = dots(row)
     assert " " in row[start:end]

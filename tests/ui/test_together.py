@@ -22,8 +22,9 @@ from gputop.ui.screens.several import Several
 from gputop.ui.widgets.chart import ThroughputChart
 from gputop.ui.widgets.choice import ALL, MORE
 from gputop.ui.widgets.keys import KeysView
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import settle, shown, until
 from tests.ui.test_kinds import in_style

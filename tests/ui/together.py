@@ -18,8 +18,8 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
+from gputop.bench.group_state import GroupState
 from gputop.bench.plan import Request, Target
-from gputop.ui.group import Group
 from tests.sessions import PLANNED, RESULT, table_events
 from tests.streams import inventory, sample
 
@@ -109,10 +109,10 @@ def table(kind: str, target: Target) -> list[Any]:
     return found
 
 
-def group(count: int, until: float | None = None, kind: str = "soak") -> Group:
+def group(count: int, until: float | None = None, kind: str = "soak") -> GroupState:
     """That many GPUs: as far as that, or at their ends."""
     targets = GPUS[:count]
-    made = Group([Request(target, "bfloat16", None, SECONDS, kind=kind) for target in targets])
+    made = GroupState([Request(target, "bfloat16", None, SECONDS, kind=kind) for target in targets])
     for target in targets:
         events = whole(target) if until is None else begun(target, until)
         for event in table(kind, target) if made.is_table else events:

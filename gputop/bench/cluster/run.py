@@ -1,36 +1,40 @@
-"""`gputop bench --ray`: from the cluster to the ends of all runs."""
+"""`gputop bench --ray`: from the cluster to the ends of all runs, whose GPUs are watched."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from dataclasses import dataclass, replace
+import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.attended import attend
 from gputop.bench.cluster.link import Cluster
-from gputop.bench.cluster.watch import ClusterWatch
-from gputop.bench.events import Done, Failed
-from gputop.bench.fleet import Fleet
+from gputop.bench.cluster.readings import sample
+from gputop.bench.foreground import follow_on_a_line
+from gputop.bench.group import Group
+from gputop.bench.group_state import GroupState
 from gputop.bench.outliers import Member
 from gputop.bench.places import PlaceError
-from gputop.bench.progress import Gathered
-from gputop.bench.said import say
+from gputop.bench.progress import many_devices
 from gputop.bench.selection import RefusedError
-from gputop.bench.together import Gathering
+from gputop.bench.watch import START_SECONDS, Ward
+from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    from gputop.bench.attended import Ended
     from gputop.bench.cluster.link import Found, Post
+    from gputop.bench.conditions import Trace
+    from gputop.bench.events import Event
     from gputop.bench.plan import Request, Target
+    from gputop.bench.run_state import RunState
+    from gputop.bench.session import Session
+    from gputop.bench.watch import Limit
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""
-    Following = Callable[[Fleet, Sequence[Request], ClusterWatch], Awaitable[list[Ended]]]
+    Following = Callable[[Group, GroupState, "ClusterWatch"], Awaitable[list[RunState]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,45 @@ class Order:
 class Burned:
     """What became of a run on a cluster."""
 
-    ends: Sequence[Ended]
+    ends: Sequence[RunState]
     not_begun: Sequence[Member]
     """Devices that were to be tested and were not, and why."""
 
 
-async def on_a_line(runs: Fleet, requests: Sequence[Request], watch: ClusterWatch) -> list[Ended]:
+class ClusterWatch:
+    """All runs that are under way together. It needs no thread: nothing draws in this process."""
+
+    def __init__(self, posts: Mapping[Target, Post]) -> None:
+        self._posts = posts
+
+    async def events(
+        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+    ) -> AsyncGenerator[Event]:
+        """The session's events, which a limit ends before their time; close it with `aclosing`."""
+        post = self._posts[trace.target]
+        facts = post.facts
+        assert facts is not None
+        ward = Ward(session, trace, ending)
+
+        def take(line: str) -> None:
+            found = sample(line, facts.inventory)
+            if found is not None:
+                ward.take(facts.inventory, found)
+
+        try:
+            async with contextlib.aclosing(ward.events()) as events:
+                async for event in events:
+                    if post.listen is not take:  # the worker has said its first word
+                        post.listen = take
+                        ward.wait(START_SECONDS)
+                    yield event
+        finally:
+            ward.wait(None)
+
+
+async def on_a_line(runs: Group, group: GroupState, watch: ClusterWatch) -> list[RunState]:
     """Follows the runs with a line of progress."""
-    gathering = Gathering([request.target for request in requests])
-    return await attend(runs, requests, Gathered(sys.stderr, gathering), watch)
+    return await follow_on_a_line(runs, group, watch, many_devices)
 
 
 def burn(order: Order, requesting: Requesting, follow: Following = on_a_line) -> Burned:
@@ -89,8 +123,9 @@ async def _burn(order: Order, requesting: Requesting, follow: Following) -> Burn
         requests = requesting(list(usable))
         places = list(usable.values())
         watched = {request.target: place for request, place in zip(requests, places, strict=True)}
-        runs = Fleet(requests, places=places)
-        return Burned(await follow(runs, requests, ClusterWatch(watched)), not_begun)
+        group = GroupState(requests)
+        runs = Group(requests, group.traces, places)
+        return Burned(await follow(runs, group, ClusterWatch(watched)), not_begun)
     finally:
         await cluster.leave()
 
@@ -140,15 +175,3 @@ def _not_begun(post: Post, why: str) -> Member:
         return Member(post.host or "", None, "a GPU", "GPU", None, why, COULD_NOT_RUN)
     target = post.facts.target
     return Member(post.host or "", target.uuid, target.place, target.name, None, why, COULD_NOT_RUN)
-
-
-def member(end: Ended) -> Member:
-    """A device with how its run ended."""
-    target, last = end.target, end.last
-    result = last.result if isinstance(last, Done) else None
-    found = Member(target.host or "", target.uuid, target.place, target.name, result)
-    if isinstance(last, Failed):
-        said = last.problem
-        problem = f"{said.what}: {said.why}"
-        return replace(found, problem=problem, status=last.status, remedy=said.remedy)
-    return found

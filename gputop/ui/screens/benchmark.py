@@ -13,27 +13,28 @@ from textual.message import Message
 
 from gputop.bench import devices, plan, watch
 from gputop.bench.events import Done
-from gputop.bench.fleet import Fleet
-from gputop.bench.pairs import Pairs
+from gputop.bench.group_state import GroupState
+from gputop.bench.pairs import runner
 from gputop.bench.results import ResultsError, append, recent
+from gputop.bench.selection import question, usable
 from gputop.text import visible
-from gputop.ui.before import question, usable
-from gputop.ui.group import Group
 from gputop.ui.model import own
 from gputop.ui.palette import FAULT, WARN
 from gputop.ui.screens.question import Question
 from gputop.ui.screens.several import Several
-from gputop.ui.widgets.chart import ThroughputChart
+from gputop.ui.widgets.chart import ThroughputChart, hint, problem_rows
 from gputop.ui.widgets.choice import key_of, label
 from gputop.ui.widgets.form import Form
-from gputop.ui.widgets.hint import hint, problem_rows
-from gputop.ui.widgets.readout import ReadoutView, TitleView
+from gputop.ui.widgets.readout import ReadoutView
 from gputop.ui.widgets.results import ResultsView
+from gputop.ui.widgets.run_title import TitleView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from gputop.bench.events import Result
+    from gputop.bench.group import Group
+    from gputop.bench.pairs import Pairs
     from gputop.bench.plan import Request, Target
     from gputop.ui.model import Telemetry
 
@@ -58,9 +59,9 @@ class BenchmarkTab(Vertical):
         super().__init__(id="benchmark")
         self._telemetry = telemetry
         self._python = python
-        self._runs: Fleet | Pairs | None = None
+        self._runs: Group | Pairs | None = None
         """Those that are under way."""
-        self._group: Group | None = None
+        self._group: GroupState | None = None
         self._form = Form()
         self._title = TitleView()
         self._chart = ThroughputChart()
@@ -154,15 +155,11 @@ class BenchmarkTab(Vertical):
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
-        group = self._group = Group(requests)
+        group = self._group = GroupState(requests)
         for view in (self._title, self._chart, self._readout):
-            view.run = None if group.is_several else group.only
-            view.group = group if group.is_several else None
+            view.group = group
         self._chart.hint = lambda *_: []
-        if group.kind == "pairs":
-            self._runs = Pairs(requests)
-        else:
-            self._runs = Fleet(requests, [run.trace for run in group.runs.values()])
+        self._runs = runner(group)
         for timer in self._redraws:
             timer.resume()
         self._follow(group, self._runs)
@@ -170,7 +167,7 @@ class BenchmarkTab(Vertical):
         self._redraw_run()
 
     @work(exclusive=True, group="bench", exit_on_error=False)
-    async def _follow(self, group: Group, runs: Fleet | Pairs) -> None:
+    async def _follow(self, group: GroupState, runs: Group | Pairs) -> None:
         """Takes in the events of all devices until the last has ended, and keeps the results."""
         try:
             with watch.Watch() as together:
@@ -202,7 +199,7 @@ class BenchmarkTab(Vertical):
             self._results.problem = f"Not kept: {error}"
         self._results.redraw()
 
-    def _ended_by(self, group: Group, target: Target, limit: watch.Limit) -> None:
+    def _ended_by(self, group: GroupState, target: Target, limit: watch.Limit) -> None:
         """Says which limit ends the run of which device, whichever tab is shown."""
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""
@@ -231,7 +228,7 @@ class BenchmarkTab(Vertical):
         self._stop(self._runs)
 
     @work(group="stop", exit_on_error=False)
-    async def _stop(self, runs: Fleet | Pairs) -> None:
+    async def _stop(self, runs: Group | Pairs) -> None:
         await runs.stop()
 
     @on(Form.Several)
@@ -250,10 +247,10 @@ class BenchmarkTab(Vertical):
         self.start()
 
     def _redraw_while_running(self) -> None:
-        self._redraw_run(chart=self._chart.group is None)
+        self._redraw_run(chart=self._chart.run is not None)
 
     def _redraw_chart_of_several(self) -> None:
-        if self._chart.group is not None:
+        if self._chart.run is None:
             self._chart.redraw()
 
     def on_resize(self) -> None:

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.ui.draw import Row, Span, clip
-from gputop.ui.palette import BUSY, DIM
+from gputop.bench import plan
+from gputop.text import visible
+from gputop.ui.draw import Row, Span, cell, clip
+from gputop.ui.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets import fleet_chart, points, strip, sweep
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.plot import Axis, Line, Plot, round_up, thin, tick
+from gputop.ui.widgets.host import wrap
+from gputop.ui.widgets.plot import Axis, Line, Plot, linear_axis, round_up, thin
+from gputop.ui.widgets.run_title import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
+    from gputop.telemetry.snapshot import Problem
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24
 LABEL = 8
 """Cells of the axis and its labels where nothing is drawn under them."""
 
+OTHERS = "The GPUs of other hosts are not offered: for those, ssh -t HOST gputop."
 
-class ThroughputChart(LiveView):
+
+class ThroughputChart(RunView):
     """TFLOP/s over the seconds of a run or over N, or its rows; without one, how to start it."""
 
     def __init__(self) -> None:
         super().__init__(id="chart")
-        self.run: Run | None = None
-        self.group: Group | None = None
-        """In the place of the one run, where there are several."""
         self.results: list[Result] = []
         """Earlier ones, newest first: sweeps of other devices are drawn along."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
@@ -40,10 +44,10 @@ class ThroughputChart(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:
         """The chart in the space there is, and under it what the device did."""
         run, group = self.run, self.group
-        if group is not None and group.measured and height >= 4 and width >= LEAST_WIDTH:
-            return fleet_chart.rows(group, self._plot, width, height)
-        if run is None or not run.measured or height < 4 or width < LEAST_WIDTH:
+        if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
+        if run is None:
+            return fleet_chart.rows(group, self._plot, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         under = _meanwhile_rows(run, width)
@@ -53,7 +57,7 @@ class ThroughputChart(LiveView):
             rows = points.rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
-    def _over_time(self, run: Run, width: int, height: int) -> list[Row]:
+    def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
         wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
@@ -65,12 +69,10 @@ class ThroughputChart(LiveView):
         points = thin(run.points, 2 * room)
         top = round_up(1.08 * max(y for _, y in run.points))
         rest = height - len(below)
-        parts = 4 if rest >= 15 else 2
-        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
         plot = self._plot.rows(
             [Line(tuple(points), BUSY)],
             Axis(0, seconds),
-            Axis(0, top, ticks),
+            linear_axis(0, top, rest),
             left,
             left + room,
             rest - 1,
@@ -78,13 +80,13 @@ class ThroughputChart(LiveView):
         return [[Span(clip(" TFLOP/s, by seconds", left + room), DIM)], *plot, *below]
 
 
-def _meanwhile_rows(run: Run, width: int) -> int:
+def _meanwhile_rows(run: RunState, width: int) -> int:
     """As many as it takes to show all that the device did, with the axis."""
     wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
     return wanted + 1 if wanted else 0
 
 
-def _meanwhile(run: Run, width: int, room: int) -> list[Row]:
+def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
     """What the device did under what is not over time: on an axis of its own."""
     wanted = _meanwhile_rows(run, width)
     if not wanted or room < 2:
@@ -94,3 +96,34 @@ def _meanwhile(run: Run, width: int, room: int) -> list[Row]:
     end = f"{seconds:.0f} s"
     axis = f"{' ' * strip.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
     return [[Span(axis, DIM)], *strip.rows(run, strip.Axis(seconds, across), min(wanted, room) - 1)]
+
+
+def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
+    """How to start a run, and what there is to be run; spaced where there is room.
+
+    Of `others`, which are on other hosts, it is said why they are not offered.
+    """
+    text = (
+        "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
+        "a second of x."
+    )
+    press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start what is chosen above.")]
+    known: list[Row] = [
+        [cell(f" {kind}", 9, STRONG), Span(plan.KINDS[kind], DIM)] for kind in kinds
+    ]
+    said: list[Row] = [[Span(f" {line}", DIM)] for line in wrap(text, width - 2)]
+    if others:
+        said = [[Span(f" {OTHERS}", WARN)], *said]
+    room = height - 1 - len(known) - len(said)
+    space: list[Row] = [[]]
+    return [press, *space * (room > 1), *known, *space * (room > 0), *said]
+
+
+def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row]:
+    """What is wrong, why, and what to type, in the space of the chart."""
+    rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
+    for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
+        for line in text.splitlines():
+            rows += [[Span(f"  {each}", style)] for each in wrap(visible(line), width - 4)]
+        rows.append([])
+    return rows

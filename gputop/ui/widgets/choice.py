@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.several import numbers
+from gputop.bench.devices import numbers
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench import page
+from gputop.bench.devices import numbers
 from gputop.bench.page import Table
-from gputop.bench.several import numbers
-from gputop.text import ABSENT, tflops
-from gputop.ui.draw import Row, Span, width_of
-from gputop.ui.palette import DIM
+from gputop.text import ABSENT, brief, tflops
 from gputop.ui.widgets import points, sweep
-from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, round_up, thin, tick
+from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, legend, linear_axis, round_up, thin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.events import Point
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
+    from gputop.ui.draw import Row
     from gputop.ui.widgets.plot import Plot
 
 LABEL = 8
@@ -28,7 +27,7 @@ PEER = "device to GPU "
 """What copies to another GPU begin with: to another one from each."""
 
 
-def rows(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+def rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """As many rows as there is room for."""
     if not group.is_table:
         return _over_time(group, plot, width, height)
@@ -41,7 +40,7 @@ def rows(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     return _latencies(group, width, height)
 
 
-def _over_time(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """TFLOP/s over the seconds; of pairs each alone, one after the other, and then together."""
     lines = []
     for n, target in enumerate(group.runs):
@@ -54,19 +53,26 @@ def _over_time(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     rates = [rate for drawn, _, _ in lines for _, rate in drawn]
     lasts = [drawn[-1][1] for drawn, _, _ in lines]
     seconds = max(group.request.seconds, *(drawn[-1][0] for drawn, _, _ in lines))
-    high, y = max(rates), _linear(min(rates), max(rates), height - 1)
+    low, high = min(rates), max(rates)
+    top = round_up(1.08 * high)
+    # Where all are near each other the upper half: how they differ counts.
+    y = linear_axis(top / 2 if low > top / 2 else 0.0, top, height - 1)
     scaled: Callable[[float], float] = float
     if 0 < high > sweep.FAR * min(lasts):  # a CPU beside a GPU
-        y, scaled = sweep.rates(max(min(rates), high / 1e6), high, height - 1)
+        y, scaled = sweep.rates(max(low, high / 1e6), high, height - 1)
     shown = [
         Line(tuple((at, scaled(max(rate, high / 1e6))) for at, rate in drawn), style, mark)
         for drawn, style, mark in lines
     ]
     drawn_rows = plot.rows(shown, Axis(0, seconds), y, LABEL, width, height - 1)
-    return [_legend(group, width), *drawn_rows]
+    named = [
+        (f"{MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
+        for n, target in enumerate(group.runs)
+    ]
+    return [legend(" TFLOP/s, by seconds", named, width), *drawn_rows]
 
 
-def _parts(group: Group, target: Target) -> list[tuple[Run, bool]]:
+def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
     """The runs of a device, and whether each is alone."""
     earlier = group.alone.get(target)
     if earlier is None:
@@ -74,25 +80,7 @@ def _parts(group: Group, target: Target) -> list[tuple[Run, bool]]:
     return [(earlier, True), (group.runs[target], False)]
 
 
-def _linear(low: float, high: float, height: int) -> Axis:
-    """From zero, or where all are near each other the upper half: how they differ counts."""
-    top, parts = round_up(1.08 * high), 4 if height >= 15 else 2
-    bottom = top / 2 if low > top / 2 else 0.0
-    at = [bottom + (top - bottom) * n / parts for n in range(parts + 1)]
-    return Axis(bottom, top, tuple((value, tick(value)) for value in at))
-
-
-def _legend(group: Group, width: int) -> Row:
-    row: Row = [Span(" TFLOP/s, by seconds", DIM)]
-    for n, target in enumerate(group.runs):
-        span = Span(f"  {MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
-        if width_of([*row, span]) > width - 2:
-            return [*row, Span(" …", DIM)]
-        row.append(span)
-    return row
-
-
-def _shapes(group: Group) -> Table:
+def _shapes(group: GroupState) -> Table:
     """The best shape of each device so far."""
     lines = [["", "TFLOP/s", "m", "n", "k", "layout"]]
     rates = []
@@ -107,7 +95,7 @@ def _shapes(group: Group) -> Table:
     return Table(lines, frozenset({(top + 1, 1)} if max(rates) else ()))
 
 
-def _copies(group: Group) -> Table:
+def _copies(group: GroupState) -> Table:
     """A line for each way, a column for each device; at the largest size so far."""
     by_device = [_newest(run.rows) for run in group.runs.values()]
     ways = list(dict.fromkeys(way for each in by_device for way in each))
@@ -129,7 +117,7 @@ def _newest(rows: Sequence[Point]) -> dict[str, float]:
     return found
 
 
-def _latencies(group: Group, width: int, height: int) -> list[Row]:
+def _latencies(group: GroupState, width: int, height: int) -> list[Row]:
     """A block for each size, as far as there is room: the smallest says most."""
     every = [point for run in group.runs.values() for point in run.rows]
     ways = list(dict.fromkeys(point.series for point in every))
@@ -141,7 +129,7 @@ def _latencies(group: Group, width: int, height: int) -> list[Row]:
         ]
         found = [[each.get(way) for each in known] for way in ways]
         block = points.drawn(
-            _compared(group, f"{x:.0f} x {x:.0f}", ways, found, page.time, min), width, names=True
+            _compared(group, f"{x:.0f} x {x:.0f}", ways, found, brief, min), width, names=True
         )
         room = height - len(drawn) - (1 if drawn else 0)
         if drawn and room < len(block):
@@ -151,7 +139,7 @@ def _latencies(group: Group, width: int, height: int) -> list[Row]:
 
 
 def _compared(
-    group: Group,
+    group: GroupState,
     head: str,
     names: Sequence[str],
     found: Sequence[Sequence[float | None]],

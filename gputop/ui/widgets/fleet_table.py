@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.columns import ENDS, percent_of_peak
-from gputop.bench.several import numbers
+from gputop.bench.devices import numbers
+from gputop.bench.events import Conditions
 from gputop.exits import INTERRUPTED
+from gputop.telemetry.snapshot import Host
 from gputop.text import (
     ABSENT,
     duration,
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.bench.fleet import Spread
+    from gputop.bench.compare import Spread
+    from gputop.bench.group_state import GroupState
     from gputop.bench.plan import Target
-    from gputop.ui.group import Group
+    from gputop.bench.run_state import RunState
     from gputop.ui.model import Telemetry
-    from gputop.ui.run import Run
 
 WIDEST_DEVICE = 30
 MOST_NOTES = 4
@@ -70,12 +72,12 @@ PAIRS = (DEVICE, Column("ALONE", 6, 1), Column("TOGETHER", 8, 1), Column("COST",
 ROWS = (DEVICE, Column("ROWS", 8, 4), Column("BEST", 14, 1), *CONDITIONS)
 
 
-def height(group: Group, width: int) -> int:
+def height(group: GroupState, width: int) -> int:
     """Rows that `table` takes."""
     return 2 + len(group.runs) + len(_notes(group, width))
 
 
-def table(group: Group, telemetry: Telemetry, width: int) -> list[Row]:
+def table(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     """A heading, a row for each device, how far it is and who is behind, and why some failed."""
     kinds = {"soak": OVER_TIME, "pairs": PAIRS}
     wanted = kinds.get(group.kind, ROWS)
@@ -110,7 +112,7 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _cells(
-    group: Group, target: Target, telemetry: Telemetry, spreads: Sequence[Spread]
+    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[Spread]
 ) -> dict[str, tuple[str, Style]]:
     """By the title of the column."""
     run = group.runs[target]
@@ -123,9 +125,9 @@ def _cells(
         name += f" {short_name(visible(target.name))}"
     return {
         DEVICE.title: (name, TEXT),
-        "NOW": (tflops(group.now(target)), STRONG),
+        "NOW": (tflops(run.tflops_now), STRONG),
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
-        "MEAN": (tflops(group.mean(target)), STRONG),
+        "MEAN": (tflops(run.tflops_mean), STRONG),
         "PEAK": (tflops(run.tflops_peak), STRONG),
         "DROOP": (percentage(group.droop_percent(target), digits=1), TEXT),
         "ALONE": (tflops(alone), STRONG),
@@ -139,22 +141,25 @@ def _cells(
     }
 
 
-def _conditions(run: Run, target: Target, telemetry: Telemetry) -> dict[str, tuple[str, Style]]:
+def readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
+    """Watts, their limit, MHz and °C that the device says now; of an instance those of its GPU."""
+    if target.gpu_uuid is None:
+        host = telemetry.host or Host()
+        return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
+    now = telemetry.readings(target.gpu_uuid)
+    return now.power_watts, now.power_limit_watts, now.sm_clock_mhz, now.temperature_celsius
+
+
+def _conditions(
+    run: RunState, target: Target, telemetry: Telemetry
+) -> dict[str, tuple[str, Style]]:
     """What the device says now; of a run that has ended the means, and the highest temperature."""
-    watts: float | None = None
-    if run.result is not None:
-        known = run.result.conditions
-        watts = known.power_watts_mean if known else None
-        celsius = known.temperature_celsius_max if known else None
-        clock = known.sm_clock_mhz_mean if known else None
-    elif target.gpu_uuid is None:
-        host = telemetry.host
-        celsius = host.cpu_temperature_celsius if host else None
-        clock = host.cpu_clock_mhz if host else None
+    if run.result is None:
+        watts, _, clock, celsius = readings(target, telemetry)
     else:
-        readings = telemetry.readings(target.gpu_uuid)
-        watts, celsius = readings.power_watts, readings.temperature_celsius
-        clock = readings.sm_clock_mhz
+        known = run.result.conditions or Conditions()
+        watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
+        celsius = known.temperature_celsius_max
     return {
         "POWER": (quantity(watts, " W"), TEXT),
         "TEMP": (quantity(celsius, "°C"), TEXT),
@@ -162,7 +167,7 @@ def _conditions(run: Run, target: Target, telemetry: Telemetry) -> dict[str, tup
     }
 
 
-def _state(group: Group, target: Target, spreads: Sequence[Spread]) -> tuple[str, Style]:
+def _state(group: GroupState, target: Target, spreads: Sequence[Spread]) -> tuple[str, Style]:
     """The gravest first: a fault, an end before its time, being behind, and then how it goes."""
     run = group.runs[target]
     behind = {label: by for spread in spreads for label, by in spread.behind.items()}
@@ -184,7 +189,7 @@ def _state(group: Group, target: Target, spreads: Sequence[Spread]) -> tuple[str
     return _going(group, target, run), TEXT
 
 
-def _going(group: Group, target: Target, run: Run) -> str:
+def _going(group: GroupState, target: Target, run: RunState) -> str:
     if group.stopping:
         return "stopping"
     if run.hello is None:
@@ -198,7 +203,7 @@ def _going(group: Group, target: Target, run: Run) -> str:
     return "running" if group.kind != "pairs" else group.turn(target)
 
 
-def _progress(group: Group, spreads: Sequence[Spread], width: int) -> Row:
+def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
     """How far it is, how far the devices are apart, and who is behind."""
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
@@ -236,7 +241,7 @@ def _short(label: str) -> str:
     return number if number.startswith("GPU ") else visible(label, 24)
 
 
-def _notes(group: Group, width: int) -> list[Row]:
+def _notes(group: GroupState, width: int) -> list[Row]:
     """Why devices failed, each problem once, with who has it."""
     if group.problem is not None and not group.measured:
         return []  # the chart's space has it

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Label, OptionList, Select
 
-from gputop.bench import plan, several
+from gputop.bench import devices, plan
 from gputop.bench.plan import Request
 from gputop.ui.widgets.choice import ALL as ALL_GPUS
 from gputop.ui.widgets.choice import CPU, MORE, Choice, key_of, label
@@ -157,10 +157,10 @@ class Form(Container):
 
         Return False if that opens another question, and the form is not ready to run.
         """
-        devices, dtypes = self._listed
+        targets, dtypes = self._listed
         for field, options in (
             (self._kind_field, self._kinds),
-            (self._device_field, devices),
+            (self._device_field, targets),
             (self._dtype_field, dtypes),
         ):
             line = field.query_one(OptionList).highlighted if field.expanded else None
@@ -200,15 +200,15 @@ class Form(Container):
             with self.prevent(Select.Changed):
                 self._kind_field.set_options(kinds)
                 self._kind_field.value = kind if kind in self.kinds else DEFAULT_KIND
-        devices = self.choice.options(self.kind)
+        choices = self.choice.options(self.kind)
         dtypes = _dtypes(self._targets, self.kind)
         self._dtype_field.disabled = self.kind in WITHOUT_TYPE
         self._size_field.disabled = self.kind in WITHOUT_SIZE
         with self.prevent(Select.Changed):
             # Only what differs: new options close a list that somebody has open.
-            if self._listed != (devices, dtypes):
-                self._listed = (devices, dtypes)
-                self._device_field.set_options(_inert(devices))
+            if self._listed != (choices, dtypes):
+                self._listed = (choices, dtypes)
+                self._device_field.set_options(_inert(choices))
                 self._dtype_field.set_options(dtypes)
             self._device_field.value = self.choice.key(self.kind)
             self._dtype_field.value = self._suitable_dtype()
@@ -232,7 +232,7 @@ class Form(Container):
         chosen = self._dtype
         if chosen is not None and (chosen, chosen) in _dtypes(self._targets, self.kind):
             return chosen
-        return several.common_dtype(self._targets)
+        return devices.common_dtype(self._targets)
 
     @on(Select.Changed, "#device")
     def _device_changed(self, event: Select.Changed) -> None:
@@ -269,13 +269,13 @@ class Form(Container):
 
     def _chosen_dtypes(self) -> tuple[str, ...]:
         """The usual one first: a run that is stopped early has that."""
-        usual = several.common_dtype(self._targets)
+        usual = devices.common_dtype(self._targets)
         if self.kind in WITHOUT_TYPE:
             return (usual,)
         chosen = str(self._dtype_field.value)
         if chosen != ALL:
             return (chosen,)
-        return tuple(dict.fromkeys((usual, *several.shared_dtypes(self._targets))))
+        return tuple(dict.fromkeys((usual, *devices.shared_dtypes(self._targets))))
 
 
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
@@ -285,7 +285,7 @@ def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
 
 def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
     """Of several devices one type: their lines are told apart by device."""
-    names = [*several.shared_dtypes(targets)]
+    names = [*devices.shared_dtypes(targets)]
     if kind == "sweep" and len(targets) == 1:
         names.append(ALL)
     return [(name, name) for name in names]

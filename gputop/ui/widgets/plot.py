@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from gputop.ui.draw import Row, Span
+from gputop.ui.draw import Row, Span, width_of
 from gputop.ui.palette import (
     BUSY,
     CPU,
@@ -22,7 +22,7 @@ from gputop.ui.palette import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.style import Style
 
@@ -59,6 +59,24 @@ class Axis:
     def share(self, value: float) -> float:
         """Where a value is, 0 to 1."""
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+
+
+def linear_axis(low: float, high: float, height: int) -> Axis:
+    """An axis in four parts, or in two where there is little room."""
+    parts = 4 if height >= 15 else 2
+    at = [low + (high - low) * n / parts for n in range(parts + 1)]
+    return Axis(low, high, tuple((value, tick(value)) for value in at))
+
+
+def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
+    """The title and the names of the lines, as far as there is room."""
+    row: Row = [Span(title, DIM)]
+    for name, style in lines:
+        span = Span(f"  {name}", style)
+        if width_of([*row, span]) > width - 2:
+            return [*row, Span(" …", DIM)]
+        row.append(span)
+    return row
 
 
 class Plot:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import page
 from gputop.bench.columns import rate
-from gputop.text import ABSENT, duration, size, visible
+from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.draw import Row, Span, cell, clip, fit, width_of
 from gputop.ui.palette import DIM, GOOD, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
@@ -14,14 +14,14 @@ from gputop.ui.widgets.host import wrap
 if TYPE_CHECKING:
     from gputop.bench.events import Point
     from gputop.bench.page import Table
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 GAP = 2
 WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def rows(run: Run, width: int, height: int, under: int) -> list[Row]:
+def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
     """The table in the space there is, and under it what is to be said once it is complete.
 
     A search leaves `under` rows and some for words: the best of its shapes are what counts.
@@ -76,7 +76,7 @@ def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     return lines
 
 
-def figures(run: Run, width: int) -> Row:
+def figures(run: RunState, width: int) -> Row:
     """The row that came last, and the best so far where there is room for it."""
     row: Row = [Span(" ")]
     if not run.rows:
@@ -94,14 +94,14 @@ def figures(run: Run, width: int) -> Row:
         figure = rate(point)
         said = figure[1] if figure else ABSENT
         if run.request.kind == "latency":
-            said = page.time(point.values.get("seconds"))
+            said = brief(point.values.get("seconds"))
         part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
         if point is named[0][1] or width_of([*row, *part]) <= width:
             row += part
     return row
 
 
-def _where(run: Run, point: Point) -> str:
+def _where(run: RunState, point: Point) -> str:
     """Which row it is, in a few words."""
     series = visible(point.series, 40)
     if run.request.kind == "copy":
@@ -111,11 +111,11 @@ def _where(run: Run, point: Point) -> str:
     return f"{series}, {point.x:.0f}"
 
 
-def progress(run: Run) -> tuple[float, str]:
+def progress(run: RunState) -> tuple[float, str]:
     """How far it is, 0 to 1, and in words: a table may be complete before its time."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
     most = run.planned.rows if run.planned else 0
-    rows = f"{done} row" if done == 1 else f"{done} rows"
+    rows = count(done, "row")
     if run.ended:
         complete = run.result is not None and run.result.stopped == "time"
         share = 1.0 if complete else min(1.0, elapsed / seconds)

@@ -6,127 +6,37 @@ from typing import TYPE_CHECKING
 
 from gputop.bench import limits
 from gputop.output.values import value_text
-from gputop.text import duration, percentage, quantity, short_name, tflops, visible, watts_of
+from gputop.text import duration, percentage, quantity, tflops, visible, watts_of
 from gputop.ui.draw import Row, Span, bar, clip, reading, share_of, width_of
-from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets import fleet_table, fleet_title, points
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.palette import ACCENT, BUSY, DIM, FAULT, STRONG, TEXT
+from gputop.ui.widgets import fleet_table, points
+from gputop.ui.widgets.run_title import RunView, wrong
 
 if TYPE_CHECKING:
-    from gputop.bench.events import Result
-    from gputop.bench.plan import Target
+    from gputop.bench.run_state import RunState
     from gputop.telemetry.snapshot import Problem
-    from gputop.ui.group import Group
     from gputop.ui.model import Telemetry
-    from gputop.ui.run import Run
 
 
 SHORTEST_BAR = 10
 
 
-class TitleView(LiveView):
-    """One line: what is being run, or how it ended."""
-
-    def __init__(self) -> None:
-        super().__init__(id="run-title")
-        self.run: Run | None = None
-        self.group: Group | None = None
-        """In the place of the one run, where there are several."""
-
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
-        if self.group is not None:
-            return [[Span(" "), *fleet_title.title(self.group, width - 1)]]
-        return [[Span(" "), *_title(self.run, width - 1)]] if self.run else []
-
-
-def _title(run: Run, width: int) -> Row:
-    what = f"{run.what} {_shape(run)}on {_device_name(run.request.target)}"
-    if run.problem is not None:
-        return _failing(run, run.problem, width)
-    if run.result is not None:
-        return _ending(run, run.result, what, width)
-    if run.hello is not None:
-        what += f" · torch {visible(run.hello.torch_version)}"
-    if run.faulty:
-        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
-    if run.stopping:
-        word, style = "Stopping ", WARN
-    elif run.silent_seconds is not None:
-        word, style = f"No word for {duration(run.silent_seconds)}, x ends it: ", WARN
-    elif run.progress is not None or (run.is_table and run.planned is not None):
-        word, style = "Running ", GOOD
-    else:
-        step = "Starting torch" if run.hello is None else "Warming up"
-        word, style = f"{step}, {duration(run.preparing_seconds)}:  ", WARN
-    return [Span(word, style), Span(clip(what, width - len(word)))]
-
-
-def _failing(run: Run, problem: Problem, width: int) -> Row:
-    """A run without a result: the fault of a device is red, and what was refused is not."""
-    word, style, why = "Not run: ", WARN, visible(problem.what)
-    if run.faulty:
-        after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
-        word, style = f"FAULTY{after}: ", FAULT
-        why += f", {wrong(run)}" if run.wrong_elements else ""
-    elif run.limit is not None:
-        word, why = f"{run.limit.title}: ", f"{run.limit.why}, before there was a result"
-    elif run.stopping:
-        word, why = "Stopped ", "before there was a result"
-    elif run.measured:
-        word = f"Ended after {duration(run.elapsed_seconds)}: "
-    return [Span(word, style), Span(clip(why, width - len(word)), style)]
-
-
-def wrong(run: Run) -> str:
-    """How many elements were wrong, and since when."""
-    many = "1 wrong element" if run.wrong_elements == 1 else f"{run.wrong_elements} wrong elements"
-    return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
-
-
-def _shape(run: Run) -> str:
-    p = run.planned
-    return "" if p is None or run.is_table else f"{p.m}×{p.n}×{p.k} "
-
-
-def _device_name(target: Target) -> str:
-    name = short_name(visible(target.name))
-    return name if target.number is None else f"GPU {target.number} {name}"
-
-
-def _ending(run: Run, result: Result, what: str, width: int) -> Row:
-    if result.wrong_elements:
-        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
-    if run.limit is not None:
-        word = f"{run.limit.title} "
-        return [Span(word, WARN), Span(clip(f"{run.limit.why} · {what}", width - len(word)))]
-    word = "Done " if result.stopped == "time" else "Stopped "
-    checks = "1 check" if result.checks == 1 else f"{result.checks} checks"
-    verdict = f" · {checks}, all right" if result.checks else ""
-    torch = f" · torch {visible(result.torch_version)}"
-    return [Span(word, GOOD), Span(clip(what + verdict + torch, width - len(word)))]
-
-
-class ReadoutView(LiveView):
+class ReadoutView(RunView):
     """Two lines: the figures, and the progress. Of several devices their table."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="readout")
         self._telemetry = telemetry
-        self.run: Run | None = None
-        self.group: Group | None = None
 
     def wanted(self, width: int) -> int:
         """Rows that it takes."""
-        return 2 if self.group is None else fleet_table.height(self.group, width)
+        return 2 if self.run or not self.group else fleet_table.height(self.group, width)
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         """Two rows, or those of the table."""
-        if self.group is not None:
-            return fleet_table.table(self.group, self._telemetry, width)
         run = self.run
         if run is None:
-            return []
+            return fleet_table.table(self.group, self._telemetry, width) if self.group else []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
         figures = points.figures(run, width) if run.is_table else _figures(run)
@@ -137,7 +47,7 @@ class ReadoutView(LiveView):
                 figures += part
         return [figures, self._progress(run, width)]
 
-    def _problem(self, run: Run, problem: Problem, width: int) -> list[Row]:
+    def _problem(self, run: RunState, problem: Problem, width: int) -> list[Row]:
         """Why, and what to do, where the space of the chart is taken by what was measured."""
         if not run.measured or (run.stopping and not run.faulty):
             return []
@@ -147,21 +57,13 @@ class ReadoutView(LiveView):
             [Span(clip(f" {visible(problem.remedy)}", width), STRONG)],
         ]
 
-    def _device(self, run: Run) -> list[Row]:
+    def _device(self, run: RunState) -> list[Row]:
         """What the device under test says now: first what there is a limit for.
 
         A MIG instance has none of it: it is said whose it is.
         """
         target = run.request.target
-        if target.gpu_uuid is None:
-            host = self._telemetry.host
-            watts, limit = None, None
-            clock = host.cpu_clock_mhz if host else None
-            celsius = host.cpu_temperature_celsius if host else None
-        else:
-            readings = self._telemetry.readings(target.gpu_uuid)
-            watts, limit = readings.power_watts, readings.power_limit_watts
-            clock, celsius = readings.sm_clock_mhz, readings.temperature_celsius
+        watts, limit, clock, celsius = fleet_table.readings(target, self._telemetry)
         whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
         return [
             [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
@@ -169,7 +71,7 @@ class ReadoutView(LiveView):
             [Span("  clock ", DIM), reading(quantity(clock, " MHz"))],
         ]
 
-    def _progress(self, run: Run, width: int) -> Row:
+    def _progress(self, run: RunState, width: int) -> Row:
         planned, elapsed = run.request.seconds, run.elapsed_seconds
         left = max(0.0, planned - elapsed)
         ending = "" if run.ended else f", {duration(left)} left"
@@ -184,7 +86,7 @@ class ReadoutView(LiveView):
         return [Span(" "), *bar(share, room, style), Span(text, TEXT), *limit]
 
 
-def _heat_limit(run: Run, room: int) -> str:
+def _heat_limit(run: RunState, room: int) -> str:
     """Where heat ends the run, with the reason if there is room; empty for a CPU."""
     if run.trace.gpu is None:
         return ""
@@ -193,7 +95,7 @@ def _heat_limit(run: Run, room: int) -> str:
     return text if len(text) <= room else f"  heat limit: {limits.in_short([found])}"
 
 
-def _figures(run: Run) -> Row:
+def _figures(run: RunState) -> Row:
     """TFLOP/s of a run of one shape."""
     row: Row = [Span(" ")]
     for name, value in (
@@ -205,7 +107,7 @@ def _figures(run: Run) -> Row:
     return [*row, Span("TFLOP/s", DIM)]
 
 
-def _conditions(run: Run) -> list[Row]:
+def _conditions(run: RunState) -> list[Row]:
     """What it took: first what people compare."""
     conditions = run.result.conditions if run.result else None
     if conditions is None:

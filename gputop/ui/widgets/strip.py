@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.conditions import Moment, Trace
-    from gputop.ui.run import Run
+    from gputop.bench.run_state import RunState
 
 LEFT, RIGHT = 13, 15
 """Cells beside the time axis: what a row shows, and its value."""
@@ -58,12 +58,12 @@ class Axis:
         return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
 
 
-def wanted(run: Run) -> int:
+def wanted(run: RunState) -> int:
     """Rows for all there is to show, each reading in one."""
     return len(_lines(run)) + _reason_rows(run.trace)
 
 
-def rows(run: Run, axis: Axis, height: int) -> list[Row]:
+def rows(run: RunState, axis: Axis, height: int) -> list[Row]:
     """As many rows as there is room for: power and the gravest reason first."""
     lines, reasons = _lines(run), _reason_rows(run.trace)
     reasons = min(reasons, height // 2)
@@ -75,7 +75,7 @@ def rows(run: Run, axis: Axis, height: int) -> list[Row]:
     return drawn + _strips(run.trace, axis, reasons)
 
 
-def _lines(run: Run) -> list[Line]:
+def _lines(run: RunState) -> list[Line]:
     """The readings that there are; how they are now, and after the run how they were."""
     trace, moments = run.trace, run.trace.moments
     if not moments:

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench import crossover
-from gputop.bench.several import numbers
+from gputop.bench.devices import numbers
 from gputop.text import short_name, visible
-from gputop.ui.draw import Row, Span, cell, clip, width_of
+from gputop.ui.draw import Row, Span, cell, clip
 from gputop.ui.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
-from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, Plot, tick
+from gputop.ui.widgets.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.crossover import Crossover
     from gputop.bench.events import Point, Result
-    from gputop.ui.group import Group
-    from gputop.ui.run import Run
+    from gputop.bench.group_state import GroupState
+    from gputop.bench.run_state import RunState
 
 LEAST_PLOT = 8
 LABEL = 8
@@ -44,7 +44,7 @@ class _Series:
 
 
 def rows(
-    run: Run, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
+    run: RunState, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
 ) -> list[Row]:
     """The chart; where there is room, under it the ratio GPU/CPU and what is to be said.
 
@@ -63,7 +63,7 @@ def rows(
     return [_legend(series, width), *_chart(series, high, plot, width, room - 1), *below]
 
 
-def of_several(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
+def of_several(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """The chart with a line for each device."""
     series = [
         _Series(numbers([target]), _logs(run.rows), False) for target, run in group.runs.items()
@@ -72,7 +72,7 @@ def of_several(group: Group, plot: Plot, width: int, height: int) -> list[Row]:
     return [_legend(series, width), *drawn]
 
 
-def _expected(runs: Sequence[Run]) -> float:
+def _expected(runs: Sequence[RunState]) -> float:
     """The log2 of N up to which there will be points: an axis that stays for a while."""
     most = (run.planned.n for run in runs if not run.ended and run.planned is not None)
     return max((min(USUAL, math.log2(n)) for n in most if n > 0), default=0.0)
@@ -99,14 +99,11 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
 
 
 def _legend(series: Sequence[_Series], width: int) -> Row:
-    row: Row = [Span(" TFLOP/s, by N " if width >= WIDE else " TFLOP/s", DIM)]
-    for n, each in enumerate(series):
-        style = DIM if each.earlier else COLOURS[n % len(COLOURS)]
-        span = Span(f"  {MARKS[n]} {each.name}", style)
-        if width_of([*row, span]) > width - 2:
-            return [*row, Span(" …", DIM)]
-        row.append(span)
-    return row
+    named = [
+        (f"{MARKS[n]} {each.name}", DIM if each.earlier else COLOURS[n % len(COLOURS)])
+        for n, each in enumerate(series)
+    ]
+    return legend(" TFLOP/s, by N " if width >= WIDE else " TFLOP/s", named, width)
 
 
 def _chart(
@@ -140,10 +137,7 @@ def _sizes(low: float, high: float, width: int) -> Axis:
 def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float], float]]:
     """The axis of the rates, and what a rate is on it: its logarithm where they are far apart."""
     if high < FAR * low:
-        top = 1.08 * high
-        parts = 4 if height >= 15 else 2
-        ticks = tuple((top * n / parts, tick(top * n / parts)) for n in range(parts + 1))
-        return Axis(0.0, top, ticks), float
+        return linear_axis(0.0, 1.08 * high, height), float
     bottom, top = math.log10(low), math.log10(high)
     first, last = math.ceil(bottom), math.floor(top)
     step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
@@ -179,7 +173,7 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
     return [sizes, ratios]
 
 
-def _notes(run: Run, width: int, room: int) -> list[Row]:
+def _notes(run: RunState, width: int, room: int) -> list[Row]:
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
     shown = lines[: max(0, room)]

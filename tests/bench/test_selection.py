@@ -8,8 +8,8 @@ import pytest
 
 from gputop.bench import devices
 from gputop.bench.plan import Request
+from gputop.bench.selection import question, usable
 from gputop.telemetry.snapshot import Absence, DeviceState, Sample
-from gputop.ui.before import question, usable
 from tests.bench.workers import CPU
 from tests.streams import inventory, process, readings, sample
 

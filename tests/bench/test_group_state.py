@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
-from gputop.bench.plan import Target
-from gputop.bench.progress import Gathered
-from gputop.bench.together import WINDOWS, Gathering
+from gputop.bench.group_state import GroupState
+from gputop.bench.plan import Request, Target
+from gputop.bench.progress import many_devices
+from gputop.bench.run_state import RECENT_WINDOWS
 from gputop.telemetry.snapshot import Problem
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
@@ -27,8 +28,12 @@ def window(elapsed: float, rate: float) -> Progress:
     return Progress(elapsed, 0.2, 1, rate)
 
 
-def gathered(*happened: tuple[int, Event]) -> Gathering:
-    found = Gathering(GPUS)
+def group_of(targets: Sequence[Target], now: Callable[[], float]) -> GroupState:
+    return GroupState([Request(each, "bfloat16", None, 60.0) for each in targets], now)
+
+
+def after(*happened: tuple[int, Event]) -> GroupState:
+    found = group_of(GPUS, lambda: 0.0)
     for at, event in happened:
         found.take(GPUS[at], event)
     return found
@@ -40,7 +45,7 @@ def running(*rates: float) -> list[tuple[int, Event]]:
 
 def test_how_many_are_how_far_in_the_order_of_a_run() -> None:
     failed = Failed(Problem("W", "y", "R"), 1)
-    found = gathered((5, Done(RESULT)), (1, HELLO), (2, READY), (3, window(0.2, 1.0)), (4, failed))
+    found = after((5, Done(RESULT)), (1, HELLO), (2, READY), (3, window(0.2, 1.0)), (4, failed))
     assert list(found.states.items()) == [
         (state, 1) for state in ("starting", "preparing", "ready", "running", "done", "failed")
     ]
@@ -48,20 +53,22 @@ def test_how_many_are_how_far_in_the_order_of_a_run() -> None:
 
 
 def test_a_device_is_judged_by_its_last_windows() -> None:
-    found = gathered(*running(700, 700, 700), *((0, window(1.0, 350.0)) for _ in range(WINDOWS)))
+    found = after(
+        *running(700, 700, 700), *((0, window(1.0, 350.0)) for _ in range(RECENT_WINDOWS))
+    )
     assert found.rates[GPUS[0]] == pytest.approx(350.0)
     assert found.behind() == {GPUS[0]: pytest.approx(50.0)}
     assert found.distributions["NVIDIA H100"].median == 700
 
 
 def test_who_failed_is_in_no_distribution() -> None:
-    found = gathered(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
+    found = after(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
     assert found.behind() == {}
     assert found.distributions["NVIDIA H100"].count == 2
 
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
-    found = gathered(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
+    found = after(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
     assert found.wrong == {GPUS[0]: 2}
     found.take(GPUS[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
     assert found.wrong[GPUS[1]] == 4
@@ -70,13 +77,12 @@ def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
 @pytest.mark.parametrize("width", [40, 79, 119])
 def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     now = [0.0]
-    found = Gathering(GPUS)
-    bar = Gathered(io.StringIO(), found, lambda: now[0])
-    assert bar.line(width) == "6 starting ..."
+    found = group_of(GPUS, lambda: now[0])
+    assert many_devices(found, width) == "6 starting ..."
     for at, event in (*running(700, 702, 698, 640, 700, 701), (2, Verified(2, 1))):
-        bar.take(GPUS[at], event)
+        found.take(GPUS[at], event)
     now[0] = 12.0
-    line = bar.line(width)
+    line = many_devices(found, width)
     assert len(line) <= width
     assert "12 s, 48 s left" in line
     assert "700 (" in line
@@ -88,9 +94,7 @@ def test_who_is_odd_gravest_first() -> None:
     lost = Failed(Problem("It was lost", "its node is gone", "R"), 1)
     stopped = Failed(Problem("It was stopped", "y", "R"), 130)
     hot = dataclasses.replace(RESULT, stopped="limit")
-    found = gathered(
-        *running(700, 702, 600, 701, 700, 699), (1, lost), (3, stopped), (4, Done(hot))
-    )
+    found = after(*running(700, 702, 600, 701, 700, 699), (1, lost), (3, stopped), (4, Done(hot)))
     found.take(GPUS[0], Verified(3, 1))
     assert [(each.target.place, each.why, each.grave) for each in found.odd()] == [
         ("GPU 0", "computed wrong results: 1 element", True),
@@ -102,7 +106,7 @@ def test_who_is_odd_gravest_first() -> None:
 
 def test_models_are_compared_among_themselves() -> None:
     others = [dataclasses.replace(each, name="NVIDIA A100") for each in GPUS[4:]]
-    found = Gathering([*GPUS[:4], *others])
+    found = group_of([*GPUS[:4], *others], lambda: 0.0)
     for target, rate in zip([*GPUS[:4], *others], (700, 701, 702, 699, 250, 251), strict=True):
         found.take(target, window(0.2, rate))
     assert [*found.distributions] == ["NVIDIA H100", "NVIDIA A100"]

@@ -1,23 +1,27 @@
-"""The runs that were started together, one for each device, as the dashboard sees them."""
+"""The state of the runs that were started together, one for each device. Pure."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from gputop.bench.columns import rate
-from gputop.bench.compare import score
+from gputop.bench.compare import ALONE, TOGETHER, apart, rates_of_pair, score
 from gputop.bench.events import Hello
-from gputop.bench.fleet import apart
-from gputop.bench.pairs import ALONE, TOGETHER, cost_percent
-from gputop.ui.run import Run
+from gputop.bench.outliers import distribution, judged, member_of, slow, wrong_results
+from gputop.bench.run_state import STATES, RunState
+from gputop.exits import FAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from gputop.bench.compare import Spread
+    from gputop.bench.conditions import Trace
     from gputop.bench.events import Event
-    from gputop.bench.fleet import Spread
+    from gputop.bench.outliers import Distribution
     from gputop.bench.plan import Request, Target
     from gputop.telemetry.snapshot import Problem
 
@@ -25,29 +29,48 @@ DROOP_SECONDS = 10.0
 """A run shorter than this says nothing about droop; as for the worker."""
 
 
-class Group:
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """A device that is not like the others, why, and whether that is a fault of it."""
+
+    target: Target
+    why: str
+    grave: bool
+
+
+class GroupState:
     """One run for each device. Of pairs it is the one that is under way, or was the last."""
 
-    def __init__(self, requests: Sequence[Request]) -> None:
+    def __init__(
+        self, requests: Sequence[Request], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.requests, self.now = requests, now
         self.request = requests[0]
         """What is the same for all: kind, data types and seconds."""
-        self.runs = {request.target: Run(request) for request in requests}
-        self.alone: dict[Target, Run] = {}
+        self.runs = {request.target: RunState(request, now) for request in requests}
+        self.alone: dict[Target, RunState] = {}
         """Of pairs, the runs that have ended and are followed by one together."""
         self.stopping = False
         self._turn: Target | None = None
         """Of pairs, whose run alone it is, or was the last."""
-        self.started_at = time.monotonic()
+        self.started_at = now()
 
     def take(self, target: Target, event: Event) -> None:
-        """Takes in what happened on a device."""
-        run = self.runs[target]
+        """Take in what happened on a device."""
         if isinstance(event, Hello):
             self._turn = target
-            if run.hello is not None:  # of pairs: the second time
-                self.alone[target] = run
-                run = self.runs[target] = Run(run.request)
-        run.take(event)
+        self.runs[target].take(event)
+
+    def begin_together(self, targets: Iterable[Target]) -> None:
+        """Begin the second run of these devices, of pairs."""
+        for target in targets:
+            self.alone[target] = self.runs[target]
+            self.runs[target] = RunState(self.runs[target].request, self.now)
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The traces of the devices, in the order of the requests."""
+        return [run.trace for run in self.runs.values()]
 
     @property
     def kind(self) -> str:
@@ -59,13 +82,31 @@ class Group:
         return self.only.is_table
 
     @property
-    def only(self) -> Run:
+    def only(self) -> RunState:
         """The run of the first device: of one alone, all there is."""
         return next(iter(self.runs.values()))
 
     @property
     def is_several(self) -> bool:
         return len(self.runs) > 1
+
+    @property
+    def states(self) -> Mapping[str, int]:
+        """How many devices are in each state that there are any in, in the order of a run."""
+        counted = Counter(run.state for run in self.runs.values())
+        return {state: counted[state] for state in STATES if counted[state]}
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long the runs take at most, as far as they are planned."""
+        planned = (run.planned for run in self.runs.values() if run.planned)
+        return max((each.expected_seconds or 0.0 for each in planned), default=0.0)
+
+    @property
+    def measured_at(self) -> float | None:
+        """When the first figure of any device came, by the clock of `now`."""
+        known = (run.measured_at for run in self.runs.values())
+        return min((at for at in known if at is not None), default=None)
 
     def turn(self, target: Target) -> str:
         """Of pairs, which run of a device it is."""
@@ -85,7 +126,13 @@ class Group:
         found = [each.wrong_elements for each in self._all_of(target) if each.verified]
         return sum(found) if found else None
 
-    def _all_of(self, target: Target) -> list[Run]:
+    @property
+    def wrong(self) -> Mapping[Target, int]:
+        """The devices that computed wrong results, and how many elements."""
+        found = {target: self.wrong_elements(target) for target in self.runs}
+        return {target: many for target, many in found.items() if many}
+
+    def _all_of(self, target: Target) -> list[RunState]:
         earlier = self.alone.get(target)
         return [self.runs[target], *([earlier] if earlier else [])]
 
@@ -110,9 +157,15 @@ class Group:
         return all(run.ended for run in self.runs.values())
 
     @property
+    def ended_at(self) -> float | None:
+        """When the last one ended, by the clock of `now`."""
+        ends = [run.ended_at for run in self.runs.values() if run.ended_at is not None]
+        return max(ends) if self.ended else None
+
+    @property
     def begun(self) -> bool:
         """Whether products are timed; those of one device wait for those of the others."""
-        return any(run.progress or run.rows for run in self.runs.values()) or bool(self.alone)
+        return self.measured_at is not None or bool(self.alone)
 
     def stop(self) -> None:
         """Remembers that all are to be stopped."""
@@ -123,7 +176,7 @@ class Group:
     @property
     def preparing_seconds(self) -> float:
         """Since the start was asked for."""
-        return time.monotonic() - self.started_at
+        return self.now() - self.started_at
 
     @property
     def part_seconds(self) -> float:
@@ -154,14 +207,6 @@ class Group:
             if run.measured
         ] or [0.0]
 
-    def now(self, target: Target) -> float | None:
-        """TFLOP/s, of a run over time."""
-        return self.runs[target].tflops_now
-
-    def mean(self, target: Target) -> float | None:
-        """TFLOP/s so far, of a run over time; of pairs that of the one together."""
-        return self.runs[target].tflops_mean
-
     def droop_percent(self, target: Target) -> float | None:
         """How far the last half is below the peak; None for a run that is too short for it."""
         run = self.runs[target]
@@ -186,8 +231,7 @@ class Group:
             return None, None, None
         run, earlier = self.runs[target], self.alone.get(target)
         if run.result is not None:
-            reached = {point.series: point.values.get("tflops") for point in run.result.points}
-            return reached.get(ALONE), reached.get(TOGETHER), cost_percent(run.result)
+            return rates_of_pair(run.result)
         if earlier is None:
             return run.tflops_mean, None, None
         alone, together = earlier.tflops_mean, run.tflops_mean
@@ -201,9 +245,53 @@ class Group:
             for target, run in self.runs.items()
         )
 
-    def _reached_by(self, target: Target, run: Run) -> float | None:
+    def _reached_by(self, target: Target, run: RunState) -> float | None:
         if run.result is not None:
             return score(run.result)
         if self.is_table or (self.kind == "pairs" and target not in self.alone):
             return None
         return run.tflops_mean
+
+    @property
+    def rates(self) -> Mapping[Target, float]:
+        """TFLOP/s of the last windows, of devices that run one shape."""
+        found = {target: run.tflops_recent for target, run in self.runs.items()}
+        return {target: rate for target, rate in found.items() if rate is not None}
+
+    @property
+    def distributions(self) -> Mapping[str, Distribution]:
+        """Distribution of the rates now, by the device's name, the most numerous first."""
+        groups: dict[str, list[float]] = defaultdict(list)
+        for target, each in self.rates.items():
+            groups[target.name].append(each)
+        ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
+        found = ((name, distribution(rates, name)) for name, rates in ordered)
+        return {name: each for name, each in found if each is not None}
+
+    def _slow(self) -> list[tuple[float, Target, str]]:
+        """Percent under the median of their likes, worst first, and in words."""
+        known, found = self.distributions, []
+        for target, each in self.rates.items():
+            among = known[target.name]
+            if (words := slow(each, among)) is not None:
+                found.append((100 * (among.median - each) / among.median, target, words))
+        return sorted(found, key=lambda each: -each[0])
+
+    def behind(self) -> Mapping[Target, float]:
+        """Devices that are slow among their likes now, by percent of the median; worst first."""
+        return {target: percent for percent, target, _ in self._slow()}
+
+    def odd(self) -> Sequence[Odd]:
+        """Devices that are not like the others so far, gravest first."""
+        found = [odd for target in self.runs if (odd := self._ended_oddly(target)) is not None]
+        found += [Odd(target, words, grave=False) for _, target, words in self._slow()]
+        return sorted(found, key=lambda each: not each.grave)
+
+    def _ended_oddly(self, target: Target) -> Odd | None:
+        if wrong := self.wrong_elements(target):
+            return Odd(target, wrong_results(wrong), grave=True)
+        run = self.runs[target]
+        outlier = judged(member_of(run), None) if run.ended else None
+        if outlier is None:
+            return None
+        return Odd(target, "; ".join(outlier.reasons), outlier.status == FAULT)

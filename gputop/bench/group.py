@@ -1,18 +1,15 @@
-"""Stress tests of several devices at once: begun, stopped and compared together."""
+"""Stress tests of several devices at once: begun and stopped together."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gputop.bench.compare import NOTICED_PERCENT, score
 from gputop.bench.conditions import Trace
-from gputop.bench.events import Done, Event, Failed, Planned, Result
+from gputop.bench.events import Done, Event, Failed, Planned
 from gputop.bench.session import Session
 
 if TYPE_CHECKING:
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     """Is told which limit ends the run of which device."""
 
 
-class Fleet:
+class Group:
     """Runs that are prepared each by itself and then begin at once. Never used twice.
 
     No device is in it twice. Whichever fails, the others go on; one alone does not wait.
@@ -40,7 +37,7 @@ class Fleet:
 
         So are `places` where the workers run elsewhere than on this machine.
         """
-        self.traces = tuple(traces or (Trace(request.target) for request in requests))
+        self._traces = tuple(traces or (Trace(request.target) for request in requests))
         waits = len(requests) > 1
         if places is None:
             sessions = [Session(request, waits=waits) for request in requests]
@@ -62,7 +59,7 @@ class Fleet:
         queue: asyncio.Queue[tuple[Target, Event] | asyncio.Task[None]] = asyncio.Queue()
         tasks = [
             asyncio.create_task(self._follow(watch, trace, ending, queue.put_nowait))
-            for trace in self.traces
+            for trace in self._traces
         ]
         for task in tasks:
             task.add_done_callback(queue.put_nowait)
@@ -111,42 +108,3 @@ class Fleet:
             if not self._preparing:
                 for session in self._sessions.values():
                     session.go()
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How far devices that did the same work are apart. They go by their labels."""
-
-    dtype: str
-    percent: float
-    """From the best to the last, of the best."""
-    best: str
-    behind: Mapping[str, float]
-    """Those that are noticeably behind the best, and by how many percent of it."""
-
-
-def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
-    """How far the devices of these results are apart, by their scores."""
-    return apart((target, result.dtype, score(result)) for target, result in results)
-
-
-def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, ...]:
-    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
-
-    More is better; a device that has reached nothing that is known is left out.
-    """
-    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for target, dtype, value in reached:
-        if value is not None:
-            groups[target.kind, dtype][target.label] = value
-    return tuple(
-        _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
-    )
-
-
-def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
-    best = max(reached, key=reached.__getitem__)
-    top = reached[best]
-    under = {label: 100 * (top - each) / top if top else 0.0 for label, each in reached.items()}
-    behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
-    return Spread(dtype, max(under.values()), best, behind)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, fleet, orders, watch
+from gputop.bench import devices, group, orders, watch
+from gputop.bench.compare import spreads
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.fleet import Fleet, spreads
+from gputop.bench.group import Group
 from gputop.bench.plan import Request, Target
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
@@ -49,7 +50,7 @@ def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Reques
 
 
 async def heard(
-    runs: Fleet, act: Callable[[Target, Event], None] = lambda *_: None
+    runs: Group, act: Callable[[Target, Event], None] = lambda *_: None
 ) -> tuple[Happened, list[tuple[Target, Limit]]]:
     """All that happened, and the limits that were reached."""
     limits: list[tuple[Target, Limit]] = []
@@ -83,7 +84,7 @@ def gone(pid: int) -> bool:
 
 @needs_torch
 async def test_none_begins_before_all_are_ready() -> None:
-    happened, _ = await heard(Fleet(halves()))
+    happened, _ = await heard(Group(halves()))
     kinds = [type(event) for _, event in happened]
     ready = [n for n, kind in enumerate(kinds) if kind is Planned]
     begun = [n for n, kind in enumerate(kinds) if kind in (Progress, Verified)]
@@ -102,13 +103,13 @@ async def test_none_begins_before_all_are_ready() -> None:
 @pytest.mark.parametrize("kind", ["sweep", "copy"])
 async def test_tables_begin_together_too(kind: str) -> None:
     asked = halves(2.0, 64, kind=kind)
-    happened, _ = await heard(Fleet(asked))
+    happened, _ = await heard(Group(asked))
     assert all(isinstance(end, Done) and end.result.points for end in ends(happened).values())
 
 
 @needs_torch
 async def test_a_stop_reaches_all() -> None:
-    runs, stops = Fleet(halves(600.0)), list[asyncio.Task[None]]()
+    runs, stops = Group(halves(600.0)), list[asyncio.Task[None]]()
 
     def act(_: Target, event: Event) -> None:
         if isinstance(event, Progress) and not stops:
@@ -126,7 +127,7 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
     slow, waiting = halves(600.0)
     slow = dataclasses.replace(slow, python=fake_interpreter(tmp_path, body))
-    runs = Fleet([slow, waiting])
+    runs = Group([slow, waiting])
     stops: list[asyncio.Task[None]] = []
 
     def act(target: Target, event: Event) -> None:
@@ -146,7 +147,7 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
 async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     broken, whole = halves()
     broken = dataclasses.replace(broken, python=fake_interpreter(tmp_path, "print('nonsense')"))
-    happened, _ = await heard(Fleet([broken, whole]))
+    happened, _ = await heard(Group([broken, whole]))
     found = ends(happened)
     assert isinstance(found["half A"], Failed)
     assert isinstance(found["half B"], Done)
@@ -157,7 +158,7 @@ async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
 async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
     begun: list[int] = []
     with watch.Watch() as together:
-        runs = Fleet(halves(600.0))
+        runs = Group(halves(600.0))
         async with (
             asyncio.timeout(60),
             contextlib.aclosing(runs.events(together, lambda *_: None)) as events,
@@ -209,7 +210,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
     class Session(Told):
         requests, opened = [], []
 
-    monkeypatch.setattr(fleet, "Session", Session)
+    monkeypatch.setattr(group, "Session", Session)
     return Session.opened
 
 
@@ -221,7 +222,7 @@ async def test_a_limit_ends_the_run_of_its_device_alone(
     )
     made = Lasting(inventory(3), hot)
     monkeypatch.setattr(watch, "open_stream", lambda: made)
-    runs = Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS])
+    runs = Group([Request(target, "bfloat16", None, 60.0) for target in GPUS])
     stops: list[asyncio.Task[None]] = []
 
     def act(target: Target, event: Event) -> None:
@@ -241,7 +242,7 @@ async def test_a_limit_ends_the_run_of_its_device_alone(
 
 
 async def test_one_alone_does_not_wait(told: list[Told]) -> None:
-    runs = Fleet([Request(GPUS[0], "bfloat16", None, 60.0)])
+    runs = Group([Request(GPUS[0], "bfloat16", None, 60.0)])
     stops: list[asyncio.Task[None]] = []
 
     def act(_: Target, event: Event) -> None:
@@ -254,7 +255,7 @@ async def test_one_alone_does_not_wait(told: list[Told]) -> None:
 
 
 async def test_kill_reaches_all(told: list[Told]) -> None:
-    runs = Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS])
+    runs = Group([Request(target, "bfloat16", None, 60.0) for target in GPUS])
     runs.kill()
     assert [each.told for each in told] == [["kill"]] * 3
 
@@ -268,15 +269,15 @@ async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPa
             yield EVENTS[0]
             raise RuntimeError("on purpose")
 
-    monkeypatch.setattr(fleet, "Session", Broken)
+    monkeypatch.setattr(group, "Session", Broken)
     with pytest.raises(RuntimeError, match="on purpose"):
-        await heard(Fleet([Request(target, "bfloat16", None, 60.0) for target in GPUS]))
+        await heard(Group([Request(target, "bfloat16", None, 60.0) for target in GPUS]))
 
 
 def test_no_device_is_in_it_twice() -> None:
     asked = request()
     with pytest.raises(ValueError, match="twice"):
-        Fleet([asked, dataclasses.replace(asked, dtype="float64")])
+        Group([asked, dataclasses.replace(asked, dtype="float64")])
 
 
 def reached(target: Target, mean: float, **changes: Any) -> tuple[Target, Any]:

@@ -1,0 +1,108 @@
+"""What a stress test's events make of a run."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.bench.conditions import Moment
+from gputop.bench.events import Failed, Planned, Progress, Verified
+from gputop.bench.plan import Request, cpu_target
+from gputop.bench.run_state import Course, RunState, merged
+from gputop.bench.series import MOST_ITEMS, Series
+from gputop.telemetry.snapshot import Problem
+from tests.sessions import PLANNED
+
+
+def started() -> RunState:
+    return RunState(Request(cpu_target(), "float32", 128, 1e6))
+
+
+def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:
+    run, windows = started(), 3 * MOST_ITEMS
+    for n in range(1, windows + 1):
+        run.take(Progress(0.2 * n, 0.2, n, 9.0 if n == 7 else float(n % 2)))
+    assert MOST_ITEMS / 2 <= len(run.points) <= MOST_ITEMS
+    times = [seconds for seconds, _ in run.points]
+    apart = [after - before for before, after in itertools.pairwise(times)]
+    assert max(apart) < 1.01 * min(apart), "old ones are as dense as new ones"
+    assert times[-1] >= 0.2 * windows - max(apart)
+    assert all(0.0 <= tflops <= 5.0 for _, tflops in run.points)
+    assert run.tflops_peak == 9.0, "which no merged point is"
+
+
+def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:
+    run = started()
+    run.take(Progress(4.0, 0.2, 20, 1.0))
+    run.take(Verified(1, 0))
+    assert (run.wrong_at, run.wrong_elements) == (None, 0)
+    run.take(Progress(5.0, 0.2, 25, 1.0))
+    run.take(Verified(2, 3))
+    run.take(Progress(6.0, 0.2, 30, 1.0))
+    run.take(Verified(3, 4))
+    assert run.faulty
+    assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
+
+
+def test_a_failure_has_the_status_that_it_deserves() -> None:
+    run = started()
+    run.take(Failed(Problem("The device hangs", "it does", "Look"), 1))
+    assert run.ended
+    assert run.status == 1
+    assert run.faulty
+    refused = started()
+    refused.take(Failed(Problem("It is not run", "there is no torch", "Install it"), 3))
+    assert refused.ended
+    assert not refused.faulty
+
+
+def windows(count: int) -> list[Progress]:
+    return [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, count + 1)]
+
+
+def test_windows_are_kept_as_they_come() -> None:
+    run = started()
+    events: list[Planned | Progress | Verified] = [PLANNED, *windows(5), Verified(1, 0)]
+    for event in events:
+        run.take(event)
+    assert run.course() == Course(tuple(windows(5)))
+
+
+@given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
+def test_a_long_run_keeps_its_work_and_its_end(count: int, most: int) -> None:
+    series = Series(merged, most)
+    for window in windows(count):
+        series.add(window)
+    kept = series.items
+    assert len(kept) <= most
+    assert kept[-1].elapsed_seconds == pytest.approx(0.2 * count)
+    assert kept[-1].iterations == 10 * count
+    assert sum(w.window_seconds for w in kept) == pytest.approx(0.2 * count)
+    work = sum(w.tflops * w.window_seconds for w in windows(count))
+    assert sum(w.tflops * w.window_seconds for w in kept) == pytest.approx(work)
+    assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
+
+
+def test_a_slow_window_weighs_as_long_as_it_took() -> None:
+    both = merged([Progress(1.0, 1.0, 1, 10.0), Progress(4.0, 3.0, 2, 2.0)])
+    assert both == Progress(4.0, 4.0, 2, 4.0, None)
+
+
+def test_readings_are_curves_of_what_is_known() -> None:
+    run = started()
+    for moment in (
+        Moment(0.0, 0.5, None, 1500.0, reasons=("idle",)),
+        Moment(0.5, 1.5, 600.0, 1480.0),
+        Moment(1.5, 2.5, 0.0),
+    ):
+        run.trace._moments.add(moment)
+    curves = {
+        "power_watts": [(1.5, 600.0), (2.5, 0.0)],
+        "sm_clock_mhz": [(0.5, 1500.0), (1.5, 1480.0)],
+    }
+    course = run.course()
+    assert course == Course((), curves, {"idle": [(0.0, 0.5)]})
+    assert list(course.readings) == list(curves)
