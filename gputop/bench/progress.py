@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
+from gputop.terminal import terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Line(ABC):
 
     def _width(self) -> int:
         try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80
+            return terminal_size(self._stream.fileno())[0]
         except (OSError, ValueError):
             return 80
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
+from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def open_recording(path: Path) -> Recording:
 
 def output_width() -> int | None:
     """Columns of the terminal that standard output is; None where it is none."""
-    return (os.get_terminal_size(1).columns or None) if sys.stdout.isatty() else None
+    return terminal_size()[0] if sys.stdout.isatty() else None
 
 
 def print_text(text: str, end: str = "\n") -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import fail, print_text
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def _print(
                     return _once(arguments, fleet, width, colour=colour)
                 text = _text(arguments, fleet, width, colour=colour)
                 if terminal:
-                    text = frame(text, os.get_terminal_size(1).lines, first=not begun)
+                    text = frame(text, terminal_size()[1], first=not begun)
                 elif begun and not arguments.json:
                     text = f"\n{text}"
                 print_text(text, end="" if terminal else "\n")

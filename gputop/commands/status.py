@@ -21,6 +21,7 @@ from gputop.commands.arguments import (
 )
 from gputop.commands.source import snapshots
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) ->
             if each.inventory.problem is not None and not arguments.json:
                 text += f"\n{visible(str(each.inventory.problem))}"
             if terminal:
-                text = frame(text, os.get_terminal_size(1).lines, first=not begun)
+                text = frame(text, terminal_size()[1], first=not begun)
             elif begun and not arguments.json:
                 text = f"\n{text}"
             print_text(text, end="" if terminal else "\n")
