@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
 from gputop.fleet.client import AWAY, LATER, AskError, Client
 from gputop.fleet.model import Fleet
 from gputop.fleet.picture import NotAnAnswerError, Picture
@@ -167,10 +168,11 @@ class Asking:
 
     def _ask_at_once(self, queries: list[Query], deadline: float) -> None:
         """For the first screen: names, and a value of each GPU, which is read by its name."""
-        answers: dict[str, Answer] = {}
+        answers: dict[str, bytes | AskError] = {}
+        most_bytes = ANSWERS_BYTES // len(queries)
 
         def ask(query: Query) -> None:
-            answers[query.name] = self._answer(query, deadline)
+            answers[query.name] = self._fetched(query, deadline, most_bytes)
 
         threads = [threading.Thread(target=ask, args=(query,), daemon=True) for query in queries]
         for thread in threads:
@@ -179,8 +181,8 @@ class Asking:
             thread.join(max(0.0, deadline - time.monotonic()))
             if query is queries[-1]:
                 self._settle()
-            answer = answers.get(query.name, AskError(self._slow()))
-            self._take(query, answer)
+            # One at a time: an answer takes several times as much memory when it is unpacked.
+            self._take(query, self._unpacked(answers.pop(query.name, AskError(self._slow()))))
 
     def _settle(self) -> None:
         if self.picture.settle():
@@ -192,15 +194,23 @@ class Asking:
 
     def _ask(self, query: Query, deadline: float) -> None:
         """One question; one that cannot be answered is a problem, and the rest goes on."""
-        self._take(query, self._answer(query, deadline))
+        self._take(query, self._unpacked(self._fetched(query, deadline)))
 
-    def _answer(self, query: Query, deadline: float) -> Answer:
+    def _fetched(
+        self, query: Query, deadline: float, most_bytes: int = ANSWER_BYTES
+    ) -> bytes | AskError:
         left = deadline - time.monotonic()
         if left <= 0:
             return AskError(self._slow())
         try:
             asked = {"query": query.text, "time": f"{self.picture.moment.at:.3f}"}
-            return self.client.ask("query", asked, left)
+            return self.client.fetch("query", asked, left, most_bytes)
+        except AskError as error:
+            return error
+
+    def _unpacked(self, answer: bytes | AskError) -> Answer:
+        try:
+            return answer if isinstance(answer, AskError) else self.client.unpacked(answer)
         except AskError as error:
             return error
 

@@ -25,6 +25,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
+from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, Server
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -35,11 +36,15 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """For one answer, from its question to its last byte."""
 CONNECT_SECONDS = 5.0
-LARGEST = 64 << 20
-"""Bytes of one answer, unpacked: ten times that of 10,000 GPUs."""
+SERIES = 100_000
+"""Series of one answer, and GPUs of a fleet."""
+JSON_VALUES = 1 << 20
+"""Numbers, texts, lists and objects of one answer, roughly: each takes some 100 bytes of memory."""
 LONGEST_ERROR = 1 << 16
 LONGEST_GET = 4000
-PIECE = 1 << 16
+PIECE = 1 << 13
+"""Bytes read at a time: gzip makes up to a thousand times as much of them."""
+LEFT_OUT, FEWER = "An answer of Prometheus is left out", "Ask for fewer GPUs with --match"
 AWAY = "Prometheus is away"
 LATER = "It is asked again; see whether it is up, and the URL"
 
@@ -59,10 +64,9 @@ class AskError(Exception):
 class Client:
     """Asks one server over connections that stay open; any thread may `stop` it."""
 
-    def __init__(self, server: Server, seconds: float = SECONDS, largest: int = LARGEST) -> None:
+    def __init__(self, server: Server, seconds: float = SECONDS) -> None:
         self._server = server
         self._seconds = seconds
-        self._largest = largest
         self._pool: urllib3.PoolManager | None = None
         self._headers: dict[str, str] = {}
         self._opened: WeakSet[socket.socket] = WeakSet()
@@ -90,8 +94,10 @@ class Client:
         self, path: str, parameters: Mapping[str, str], seconds: float | None = None
     ) -> tuple[Any, tuple[str, ...]]:
         """What is in `data` of its answer, and its warnings; raises `AskError`."""
-        seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
-        body = self._fetch(path, parameters, seconds)
+        return self.unpacked(self.fetch(path, parameters, seconds))
+
+    def unpacked(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
+        """Return the `data` of an answer and its warnings; raises `AskError`."""
         return unpacked(body, self._server.url)
 
     def stop(self) -> None:
@@ -140,7 +146,15 @@ class Client:
         manager.pool_classes_by_scheme = _pools(self._opened)
         return manager
 
-    def _fetch(self, path: str, parameters: Mapping[str, str], seconds: float) -> bytes:
+    def fetch(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        seconds: float | None = None,
+        most_bytes: int = ANSWER_BYTES,
+    ) -> bytes:
+        """Return an answer of at most so many bytes, decompressed; raises `AskError`."""
+        seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
         if self._pool is None:
             self.begin()
         if self._stopped.is_set():
@@ -153,13 +167,13 @@ class Client:
         alarm.start()
         try:
             try:
-                return self._read(self._send(path, parameters, seconds), deadline)
+                return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
             except ProtocolError as error:
                 over = self._stopped.is_set() or time.monotonic() >= deadline
                 if over or not isinstance(error.args[-1], RemoteDisconnected):
                     raise
                 # It had closed the connection that was kept open: a new one is well.
-                return self._read(self._send(path, parameters, seconds), deadline)
+                return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
         except (HTTPError, OSError, ValueError) as error:
             if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
                 raise _slow(seconds) from None
@@ -182,19 +196,18 @@ class Client:
         options["headers"] = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
         return self._pool.request("POST", url, body=form, **options)
 
-    def _read(self, answer: BaseHTTPResponse, deadline: float) -> bytes:
+    def _read(self, answer: BaseHTTPResponse, deadline: float, most_bytes: int) -> bytes:
         good = answer.status == 200
-        largest = self._largest if good else LONGEST_ERROR
+        largest = most_bytes if good else LONGEST_ERROR
+        if "," in answer.headers.get("Content-Encoding", ""):
+            answer.close()
+            raise _left_out("it is compressed more than once", "See what is between it and here")
         parts, size = [], 0
         for part in answer.stream(PIECE, decode_content=True):
             size += len(part)
             if size > largest and good:
-                why = f"it is larger than {largest >> 20} MiB"
-                remedy = "Ask for fewer GPUs with --match"
                 answer.close()
-                raise AskError(
-                    Problem("An answer of Prometheus is left out", why, remedy), whole=False
-                )
+                raise _left_out(f"it is larger than {largest >> 20} MiB")
             parts.append(part)
             if size > largest:
                 break
@@ -238,6 +251,8 @@ class Client:
 
 def unpacked(body: bytes, url: str) -> tuple[Any, tuple[str, ...]]:
     """The `data` of an answer, and its warnings; raises `AskError`."""
+    if sum(map(body.count, (b",", b"[", b"{"))) > JSON_VALUES:
+        raise _left_out(f"it has more than {JSON_VALUES} values")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -251,8 +266,12 @@ def unpacked(body: bytes, url: str) -> tuple[Any, tuple[str, ...]]:
     if document["status"] != "success":
         raise AskError(_failed(_words(document)), whole=False)
     warnings = document.get("warnings")
-    found = tuple(str(each) for each in warnings) if isinstance(warnings, list) else ()
-    return document.get("data"), found
+    data = document.get("data")
+    result = data.get("result") if isinstance(data, dict) else None
+    if isinstance(result, list) and len(result) > SERIES:
+        raise _left_out(f"it has more than {SERIES} series")
+    listed = warnings if isinstance(warnings, list) else ()
+    return data, tuple(each for each in listed if isinstance(each, str))
 
 
 def _said(body: bytes) -> str | None:
@@ -265,11 +284,16 @@ def _said(body: bytes) -> str | None:
 
 
 def _words(document: Mapping[str, Any]) -> str:
-    return visible(f"{document.get('errorType', 'error')}: {document.get('error', '')}", 200)
+    words = (document.get("errorType", "error"), document.get("error", ""))
+    return visible(": ".join(word for word in words if isinstance(word, str)), 200)
 
 
 def _failed(words: str) -> Problem:
     return Problem("Prometheus could not answer", words.rstrip(". "), "What it asks for is unknown")
+
+
+def _left_out(why: str, remedy: str = FEWER) -> AskError:
+    return AskError(Problem(LEFT_OUT, why, remedy), whole=False)
 
 
 def _slow(seconds: float) -> AskError:

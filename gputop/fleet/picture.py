@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 from statistics import median
 from typing import Any
 
+from gputop.fleet.client import FEWER, SERIES
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import EVERY, READ_AS, SELDOM
+from gputop.fleet.queries import ANY, EVERY, LIMITS, READ_AS, SELDOM
 from gputop.fleet.read import (
     Moment,
     labels_of,
@@ -19,6 +21,7 @@ from gputop.fleet.read import (
     rows_of,
     states_of,
     targets_of,
+    used_of,
     values_by,
     xids_of,
 )
@@ -59,6 +62,8 @@ class Picture:
         """`interval` is how many seconds there are from one refresh to the next."""
         self._interval = interval
         self._named: dict[str, list[Labels]] = {}
+        self._left_out: dict[str, int] = {}
+        """By query, how many GPUs there were above the bound."""
         self._gone: list[tuple[Labels, float]] = []
         self._changed = False
         self._rows: dict[str, list[Labels]] = {}
@@ -73,6 +78,8 @@ class Picture:
         """Evidence that the last fleet was judged by."""
         self._answers: dict[str, tuple[Any, float]] = {}
         """By query, the last answer and the moment that it is of."""
+        self._impossible: dict[str, list[str]] = {}
+        """By query, the keys of GPUs with a value that is not plausible."""
         self._beats: dict[str, float] = {}
         """When the newest reading of each was scraped, by the server's clock."""
         self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
@@ -90,7 +97,9 @@ class Picture:
         if result is None:
             raise NotAnAnswerError(name)
         if name.startswith("names_"):
-            rows = [labels_of(each) for each in result]
+            others = sum(len(rows) for other, rows in self._named.items() if other != name)
+            rows = [labels_of(each) for each in result[: max(0, SERIES - others)]]
+            self._left_out[name] = len(result) - len(rows)
             self.is_named = True
             if self._named.get(name) != rows:
                 self._named[name], self._changed = rows, True
@@ -121,6 +130,7 @@ class Picture:
                 mark = _mark(row)
                 if mark not in present and mark not in last and self._is_kept(key):
                     last[mark] = self._beats.get(key, 0.0), row
+        last = dict(islice(last.items(), SERIES - len(named)))
         self.places = Places([*named, *(row for _, row in last.values())], self.places)
         self._carried = {self.places.key_of(row) for _, row in last.values()}
         self._rows = {}
@@ -149,11 +159,14 @@ class Picture:
                 return targets_of(result)
             case "simulated":
                 return any(row.value > 0 for row in rows_of(result))
-        return values_by(result, key_of)
+        values = values_by(result, key_of, LIMITS.get(name, ANY))
+        self._impossible[name] = [key for key, value in values.items() if value is None]
+        return {key: value for key, value in values.items() if value is not None}
 
     def _take_beats(self, result: list[Any]) -> None:
         """Also how often it is scraped: by how much newer they are than those before."""
-        beats = values_by(result, self.places.key_of)
+        found = values_by(result, self.places.key_of, LIMITS["beat"])
+        beats = {key: beat for key, beat in found.items() if beat is not None}
         steps = [
             beat - before
             for key, beat in beats.items()
@@ -163,7 +176,11 @@ class Picture:
             self._steps.append(median(steps))
         self.unknown = any(key not in self.places.all for key in beats)
         self._beats.update(beats)
-        self._beats = {key: beat for key, beat in self._beats.items() if self._is_kept(key)}
+        self._beats = {
+            key: beat
+            for key, beat in self._beats.items()
+            if self._is_kept(key) and (key in beats or key in self.places.all)
+        }
 
     @property
     def stale_after(self) -> float:
@@ -220,7 +237,7 @@ class Picture:
             column("sm_active_percent"),
             column("tensor_active_percent"),
             column("dram_active_percent"),
-            column("memory_used_bytes"),
+            map(used_of, column("memory_used_bytes"), column("memory_total_bytes")),
             column("memory_total_bytes"),
             column("temperature_celsius"),
             column("memory_temperature_celsius"),
@@ -259,7 +276,21 @@ class Picture:
         """What is missing that somebody will look for."""
         if not gpus:
             return
-        missing = [name for name in TOLD if name in self._answers and not self._newest(name)]
+        if left_out := sum(self._left_out.values()):
+            why = f"there are more than {SERIES}"
+            yield Problem(f"{left_out} GPUs are left out", why, FEWER)
+        impossible = {name: keys for name, keys in self._impossible.items() if keys}
+        for name, keys in islice(impossible.items(), NAMED):
+            low, high = LIMITS[name]
+            what = f"of {len(keys)} GPU{'s' * (len(keys) > 1)} it is not within {low:g} to {high:g}"
+            place = self.places.all.get(keys[0])
+            where = f"at the exporter on {visible(place.host, 40)}" if place else "at its exporter"
+            yield Problem(f"Impossible {TOLD.get(name, name)} is left out", what, f"Look {where}")
+        missing = [
+            name
+            for name in TOLD
+            if name in self._answers and name not in impossible and not self._newest(name)
+        ]
         if missing:
             names = ", ".join(READ_AS[name][0].name for name in missing)
             yield Problem(

@@ -8,6 +8,7 @@ in one answer, told apart by how they write their label of the UUID.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -85,6 +86,40 @@ def _numbers() -> Iterator[tuple[str, str]]:
 
 NUMBERS: Mapping[str, str] = dict(_numbers())
 """The readings that are one number, by its type."""
+
+
+class Limits(NamedTuple):
+    """The smallest and the largest number that is believed."""
+
+    low: float
+    high: float
+
+
+ANY = Limits(-sys.float_info.max, sys.float_info.max)
+TIMES = Limits(0, 1e11)
+_LIMITS = {
+    "fan_percent": Limits(0, 200),
+    "temperature_margin_celsius": Limits(-300, 300),
+    "performance_state": Limits(0, 32),
+    "pcie_generation": Limits(0, 32),
+    "pcie_width": Limits(0, 64),
+    "_percent": Limits(0, 101),  # quotients of counters are over 100 at times
+    "_bytes": Limits(0, 1 << 46),
+    "_celsius": Limits(-60, 250),
+    "_watts": Limits(0, 20_000),
+    "_joules": Limits(0, 1e13),
+    "_mhz": Limits(0, 100_000),
+    "_per_second": Limits(0, 1e14),
+    "": Limits(0, 1 << 53),
+}
+LIMITS: Mapping[str, Limits] = {
+    **{name: next(_LIMITS[end] for end in _LIMITS if name.endswith(end)) for name in NUMBERS},
+    "busy_mean": _LIMITS["_percent"],
+    "margin": _LIMITS["temperature_margin_celsius"],
+    "ecc_rise": _LIMITS[""],
+    "beat": TIMES,
+}
+"""Plausible numbers of each reading, and of queries by their names; what is not is left out."""
 
 
 def _factor(parts: Parts) -> float:
