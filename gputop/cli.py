@@ -83,6 +83,12 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         help="record what the dashboard shows to a new file, as r does",
     )
     top.add_argument(
+        "--show-secrets",
+        action=argparse.BooleanOptionalAction,
+        help="do not mask passwords and tokens in command lines and environments; on this screen "
+        "only, of this machine only: what is recorded stays masked, and other hosts mask theirs",
+    )
+    top.add_argument(
         "--python",
         type=argument(_python),
         metavar="PATH",
@@ -176,6 +182,8 @@ def run(arguments: argparse.Namespace) -> int:
         fail("--record is of machines. Leave it out, or --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
+    if arguments.show_secrets:
+        _check_secrets(arguments, is_dashboard=is_dashboard)
     if arguments.command is not None:
         return _command(arguments.command).run(arguments)
     if not is_dashboard:
@@ -204,6 +212,15 @@ def _check_replay(arguments: argparse.Namespace) -> None:
     for name, value in given.items():
         if value not in (None, False):
             fail(f"--{name} is not for a recording. Leave it out, or --replay.", USAGE)
+
+
+def _check_secrets(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
+    """Refuse to show secrets where they are masked before they come, or would be printed."""
+    for name in ("host", "replay", "prometheus"):
+        if getattr(arguments, "hosts" if name == "host" else name):
+            fail(f"--show-secrets is not for --{name}, where all is masked. Leave it out.", USAGE)
+    if not is_dashboard:
+        fail("--show-secrets is of the dashboard. Leave it out; what is printed is masked.", USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -243,6 +260,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
         remote_command=arguments.remote_command,
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
+        show_secrets=arguments.show_secrets,
     )
 
 

@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write to a new file, compressed where its name ends in .gz; `--replay` plays it",
     )
     parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--unmasked", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -152,6 +153,7 @@ def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm
         demo=arguments.demo,
         gpm=gpm,
         control=arguments.control,
+        secrets=arguments.unmasked and arguments.control,
         write=write,
     )
 

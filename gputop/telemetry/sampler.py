@@ -25,7 +25,7 @@ from gputop import __version__
 from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.telemetry.once import joined, repeated
-from gputop.telemetry.owners import Owners
+from gputop.telemetry.owners import ALL, Owners
 from gputop.telemetry.reading import (
     Driver,
     DriverError,
@@ -475,7 +475,7 @@ def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Proc
     values: dict[str, Any] = dict(zip(OWNED, _owned(owner), strict=True))
     absent = dict(owner.absent)
     if owner.absence is not None:
-        absent |= dict.fromkeys(OWNED, owner.absence)
+        absent |= dict.fromkeys(ALL, owner.absence)
     of_memory, of_use = listed.absence, listed.utilization_absence
     if hung:
         of_memory = of_use = Absence.TIMED_OUT

@@ -628,7 +628,7 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     assert seen.memory_used_bytes == 1 << 30
     assert seen.absent == {}
     assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == dict.fromkeys(module.OWNED, Absence.LOST) | {
+    assert unseen.absent == dict.fromkeys(module.ALL, Absence.LOST) | {
         "memory_used_bytes": Absence.NOT_SUPPORTED
     }
 
