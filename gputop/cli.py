@@ -23,6 +23,7 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     open_recording,
+    refuse,
 )
 from gputop.commands.overview import Overview
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE
@@ -170,7 +171,10 @@ def run(arguments: argparse.Namespace) -> int:
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     if arguments.replay is not None:
-        _check_replay(arguments)
+        if arguments.command not in (None, "status", "stream"):
+            fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
+        options = ("demo", "interval", "gpm", "host", "record", "show-secrets")
+        refuse(arguments, "a recording", "replay", *options)
     check_fleet(arguments)
     hosts = hosts_of(arguments)
     is_dashboard = arguments.command is None and _is_attended()
@@ -178,12 +182,11 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"`{arguments.command}` is for this machine alone. Leave --host out.", USAGE)
     if arguments.prometheus is not None and arguments.command not in OF_FLEETS:
         fail(f"`{arguments.command}` is not of a fleet. Leave --prometheus out.", USAGE)
-    if arguments.record is not None and arguments.prometheus is not None:
-        fail("--record is of machines. Leave it out, or --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
-    if arguments.show_secrets:
-        _check_secrets(arguments, is_dashboard=is_dashboard)
+    if arguments.show_secrets and (hosts or not is_dashboard):
+        why = "other hosts mask theirs" if hosts else "what is printed is masked"
+        fail(f"--show-secrets is of the dashboard of this machine: {why}. Leave it out.", USAGE)
     if arguments.command is not None:
         return _command(arguments.command).run(arguments)
     if not is_dashboard:
@@ -196,31 +199,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _is_attended() -> bool:
     """True if there is a terminal with a person behind it."""
     return os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
-
-
-def _check_replay(arguments: argparse.Namespace) -> None:
-    """Refuses what a recording does not have: it was sampled already."""
-    if arguments.command not in (None, "status", "stream"):
-        fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
-    given = {
-        "demo": arguments.demo,
-        "interval": arguments.interval,
-        "gpm": arguments.gpm,
-        "host": arguments.hosts,
-        "record": arguments.record,
-    }
-    for name, value in given.items():
-        if value not in (None, False):
-            fail(f"--{name} is not for a recording. Leave it out, or --replay.", USAGE)
-
-
-def _check_secrets(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
-    """Refuse to show secrets where they are masked before they come, or would be printed."""
-    for name in ("host", "replay", "prometheus"):
-        if getattr(arguments, "hosts" if name == "host" else name):
-            fail(f"--show-secrets is not for --{name}, where all is masked. Leave it out.", USAGE)
-    if not is_dashboard:
-        fail("--show-secrets is of the dashboard. Leave it out; what is printed is masked.", USAGE)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:

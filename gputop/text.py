@@ -10,7 +10,9 @@ ABSENT = "–"
 """Stands for every missing reading; the reason is in the stream."""
 
 _CONTROL_PICTURES = 0x2400
-_FORMULA = re.compile("[\\s\u2400-\u2421]*[=+@-]")  # with pictures of control characters
+_NUMBER = r"[+-]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\Z"
+_FORMULA = re.compile(rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]")
+"""What is no number and begins so, also after white space or a picture of a control character."""
 _COMBINING = {"Mc", "Me", "Mn"}
 # Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
 _JOINING = re.compile("[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]")
@@ -29,15 +31,8 @@ def visible(text: str, limit: int = 4096) -> str:
 
 
 def csv_field(text: str) -> str:
-    """Return the text with an apostrophe before it if a spreadsheet would take it for a formula.
-
-    Formulas begin with `=`, `+`, `-` or `@`, also after white space; numbers are none.
-    """
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}" if _FORMULA.match(text) else text
-    return text
+    """Return the text with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def cells(text: str) -> int:

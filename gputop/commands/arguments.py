@@ -159,15 +159,16 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is of a fleet. Say which with --prometheus URL.", USAGE)
         return
-    others = {
-        "demo": arguments.demo,
-        "host": arguments.hosts,
-        "replay": arguments.replay,
-        "gpm": arguments.gpm,
-    }
-    for name, value in others.items():
+    options = ("demo", "host", "replay", "gpm", "record", "show-secrets")
+    refuse(arguments, "a fleet", "prometheus", *options)
+
+
+def refuse(arguments: argparse.Namespace, what: str, source: str, *options: str) -> None:
+    """End the program if one of the options is given, which are not for that source."""
+    for name in options:
+        value = arguments.hosts if name == "host" else getattr(arguments, name.replace("-", "_"))
         if value not in (None, False):
-            fail(f"--{name} is not for a fleet. Leave it out, or --prometheus.", USAGE)
+            fail(f"--{name} is not for {what}. Leave it out, or --{source}.", USAGE)
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:
@@ -210,3 +211,13 @@ def print_text(text: str, end: str = "\n") -> None:
     """Prints in UTF-8 whatever the locale says: a "–" that becomes a "?" would be another word."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     print(text, end=end, flush=True)
+
+
+def print_again(text: str, *, first: bool, json: bool) -> None:
+    """Print what comes every few seconds: on a terminal over the page before, else after it."""
+    if json or not sys.stdout.isatty():
+        print_text(text if json or first else f"\n{text}")
+        return
+    from gputop.output.repeat import frame
+
+    print_text(frame(text, terminal_size()[1], first=first), end="")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import fail, print_text
+from gputop.commands.arguments import fail, print_again, print_text
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
-from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -50,14 +48,7 @@ def status(arguments: argparse.Namespace, width: int | None, *, colour: bool) ->
     every: float | None = arguments.watch
     interval = INTERVAL if every is None else max(1.0, every)
     watch = watch_of(arguments, interval, at_once=True)
-    try:
-        return asyncio.run(_print(arguments, watch, width, colour=colour))
-    except KeyboardInterrupt:
-        if every is None:
-            raise
-        if sys.stdout.isatty():
-            print()  # after the terminal's "^C"
-        return FINE  # as of watch: there is no other way to end it
+    return asyncio.run(_print(arguments, watch, width, colour=colour))
 
 
 async def _print(
@@ -65,22 +56,14 @@ async def _print(
 ) -> int:
     from contextlib import aclosing
 
-    from gputop.output.repeat import frame
-
-    every = arguments.watch is not None
-    terminal = every and sys.stdout.isatty() and not arguments.json
     begun = False
     try:
         async with aclosing(watch.fleets()) as fleets:
             async for fleet in fleets:
-                if not every:
+                if arguments.watch is None:
                     return _once(arguments, fleet, width, colour=colour)
                 text = _text(arguments, fleet, width, colour=colour)
-                if terminal:
-                    text = frame(text, terminal_size()[1], first=not begun)
-                elif begun and not arguments.json:
-                    text = f"\n{text}"
-                print_text(text, end="" if terminal else "\n")
+                print_again(text, first=not begun, json=arguments.json)
                 begun = True
     finally:
         await watch.close()

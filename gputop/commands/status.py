@@ -17,11 +17,11 @@ from gputop.commands.arguments import (
     hosts_of,
     interval,
     output_width,
+    print_again,
     print_text,
 )
 from gputop.commands.source import snapshots
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
-from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -89,6 +89,17 @@ def bare(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what the arguments ask for; a problem of the driver goes to standard error."""
+    try:
+        return _status(arguments)
+    except KeyboardInterrupt:
+        if arguments.watch is None:
+            raise
+        if sys.stdout.isatty():
+            print()  # after the terminal's "^C"
+        return FINE  # as of watch: there is no other way to end it
+
+
+def _status(arguments: argparse.Namespace) -> int:
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
     every = arguments.watch
@@ -113,24 +124,22 @@ def run(arguments: argparse.Namespace) -> int:
         return asyncio.run(_watch(arguments, found))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
-    except KeyboardInterrupt:
-        if every is None:
-            raise
-        if sys.stdout.isatty():
-            print()  # after the terminal's "^C"
-        return FINE  # as of watch: there is no other way to end it
 
 
 def _fleet(arguments: argparse.Namespace) -> int:
     if arguments.columns or arguments.processes is not None:
         fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
     from gputop.commands.fleet_status import status
+
+    return status(arguments, output_width(), colour=_colour(arguments))
+
+
+def _colour(arguments: argparse.Namespace) -> bool:
     from gputop.output.ansi import wanted
 
-    colour = arguments.color
-    if colour is None:
-        colour = wanted(os.environ, terminal=sys.stdout.isatty())
-    return status(arguments, output_width(), colour=colour)
+    if arguments.color is not None:
+        return bool(arguments.color)
+    return wanted(os.environ, terminal=sys.stdout.isatty())
 
 
 def _hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
@@ -166,7 +175,6 @@ async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> 
 async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
     from contextlib import aclosing
 
-    from gputop.output.repeat import frame
     from gputop.telemetry.child import Interruption
 
     begun = False
@@ -175,15 +183,10 @@ async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) ->
             if isinstance(each, Interruption):
                 print(f"gputop: {visible(str(each.problem))}", file=sys.stderr, flush=True)
                 continue
-            terminal = sys.stdout.isatty() and not arguments.json
             text = _text(arguments, each, output_width())
             if each.inventory.problem is not None and not arguments.json:
                 text += f"\n{visible(str(each.inventory.problem))}"
-            if terminal:
-                text = frame(text, terminal_size()[1], first=not begun)
-            elif begun and not arguments.json:
-                text = f"\n{text}"
-            print_text(text, end="" if terminal else "\n")
+            print_again(text, first=not begun, json=arguments.json)
             begun = True
     return FINE
 
@@ -212,12 +215,8 @@ def _text(arguments: argparse.Namespace, seen: Snapshot, width: int | None) -> s
 
 
 def _view(arguments: argparse.Namespace, width: int | None) -> View:
-    from gputop.output.ansi import wanted
     from gputop.output.columns import OWN
     from gputop.output.page import View
 
-    colour = arguments.color
-    if colour is None:
-        colour = wanted(os.environ, terminal=sys.stdout.isatty())
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
-    return View(arguments.columns or OWN, places[arguments.processes], width, colour)
+    return View(arguments.columns or OWN, places[arguments.processes], width, _colour(arguments))

@@ -95,14 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
     csv, output = _csv(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
     try:
-        sink = open_sink(output, csv)
+        write_to, close = open_sink(output, csv)
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
         _say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
-        with ended_whole(sink.write) if output else nullcontext(sink.write) as write:
+        with ended_whole(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(record)
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         _say(f"error: {error}. What is in it can be read")
         status = COULD_NOT_RUN
     finally:
-        sink.close()
+        close()
     if recording is not None:
         if recording.damaged:
             many = recording.damaged

@@ -71,10 +71,6 @@ class Client:
         self._headers: dict[str, str] = {}
         self._opened: WeakSet[socket.socket] = WeakSet()
         self._stopped = threading.Event()
-        self.requests = 0
-        """How many there were."""
-        self.bytes = 0
-        """Of all answers, unpacked."""
 
     def begin(self) -> None:
         """Reads credentials anew, before questions that belong together; raises `AskError`."""
@@ -98,7 +94,25 @@ class Client:
 
     def unpacked(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
         """Return the `data` of an answer and its warnings; raises `AskError`."""
-        return unpacked(body, self._server.url)
+        if sum(map(body.count, (b",", b"[", b"{"))) > JSON_VALUES:
+            raise _left_out(f"it has more than {JSON_VALUES} values")
+        document = _document(body)
+        if "status" not in document:
+            url = visible(self._server.url, 200)
+            html = body[:200].lstrip().startswith(b"<")
+            why = f"{url} answers {'with a page' if html else 'what is not JSON'}"
+            if body[:1] == b"{":
+                why = f"an answer of {url} breaks off"
+            raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
+        if document["status"] != "success":
+            raise AskError(_failed(_words(document)), whole=False)
+        warnings = document.get("warnings")
+        data = document.get("data")
+        result = data.get("result") if isinstance(data, dict) else None
+        if isinstance(result, list) and len(result) > SERIES:
+            raise _left_out(f"it has more than {SERIES} series")
+        listed = warnings if isinstance(warnings, list) else ()
+        return data, tuple(each for each in listed if isinstance(each, str))
 
     def stop(self) -> None:
         """Ends what is under way, and refuses what follows."""
@@ -159,7 +173,6 @@ class Client:
             self.begin()
         if self._stopped.is_set():
             raise AskError(Problem(AWAY, "it is no longer asked", LATER))
-        self.requests += 1
         deadline = time.monotonic() + seconds
         # A socket's own time limit begins anew with each byte.
         alarm = threading.Timer(seconds, self._shut)
@@ -176,7 +189,7 @@ class Client:
                 return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
         except (HTTPError, OSError, ValueError) as error:
             if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
-                raise _slow(seconds) from None
+                raise slow(seconds) from None
             raise AskError(Problem(AWAY, _why(error), LATER)) from None
         finally:
             alarm.cancel()
@@ -205,19 +218,15 @@ class Client:
         parts, size = [], 0
         for part in answer.stream(PIECE, decode_content=True):
             size += len(part)
-            if size > largest and good:
-                answer.close()
-                raise _left_out(f"it is larger than {largest >> 20} MiB")
             parts.append(part)
-            if size > largest:
-                break
-            if time.monotonic() >= deadline:
+            if size > largest or time.monotonic() >= deadline:
                 break
         if time.monotonic() >= deadline:
             raise TimeoutError  # it looks as if it had ended: its connection was shut
         if size > largest:
             answer.close()  # with what is left of it
-        self.bytes += size
+            if good:
+                raise _left_out(f"it is larger than {largest >> 20} MiB")
         body = b"".join(parts)
         if not good:
             raise self._refusal(answer, body)
@@ -249,38 +258,18 @@ class Client:
         return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
 
 
-def unpacked(body: bytes, url: str) -> tuple[Any, tuple[str, ...]]:
-    """The `data` of an answer, and its warnings; raises `AskError`."""
-    if sum(map(body.count, (b",", b"[", b"{"))) > JSON_VALUES:
-        raise _left_out(f"it has more than {JSON_VALUES} values")
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or "status" not in document:
-        html = body[:200].lstrip().startswith(b"<")
-        why = f"{visible(url, 200)} answers {'with a page' if html else 'what is not JSON'}"
-        if body[:1] == b"{":
-            why = f"an answer of {visible(url, 200)} breaks off"
-        raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
-    if document["status"] != "success":
-        raise AskError(_failed(_words(document)), whole=False)
-    warnings = document.get("warnings")
-    data = document.get("data")
-    result = data.get("result") if isinstance(data, dict) else None
-    if isinstance(result, list) and len(result) > SERIES:
-        raise _left_out(f"it has more than {SERIES} series")
-    listed = warnings if isinstance(warnings, list) else ()
-    return data, tuple(each for each in listed if isinstance(each, str))
-
-
 def _said(body: bytes) -> str | None:
     """What Prometheus says of its error; None where it is none of Prometheus."""
+    document = _document(body)
+    return _words(document) if document.get("status") == "error" else None
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    """Return an answer as an object, which is empty where it is none."""
     with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(body)
-        if isinstance(document, dict) and document.get("status") == "error":
-            return _words(document)
-    return None
+        return document if isinstance(document, dict) else {}
+    return {}
 
 
 def _words(document: Mapping[str, Any]) -> str:
@@ -296,7 +285,8 @@ def _left_out(why: str, remedy: str = FEWER) -> AskError:
     return AskError(Problem(LEFT_OUT, why, remedy), whole=False)
 
 
-def _slow(seconds: float) -> AskError:
+def slow(seconds: float) -> AskError:
+    """Return the error of answers that did not come in time."""
     why = f"it took longer than {seconds:.0f} s to answer"
     return AskError(Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match, or later"))
 

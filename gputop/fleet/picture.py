@@ -13,7 +13,7 @@ from gputop.fleet.client import FEWER, SERIES
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import ANY, EVERY, LIMITS, READ_AS, SELDOM
+from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.fleet.read import (
     Moment,
     labels_of,
@@ -78,8 +78,6 @@ class Picture:
         """Evidence that the last fleet was judged by."""
         self._answers: dict[str, tuple[Any, float]] = {}
         """By query, the last answer and the moment that it is of."""
-        self._impossible: dict[str, list[str]] = {}
-        """By query, the keys of GPUs with a value that is not plausible."""
         self._beats: dict[str, float] = {}
         """When the newest reading of each was scraped, by the server's clock."""
         self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
@@ -160,7 +158,8 @@ class Picture:
             case "simulated":
                 return any(row.value > 0 for row in rows_of(result))
         values = values_by(result, key_of, LIMITS.get(name, ANY))
-        self._impossible[name] = [key for key, value in values.items() if value is None]
+        if name in NUMBERS:
+            return values
         return {key: value for key, value in values.items() if value is not None}
 
     def _take_beats(self, result: list[Any]) -> None:
@@ -176,11 +175,8 @@ class Picture:
             self._steps.append(median(steps))
         self.unknown = any(key not in self.places.all for key in beats)
         self._beats.update(beats)
-        self._beats = {
-            key: beat
-            for key, beat in self._beats.items()
-            if self._is_kept(key) and (key in beats or key in self.places.all)
-        }
+        known = self._beats.keys() & (beats.keys() | self.places.all.keys())
+        self._beats = {key: self._beats[key] for key in known if self._is_kept(key)}
 
     @property
     def stale_after(self) -> float:
@@ -279,18 +275,15 @@ class Picture:
         if left_out := sum(self._left_out.values()):
             why = f"there are more than {SERIES}"
             yield Problem(f"{left_out} GPUs are left out", why, FEWER)
-        impossible = {name: keys for name, keys in self._impossible.items() if keys}
-        for name, keys in islice(impossible.items(), NAMED):
-            low, high = LIMITS[name]
-            what = f"of {len(keys)} GPU{'s' * (len(keys) > 1)} it is not within {low:g} to {high:g}"
-            place = self.places.all.get(keys[0])
-            where = f"at the exporter on {visible(place.host, 40)}" if place else "at its exporter"
-            yield Problem(f"Impossible {TOLD.get(name, name)} is left out", what, f"Look {where}")
-        missing = [
-            name
-            for name in TOLD
-            if name in self._answers and name not in impossible and not self._newest(name)
-        ]
+        for name, what in TOLD.items():
+            keys = [key for key, value in self._newest(name).items() if value is None]
+            if keys:
+                low, high = LIMITS[name]
+                why = f"{len(keys)} of {len(gpus)} GPUs have none within {low:g} to {high:g}"
+                where = next((gpu.host for gpu in gpus if gpu.key == keys[0]), "its host")
+                remedy = f"Look at the exporter on {visible(where, 40)}"
+                yield Problem(f"Impossible {what} is left out", why, remedy)
+        missing = [name for name in TOLD if name in self._answers and not self._newest(name)]
         if missing:
             names = ", ".join(READ_AS[name][0].name for name in missing)
             yield Problem(

@@ -48,7 +48,7 @@ def moment_of(data: Any) -> Moment | None:
     The time for which the server evaluates by itself counts where it is further back.
     """
     row = next(rows_of(result_of(data, "vector") or []), None)
-    if row is None or not TIMES.low <= row.value <= TIMES.high:
+    if row is None or not TIMES[0] <= row.value <= TIMES[1]:
         return None
     # The API takes milliseconds; the same float everywhere makes readings of one moment equal.
     return Moment(row.time, round(min(row.value, row.time - SETTLE_SECONDS), 3))
@@ -63,15 +63,10 @@ def result_of(data: Any, kind: str) -> list[Any] | None:
 
 
 def rows_of(result: list[Any]) -> Iterator[Row]:
-    """Those that have a number: NaN and infinity are none."""
+    """Yield the series that have a number: NaN and infinity are none."""
     for each in result:
-        try:
-            time, text = each["value"]
-            value, moment = float(text), float(time)
-        except NOT_READ:
-            continue
-        if math.isfinite(value) and TIMES.low <= moment <= TIMES.high:
-            yield Row(labels_of(each), value, moment)
+        for time, value in _numbers(each.get("value") if isinstance(each, dict) else None):
+            yield Row(labels_of(each), value, time)
 
 
 def values_by(result: list[Any], key_of: KeyOf, limits: Limits = ANY) -> Checked:
@@ -120,12 +115,7 @@ def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, tuple[int, float | No
             when, number = row.value, int(code)
         else:
             continue
-        if (
-            key
-            and 0 < number <= MOST_XID
-            and TIMES.low - 1 <= when <= TIMES.high
-            and when > found.get(key, (-2.0, 0))[0]
-        ):
+        if key and 0 < number <= MOST_XID and found.get(key, (-2.0, 0))[0] < when <= TIMES[1]:
             found[key] = when, number
     return {key: (code, None if when < 0 else when) for key, (when, code) in found.items()}
 
@@ -180,12 +170,16 @@ def series_by(result: list[Any], key_of: KeyOf) -> dict[tuple[str, str], list[tu
 def points_of(each: Any) -> Iterator[tuple[float, float]]:
     """Yield the times and numbers of a series of a range query."""
     values = each.get("values") if isinstance(each, dict) else None
-    for point in values if isinstance(values, list) else ():
+    return _numbers(*values) if isinstance(values, list) else iter(())
+
+
+def _numbers(*points: Any) -> Iterator[tuple[float, float]]:
+    for point in points:
         try:
             time, value = float(point[0]), float(point[1])
         except NOT_READ:
             continue
-        if math.isfinite(value) and TIMES.low <= time <= TIMES.high:
+        if math.isfinite(value) and TIMES[0] <= time <= TIMES[1]:
             yield time, value
 
 

@@ -81,11 +81,6 @@ class FleetWatch:
         """Whether everything was asked once: the first fleets lack what changes seldom."""
         return self._asking.is_complete
 
-    @property
-    def requests(self) -> int:
-        """How many the refreshes have made."""
-        return self._asking.client.requests
-
     async def fleets(self) -> AsyncGenerator[Fleet]:
         """The fleet as soon as it is known, and again after each refresh, until it is closed.
 

@@ -464,7 +464,7 @@ def _after(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_O
 
 
 UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
-OWNED = tuple(f.name for f in dataclasses.fields(Owner) if not f.name.startswith("absen"))
+OWNED = (*ALL, "unmasked")
 
 
 def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:

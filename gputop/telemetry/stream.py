@@ -48,8 +48,7 @@ def run(
     """Writes the stream until nobody reads it, or `count` samples of a settled driver are out.
 
     With `control` its reader asks for changes on standard input, and may ask to get no more samples
-    than it acknowledges. With `secrets` it gets command lines with theirs. Raises what `write`
-    does.
+    than it acknowledges. With `secrets` command lines have theirs. Raises what `write` does.
     """
     threading.excepthook = _fall
     gc.set_threshold(NEW_OBJECTS)

@@ -78,7 +78,14 @@ def test_secrets_are_on_the_screen_alone_and_only_where_asked(
 
 
 @pytest.mark.parametrize(
-    "command", [("status", "--json"), ("stream", "--count", "1"), ("status",)], ids=" ".join
+    "command",
+    [
+        ("status",),
+        ("status", "--json"),
+        ("stream", "--count", "1"),
+        ("stream", "--unmasked", "--count", "1"),
+    ],
+    ids=" ".join,
 )
 def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...]) -> None:
     with trainer() as process:
@@ -95,9 +102,9 @@ def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...])
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--host", "a"], "--show-secrets is not for --host"),
-        (["--replay", "x"], "--show-secrets is not for --replay"),
-        (["--prometheus", "http://x"], "--show-secrets is not for --prometheus"),
+        (["--host", "a"], "other hosts mask theirs"),
+        (["--replay", "x"], "--show-secrets is not for a recording"),
+        (["--prometheus", "http://x"], "--show-secrets is not for a fleet"),
         (["status"], "--show-secrets is of the dashboard"),
         ([], "--show-secrets is of the dashboard"),
     ],

@@ -157,7 +157,6 @@ class Environment(ModalScreen[None]):
     def __init__(
         self, process: Process, environment: Sequence[tuple[str, str]], *, shown: bool = False
     ) -> None:
-        """`shown` is True if values that look like secrets are shown from the start."""
         super().__init__()
         user = ABSENT if process.user is None else visible(process.user, 64)
         self._heading = Content(f"Environment of {process.pid}, {user}")
