@@ -199,7 +199,7 @@ class Asking:
             asked = {"query": query.text, "time": f"{self.picture.moment.at:.3f}"}
             return self.client.fetch("query", asked, left, most_bytes)
         except AskError as error:
-            return error
+            return error.with_traceback(None)  # which has what was read so far
 
     def _take(self, query: Query, answer: Answer) -> None:
         try:
