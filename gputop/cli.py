@@ -84,6 +84,12 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         help="record what the dashboard shows to a new file, as r does",
     )
     top.add_argument(
+        "--show-secrets",
+        action=argparse.BooleanOptionalAction,
+        help="do not mask passwords and tokens in command lines and environments; on this screen "
+        "only, of this machine only: what is recorded stays masked, and other hosts mask theirs",
+    )
+    top.add_argument(
         "--python",
         type=argument("gputop.bench.plan:parse_python"),
         metavar="PATH",
@@ -159,7 +165,10 @@ def run(arguments: argparse.Namespace) -> int:
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     if arguments.replay is not None:
-        _check_replay(arguments)
+        if arguments.command not in (None, "status", "stream"):
+            fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
+        options = ("demo", "interval", "gpm", "hosts", "record", "show_secrets")
+        refuse(arguments, options, "a recording", "--replay")
     check_fleet(arguments)
     hosts = hosts_of(arguments)
     is_dashboard = arguments.command is None and _is_attended()
@@ -167,10 +176,11 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"`{arguments.command}` is for this machine alone. Leave --host out.", USAGE)
     if arguments.prometheus is not None and arguments.command not in OF_FLEETS:
         fail(f"`{arguments.command}` is not of a fleet. Leave --prometheus out.", USAGE)
-    if arguments.record is not None and arguments.prometheus is not None:
-        fail("--record is of machines. Leave it out, or --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
         fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
+    if arguments.show_secrets and (hosts or not is_dashboard):
+        why = "other hosts mask theirs" if hosts else "what is printed is masked"
+        fail(f"--show-secrets is of the dashboard of this machine: {why}. Leave it out.", USAGE)
     if arguments.command is not None:
         return _command(arguments.command).run(arguments)
     if not is_dashboard:
@@ -183,13 +193,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _is_attended() -> bool:
     """True if there is a terminal with a person behind it."""
     return os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
-
-
-def _check_replay(arguments: argparse.Namespace) -> None:
-    """Refuses what a recording does not have: it was sampled already."""
-    if arguments.command not in (None, "status", "stream"):
-        fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
-    refuse(arguments, ("demo", "interval", "gpm", "hosts", "record"), "a recording", "--replay")
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -229,6 +232,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
         remote_command=arguments.remote_command,
         recording=open_recording(arguments.replay) if arguments.replay else None,
         record=arguments.record,
+        show_secrets=arguments.show_secrets,
     )
 
 

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
+
+from gputop.bounds import COLUMNS, ROWS
 
 _IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
 """Variables that ipykernel sets for its children; Jupyter adds JPY_PARENT_PID."""
+
+
+def terminal_size(descriptor: int = 1) -> tuple[int, int]:
+    """Return columns and rows of a terminal, at most `COLUMNS` and `ROWS`.
+
+    The environment may say another size than the terminal has since it was resized, so it counts
+    only where the terminal knows none, such as a serial line.
+    """
+    try:
+        columns, rows = os.get_terminal_size(descriptor)
+    except (OSError, ValueError):
+        columns = rows = 0
+    if not (columns and rows):
+        columns, rows = shutil.get_terminal_size((80, 24))
+    return min(columns, COLUMNS), min(rows, ROWS)
 
 
 def locale_of(environment: Mapping[str, str]) -> str:

@@ -13,6 +13,9 @@ ABSENT = "–"
 
 Column = TypeVar("Column")
 _CONTROL_PICTURES = 0x2400
+_NUMBER = r"[+-]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\Z"
+_FORMULA = re.compile(rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]")
+"""What is no number and begins so, also after white space or a picture of a control character."""
 _COMBINING = {"Mc", "Me", "Mn"}
 # Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
 _JOINING = re.compile("[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]")
@@ -28,6 +31,11 @@ def visible(text: str, limit: int = 4096) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if _stands_alone(c) else _shown(c) for c in text)
+
+
+def csv_field(text: str) -> str:
+    """Return the text with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def cells(text: str) -> int:

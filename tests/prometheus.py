@@ -8,6 +8,7 @@ import threading
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -93,6 +94,8 @@ class FakePrometheus(AbstractContextManager["FakePrometheus"]):
         """Where there is no response it hangs, until the end of the test."""
         self.requests: list[Request] = []
         self.respond = respond
+        self.after: Iterable[bytes] = ()
+        """Sent after the body of every response, until the client goes away."""
         self.over = threading.Event()
 
         class Server(ThreadingHTTPServer):
@@ -151,13 +154,13 @@ def _handler(fake: FakePrometheus) -> type[BaseHTTPRequestHandler]:
             self.send_response(response.status)
             for name, value in response.headers.items():
                 self.send_header(name, value)
-            if "Content-Length" not in response.headers:
+            if not {"Content-Length", "Transfer-Encoding"} & {*response.headers}:
                 if "gzip" in self.headers.get("Accept-Encoding", ""):
                     body = _zipped(body)
                     self.send_header("Content-Encoding", "gzip")
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.writelines(chain([body], fake.after))
 
         def log_message(self, *arguments: Any) -> None:
             """Says nothing."""

@@ -192,3 +192,24 @@ def test_spaces_are_no_part_of_a_name() -> None:
 def test_unknown_names_are_refused(query: str, closest: str) -> None:
     with pytest.raises(ValueError, match=re.escape(closest)):
         parse_query(query)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("\t@SUM(A1)", "'␉@SUM(A1)"),
+        ("-2+3", "'-2+3"),
+        ("GPU,=1+1", "GPU,'=1+1"),
+        ("GPU;-1+1", "GPU;'-1+1"),
+    ],
+)
+def test_no_field_is_a_formula(name: str, field: str) -> None:
+    inventory = streams.inventory(1)
+    device = dataclasses.replace(inventory.devices[0], name=name)
+    lines = CsvLines(parse_query("index,name,temperature.gpu.tlimit"), header=False)
+    assert not [*lines.of(dataclasses.replace(inventory, devices=(device,)))]
+    sample = streams.sample(1)
+    cold = dataclasses.replace(sample.devices[0], temperature_margin_celsius=-5)
+    (row,) = lines.of(dataclasses.replace(sample, devices=(cold,)))
+    assert row == f"0, {field}, -5"

@@ -15,6 +15,7 @@ from wcwidth import wcwidth
 from gputop.text import (
     ABSENT,
     brief,
+    csv_field,
     duration,
     in_unit_of,
     number,
@@ -388,3 +389,41 @@ def test_a_part_of_memory_is_neither_nothing_nor_all_where_it_is_not(
     if used < total:
         assert shown != whole
     assert len(shown) <= 5
+
+
+FORMULAS = (
+    "=cmd|' /C calc'!A0",
+    "@SUM(A1:A9)",
+    "-2+3",
+    "+1+cmd",
+    "-",
+    "=",
+    "\t=1+1",
+    "\r@x",
+    " -x",
+)
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_spreadsheet_takes_a_field_for_a_formula(text: str) -> None:
+    assert csv_field(text) == f"'{text}"
+    shown = visible(text)
+    assert csv_field(shown) == f"'{shown}"
+
+
+@pytest.mark.parametrize("text", ["", "-5", "-1.50", "+3e-07", "A-100", "a=b", "[N/A]", "'=1"])
+def test_other_fields_stay_as_they_are(text: str) -> None:
+    assert csv_field(text) == text
+
+
+@given(st.one_of(st.floats(allow_nan=False), st.integers()))
+def test_numbers_stay_numbers(value: float) -> None:
+    assert csv_field(str(value)) == str(value)
+
+
+@given(st.text())
+def test_a_field_is_a_number_or_begins_with_no_operator(text: str) -> None:
+    field = csv_field(text)
+    assert field.removeprefix("'") == text.removeprefix("'")
+    if field.strip()[:1] in {"=", "+", "-", "@"}:
+        float(field)

@@ -14,7 +14,7 @@ from typing import Literal
 from gputop.bench.columns import fitting, under_percent
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import recent
-from gputop.text import ABSENT, visible
+from gputop.text import ABSENT, csv_field, visible
 
 Form = Literal["table", "csv", "json"]
 ROOM_FOR_ALL = 1 << 16
@@ -118,14 +118,14 @@ def points_csv(result: Result) -> str:
 def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(visible, names))
+    writer.writerow(map(_field, names))
     writer.writerows([_field(row.get(name)) for name in names] for row in rows)
     return text.getvalue().removesuffix("\n")
 
 
 def _field(value: object) -> object:
     if isinstance(value, Mapping):
-        return visible("; ".join(f"{key}={each:g}" for key, each in value.items()))
-    if isinstance(value, tuple):
-        return visible("; ".join(map(str, value)))
-    return visible(value) if isinstance(value, str) else value
+        value = "; ".join(f"{key}={each:g}" for key, each in value.items())
+    elif isinstance(value, tuple):
+        value = "; ".join(map(str, value))
+    return csv_field(visible(value)) if isinstance(value, str) else value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.columns import rate
+from gputop.terminal import terminal_size
 from gputop.text import ABSENT, duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ProgressLine:
 
     def _width(self) -> int:
         try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80
+            return terminal_size(self._stream.fileno())[0]
         except (OSError, ValueError):
             return 80
 

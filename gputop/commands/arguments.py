@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pkgutil
 import sys
 from contextlib import contextmanager
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import from_checkout
-from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
+from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -172,7 +172,8 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         if arguments.match is not None:
             fail("--match is of a fleet. Say which with --prometheus URL.", USAGE)
         return
-    refuse(arguments, ("demo", "hosts", "replay", "gpm"), "a fleet", "--prometheus")
+    options = ("demo", "hosts", "replay", "gpm", "record", "show_secrets")
+    refuse(arguments, options, "a fleet", "--prometheus")
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:
@@ -208,19 +209,7 @@ def open_recording(path: Path) -> Recording:
 
 def output_width() -> int | None:
     """Columns of the terminal that standard output is; None where it is none."""
-    return (os.get_terminal_size(1).columns or None) if sys.stdout.isatty() else None
-
-
-def watched(arguments: argparse.Namespace, run: Callable[[], int]) -> int:
-    """Runs a command; with --watch Ctrl+C is its end, for there is no other."""
-    try:
-        return run()
-    except KeyboardInterrupt:
-        if arguments.watch is None:
-            raise
-        if sys.stdout.isatty():
-            print()  # after the terminal's "^C"
-        return FINE
+    return terminal_size()[0] if sys.stdout.isatty() else None
 
 
 def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:
@@ -229,7 +218,7 @@ def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> Non
 
     terminal = sys.stdout.isatty() and not arguments.json
     if terminal:
-        text = frame(text, os.get_terminal_size(1).lines, first=first)
+        text = frame(text, terminal_size()[1], first=first)
     elif not first and not arguments.json:
         text = f"\n{text}"
     print_text(text, end="" if terminal else "\n")

@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from gputop.commands.arguments import fail, needs_extra, print_again, print_text, watched
+from gputop.commands.arguments import fail, needs_extra, print_again, print_text
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
@@ -44,8 +44,7 @@ def status(arguments: argparse.Namespace, width: int | None, *, colour: bool) ->
     every: float | None = arguments.watch
     interval = INTERVAL if every is None else max(1.0, every)
     watch = watch_of(arguments, interval, at_once=True)
-    printed = _print(arguments, watch, width, colour=colour)
-    return watched(arguments, lambda: asyncio.run(printed))
+    return asyncio.run(_print(arguments, watch, width, colour=colour))
 
 
 async def _print(

@@ -20,7 +20,6 @@ from gputop.commands.arguments import (
     print_again,
     print_text,
     snapshots,
-    watched,
 )
 from gputop.exits import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
@@ -83,6 +82,17 @@ def bare(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what the arguments ask for; a problem of the driver goes to standard error."""
+    try:
+        return _status(arguments)
+    except KeyboardInterrupt:
+        if arguments.watch is None:
+            raise
+        if sys.stdout.isatty():
+            print()  # after the terminal's "^C"
+        return FINE  # as of watch: there is no other way to end it
+
+
+def _status(arguments: argparse.Namespace) -> int:
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
     every = arguments.watch
@@ -103,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     shown = _once if every is None else _watch
     try:
-        return watched(arguments, lambda: asyncio.run(shown(arguments, found)))
+        return asyncio.run(shown(arguments, found))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
 
@@ -112,12 +122,16 @@ def _fleet(arguments: argparse.Namespace) -> int:
     if arguments.columns or arguments.processes is not None:
         fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
     from gputop.commands.fleet_status import status
+
+    return status(arguments, output_width(), colour=_colour(arguments))
+
+
+def _colour(arguments: argparse.Namespace) -> bool:
     from gputop.output.ansi import wanted
 
-    colour = arguments.color
-    if colour is None:
-        colour = wanted(os.environ, terminal=sys.stdout.isatty())
-    return status(arguments, output_width(), colour=colour)
+    if arguments.color is not None:
+        return bool(arguments.color)
+    return wanted(os.environ, terminal=sys.stdout.isatty())
 
 
 def _hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
@@ -194,12 +208,8 @@ def _text(arguments: argparse.Namespace, seen: Snapshot, width: int | None) -> s
 
 
 def _view(arguments: argparse.Namespace, width: int | None) -> View:
-    from gputop.output.ansi import wanted
     from gputop.output.columns import OWN
     from gputop.output.page import View
 
-    colour = arguments.color
-    if colour is None:
-        colour = wanted(os.environ, terminal=sys.stdout.isatty())
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
-    return View(arguments.columns or OWN, places[arguments.processes], width, colour)
+    return View(arguments.columns or OWN, places[arguments.processes], width, _colour(arguments))

@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write to a new file, compressed where its name ends in .gz; `--replay` plays it",
     )
     parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--unmasked", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,14 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
     csv, output = _csv(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
     try:
-        sink = open_sink(output, csv)
+        write_to, close = open_sink(output, csv)
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
         say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
-        with ended_whole(sink.write) if output else nullcontext(sink.write) as write:
+        with ended_whole(write_to) if output else nullcontext(write_to) as write:
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(record)
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"error: {error}. What is in it can be read")
         status = COULD_NOT_RUN
     finally:
-        sink.close()
+        close()
     if recording is not None:
         _say_losses(recording)
         return status
@@ -141,6 +142,7 @@ def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm
         demo=arguments.demo,
         gpm=gpm,
         control=arguments.control,
+        secrets=arguments.unmasked and arguments.control,
         write=write,
     )
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
-from gputop.fleet.client import AWAY, LATER, AskError, Client
+from gputop.bounds import ANSWER_BYTES, ANSWERS_BYTES
+from gputop.fleet.client import AWAY, LATER, AskError, Client, slow
 from gputop.fleet.model import Fleet
 from gputop.fleet.picture import NotAnAnswerError, Picture
 from gputop.fleet.queries import (
@@ -43,8 +43,8 @@ ASKED_ONCE = (SLOW, GONE)
 EVERYTHING = 1
 """The refresh in which everything is asked; before it is the first one."""
 
-Answer = tuple[Any, tuple[str, ...]] | AskError
-"""The data and the warnings, or why there are none."""
+Answer = bytes | AskError
+"""An answer as it came, or why there is none."""
 
 
 class Asking:
@@ -129,7 +129,7 @@ class Asking:
             self._settle()
         for query in queries:
             if query.every > 1 and time.monotonic() > deadline:
-                self._said[SLOW] = (self._slow(),)
+                self._said[SLOW] = (slow(self._seconds).problem,)
                 break  # it has its turn again
             self._ask(query, deadline)
 
@@ -168,9 +168,10 @@ class Asking:
     def _ask_at_once(self, queries: list[Query], deadline: float) -> None:
         """For the first screen: names, and a value of each GPU, which is read by its name."""
         answers: dict[str, Answer] = {}
+        most_bytes = ANSWERS_BYTES // len(queries)
 
         def ask(query: Query) -> None:
-            answers[query.name] = self._answer(query, deadline)
+            answers[query.name] = self._fetched(query, deadline, most_bytes)
 
         threads = [threading.Thread(target=ask, args=(query,), daemon=True) for query in queries]
         for thread in threads:
@@ -179,38 +180,37 @@ class Asking:
             thread.join(max(0.0, deadline - time.monotonic()))
             if query is queries[-1]:
                 self._settle()
-            answer = answers.get(query.name, AskError(self._slow()))
-            self._take(query, answer)
+            # One at a time: an answer takes several times as much memory when it is unpacked.
+            self._take(query, answers.pop(query.name, slow(self._seconds)))
 
     def _settle(self) -> None:
         if self.picture.settle():
             self._scope = replace(self._scope, twins=self.picture.places.twins)
 
-    def _slow(self) -> Problem:
-        why = f"not all was answered within {self._seconds:g} s"
-        return Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match")
-
     def _ask(self, query: Query, deadline: float) -> None:
         """One question; one that cannot be answered is a problem, and the rest goes on."""
-        self._take(query, self._answer(query, deadline))
+        self._take(query, self._fetched(query, deadline))
 
-    def _answer(self, query: Query, deadline: float) -> Answer:
+    def _fetched(self, query: Query, deadline: float, most_bytes: int = ANSWER_BYTES) -> Answer:
         left = deadline - time.monotonic()
         if left <= 0:
-            return AskError(self._slow())
+            return slow(self._seconds)
         try:
             asked = {"query": query.text, "time": f"{self.picture.moment.at:.3f}"}
-            return self.client.ask("query", asked, left)
+            return self.client.fetch("query", asked, left, most_bytes)
         except AskError as error:
-            return error
+            return error.with_traceback(None)  # which has what was read so far
 
     def _take(self, query: Query, answer: Answer) -> None:
-        if isinstance(answer, AskError):
-            if answer.whole:
+        try:
+            if isinstance(answer, AskError):
                 raise answer
-            self._said[query.name] = (answer.problem,)
+            data, warnings = self.client.unpacked(answer)
+        except AskError as error:
+            if error.whole:
+                raise
+            self._said[query.name] = (error.problem,)
             return
-        data, warnings = answer
         said = []
         try:
             self.picture.take(query.name, data)

@@ -25,6 +25,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from gputop import __version__
+from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, Server
 from gputop.telemetry.snapshot import Problem
 from gputop.text import visible
@@ -35,11 +36,15 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """For one answer, from its question to its last byte."""
 CONNECT_SECONDS = 5.0
-LARGEST = 64 << 20
-"""Bytes of one answer, unpacked: ten times that of 10,000 GPUs."""
+SERIES = 100_000
+"""Series of one answer, and GPUs of a fleet."""
+JSON_VALUES = 1 << 20
+"""Numbers, texts, lists and objects of one answer, roughly: each takes some 100 bytes of memory."""
 LONGEST_ERROR = 1 << 16
 LONGEST_GET = 4000
-PIECE = 1 << 16
+PIECE = 1 << 13
+"""Bytes read at a time: gzip makes up to a thousand times as much of them."""
+LEFT_OUT, FEWER = "An answer of Prometheus is left out", "Ask for fewer GPUs with --match"
 AWAY = "Prometheus is away"
 LATER = "It is asked again; see whether it is up, and the URL"
 
@@ -59,18 +64,13 @@ class AskError(Exception):
 class Client:
     """Asks one server over connections that stay open; any thread may `stop` it."""
 
-    def __init__(self, server: Server, seconds: float = SECONDS, largest: int = LARGEST) -> None:
+    def __init__(self, server: Server, seconds: float = SECONDS) -> None:
         self._server = server
         self._seconds = seconds
-        self._largest = largest
         self._pool: urllib3.PoolManager | None = None
         self._headers: dict[str, str] = {}
         self._opened: WeakSet[socket.socket] = WeakSet()
         self._stopped = threading.Event()
-        self.requests = 0
-        """How many there were."""
-        self.bytes = 0
-        """Of all answers, unpacked."""
 
     def begin(self) -> None:
         """Reads credentials anew, before questions that belong together; raises `AskError`."""
@@ -90,9 +90,29 @@ class Client:
         self, path: str, parameters: Mapping[str, str], seconds: float | None = None
     ) -> tuple[Any, tuple[str, ...]]:
         """What is in `data` of its answer, and its warnings; raises `AskError`."""
-        seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
-        body = self._fetch(path, parameters, seconds)
-        return unpacked(body, self._server.url)
+        return self.unpacked(self.fetch(path, parameters, seconds))
+
+    def unpacked(self, body: bytes) -> tuple[Any, tuple[str, ...]]:
+        """Return the `data` of an answer and its warnings; raises `AskError`."""
+        if sum(map(body.count, (b",", b"[", b"{"))) > JSON_VALUES:
+            raise _left_out(f"it has more than {JSON_VALUES} values")
+        document = _document(body)
+        if "status" not in document:
+            url = visible(self._server.url, 200)
+            html = body[:200].lstrip().startswith(b"<")
+            why = f"{url} answers {'with a page' if html else 'what is not JSON'}"
+            if body[:1] == b"{":
+                why = f"an answer of {url} breaks off"
+            raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
+        if document["status"] != "success":
+            raise AskError(_failed(_words(document)), whole=False)
+        warnings = document.get("warnings")
+        data = document.get("data")
+        result = data.get("result") if isinstance(data, dict) else None
+        if isinstance(result, list) and len(result) > SERIES:
+            raise _left_out(f"it has more than {SERIES} series")
+        listed = warnings if isinstance(warnings, list) else ()
+        return data, tuple(each for each in listed if isinstance(each, str))
 
     def stop(self) -> None:
         """Ends what is under way, and refuses what follows."""
@@ -140,12 +160,19 @@ class Client:
         manager.pool_classes_by_scheme = _pools(self._opened)
         return manager
 
-    def _fetch(self, path: str, parameters: Mapping[str, str], seconds: float) -> bytes:
+    def fetch(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        seconds: float | None = None,
+        most_bytes: int = ANSWER_BYTES,
+    ) -> bytes:
+        """Return an answer of at most so many bytes, decompressed; raises `AskError`."""
+        seconds = min(self._seconds, seconds if seconds is not None else self._seconds)
         if self._pool is None:
             self.begin()
         if self._stopped.is_set():
             raise AskError(Problem(AWAY, "it is no longer asked", LATER))
-        self.requests += 1
         deadline = time.monotonic() + seconds
         # A socket's own time limit begins anew with each byte.
         alarm = threading.Timer(seconds, self._shut)
@@ -153,16 +180,16 @@ class Client:
         alarm.start()
         try:
             try:
-                return self._read(self._send(path, parameters, seconds), deadline)
+                return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
             except ProtocolError as error:
                 over = self._stopped.is_set() or time.monotonic() >= deadline
                 if over or not isinstance(error.args[-1], RemoteDisconnected):
                     raise
                 # It had closed the connection that was kept open: a new one is well.
-                return self._read(self._send(path, parameters, seconds), deadline)
+                return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
         except (HTTPError, OSError, ValueError) as error:
             if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
-                raise _slow(seconds) from None
+                raise slow(seconds) from None
             raise AskError(Problem(AWAY, _why(error), LATER)) from None
         finally:
             alarm.cancel()
@@ -182,29 +209,24 @@ class Client:
         options["headers"] = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
         return self._pool.request("POST", url, body=form, **options)
 
-    def _read(self, answer: BaseHTTPResponse, deadline: float) -> bytes:
+    def _read(self, answer: BaseHTTPResponse, deadline: float, most_bytes: int) -> bytes:
         good = answer.status == 200
-        largest = self._largest if good else LONGEST_ERROR
+        largest = most_bytes if good else LONGEST_ERROR
+        if "," in answer.headers.get("Content-Encoding", ""):
+            answer.close()
+            raise _left_out("it is compressed more than once", "See what is between it and here")
         parts, size = [], 0
         for part in answer.stream(PIECE, decode_content=True):
             size += len(part)
-            if size > largest and good:
-                why = f"it is larger than {largest >> 20} MiB"
-                remedy = "Ask for fewer GPUs with --match"
-                answer.close()
-                raise AskError(
-                    Problem("An answer of Prometheus is left out", why, remedy), whole=False
-                )
             parts.append(part)
-            if size > largest:
-                break
-            if time.monotonic() >= deadline:
+            if size > largest or time.monotonic() >= deadline:
                 break
         if time.monotonic() >= deadline:
             raise TimeoutError  # it looks as if it had ended: its connection was shut
         if size > largest:
             answer.close()  # with what is left of it
-        self.bytes += size
+            if good:
+                raise _left_out(f"it is larger than {largest >> 20} MiB")
         body = b"".join(parts)
         if not good:
             raise self._refusal(answer, body)
@@ -236,43 +258,35 @@ class Client:
         return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
 
 
-def unpacked(body: bytes, url: str) -> tuple[Any, tuple[str, ...]]:
-    """The `data` of an answer, and its warnings; raises `AskError`."""
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or "status" not in document:
-        html = body[:200].lstrip().startswith(b"<")
-        why = f"{visible(url, 200)} answers {'with a page' if html else 'what is not JSON'}"
-        if body[:1] == b"{":
-            why = f"an answer of {visible(url, 200)} breaks off"
-        raise AskError(Problem("No answer of Prometheus", why, "See what is at that URL"))
-    if document["status"] != "success":
-        raise AskError(_failed(_words(document)), whole=False)
-    warnings = document.get("warnings")
-    found = tuple(str(each) for each in warnings) if isinstance(warnings, list) else ()
-    return document.get("data"), found
-
-
 def _said(body: bytes) -> str | None:
     """What Prometheus says of its error; None where it is none of Prometheus."""
+    document = _document(body)
+    return _words(document) if document.get("status") == "error" else None
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    """Return an answer as an object, which is empty where it is none."""
     with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(body)
-        if isinstance(document, dict) and document.get("status") == "error":
-            return _words(document)
-    return None
+        return document if isinstance(document, dict) else {}
+    return {}
 
 
 def _words(document: Mapping[str, Any]) -> str:
-    return visible(f"{document.get('errorType', 'error')}: {document.get('error', '')}", 200)
+    words = (document.get("errorType", "error"), document.get("error", ""))
+    return visible(": ".join(word for word in words if isinstance(word, str)), 200)
 
 
 def _failed(words: str) -> Problem:
     return Problem("Prometheus could not answer", words.rstrip(". "), "What it asks for is unknown")
 
 
-def _slow(seconds: float) -> AskError:
+def _left_out(why: str, remedy: str = FEWER) -> AskError:
+    return AskError(Problem(LEFT_OUT, why, remedy), whole=False)
+
+
+def slow(seconds: float) -> AskError:
+    """Return the error of answers that did not come in time."""
     why = f"it took longer than {seconds:.0f} s to answer"
     return AskError(Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match, or later"))
 

@@ -39,8 +39,8 @@ NO_HOST = no_host(Absence.NOT_SCRAPED)
 UNREAD = dict.fromkeys((*READINGS, "processes"), Absence.NOT_SCRAPED)
 LOST_XID = 79
 
-Found = Mapping[str, Mapping[str, float]]
-"""By GPU, readings by name."""
+Found = Mapping[str, Mapping[str, float | None]]
+"""By GPU, readings by name; None for one that is not plausible."""
 
 
 class HostStream:
@@ -132,7 +132,7 @@ class HostStream:
             return {}, Absence.TIMED_OUT
 
     def _sample(
-        self, gpu: Gpu, details: Mapping[str, float], fresh: set[str], absence: Absence
+        self, gpu: Gpu, details: Mapping[str, float | None], fresh: set[str], absence: Absence
     ) -> DeviceSample:
         """Return its readings: the fleet's where they are of the same moment, else the details.
 
@@ -153,13 +153,15 @@ class HostStream:
 
 def _read(
     key: str,
-    values: Mapping[str, float],
+    values: Mapping[str, float | None],
     more: Mapping[str, Any],
     age: float | None = 0.0,
     absence: Absence = Absence.NOT_SCRAPED,
 ) -> DeviceSample:
-    given = {name: _typed(name, value) for name, value in values.items()} | dict(more)
-    absent = {name: absence for name in UNREAD if name not in given}
+    given = {name: _typed(name, v) for name, v in values.items() if v is not None} | dict(more)
+    absent = {
+        name: Absence.ERROR if name in values else absence for name in UNREAD if name not in given
+    }
     return DeviceSample(uuid=key, age_seconds=age, absent=absent, **given)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 from statistics import median
 from typing import Any
 
+from gputop.fleet.client import FEWER, SERIES
 from gputop.fleet.findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.places import Labels, Places
-from gputop.fleet.queries import EVERY, READ_AS, SELDOM
+from gputop.fleet.queries import ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
 from gputop.fleet.read import (
     Moment,
     labels_of,
@@ -19,6 +21,7 @@ from gputop.fleet.read import (
     rows_of,
     states_of,
     targets_of,
+    used_of,
     values_by,
     xids_of,
 )
@@ -59,6 +62,8 @@ class Picture:
         """`interval` is how many seconds there are from one refresh to the next."""
         self._interval = interval
         self._named: dict[str, list[Labels]] = {}
+        self._left_out: dict[str, int] = {}
+        """By query, how many GPUs there were above the bound."""
         self._gone: list[tuple[Labels, float]] = []
         self._changed = False
         self._rows: dict[str, list[Labels]] = {}
@@ -90,7 +95,9 @@ class Picture:
         if result is None:
             raise NotAnAnswerError(name)
         if name.startswith("names_"):
-            rows = [labels_of(each) for each in result]
+            others = sum(len(rows) for other, rows in self._named.items() if other != name)
+            rows = [labels_of(each) for each in result[: max(0, SERIES - others)]]
+            self._left_out[name] = len(result) - len(rows)
             self.is_named = True
             if self._named.get(name) != rows:
                 self._named[name], self._changed = rows, True
@@ -121,6 +128,7 @@ class Picture:
                 mark = _mark(row)
                 if mark not in present and mark not in last and self._is_kept(key):
                     last[mark] = self._beats.get(key, 0.0), row
+        last = dict(islice(last.items(), SERIES - len(named)))
         self.places = Places([*named, *(row for _, row in last.values())], self.places)
         self._carried = {self.places.key_of(row) for _, row in last.values()}
         self._rows = {}
@@ -149,11 +157,15 @@ class Picture:
                 return targets_of(result)
             case "simulated":
                 return any(row.value > 0 for row in rows_of(result))
-        return values_by(result, key_of)
+        values = values_by(result, key_of, LIMITS.get(name, ANY))
+        if name in NUMBERS:
+            return values
+        return {key: value for key, value in values.items() if value is not None}
 
     def _take_beats(self, result: list[Any]) -> None:
         """Also how often it is scraped: by how much newer they are than those before."""
-        beats = values_by(result, self.places.key_of)
+        found = values_by(result, self.places.key_of, LIMITS["beat"])
+        beats = {key: beat for key, beat in found.items() if beat is not None}
         steps = [
             beat - before
             for key, beat in beats.items()
@@ -163,7 +175,8 @@ class Picture:
             self._steps.append(median(steps))
         self.unknown = any(key not in self.places.all for key in beats)
         self._beats.update(beats)
-        self._beats = {key: beat for key, beat in self._beats.items() if self._is_kept(key)}
+        known = self._beats.keys() & (beats.keys() | self.places.all.keys())
+        self._beats = {key: self._beats[key] for key in known if self._is_kept(key)}
 
     @property
     def stale_after(self) -> float:
@@ -220,7 +233,7 @@ class Picture:
             column("sm_active_percent"),
             column("tensor_active_percent"),
             column("dram_active_percent"),
-            column("memory_used_bytes"),
+            map(used_of, column("memory_used_bytes"), column("memory_total_bytes")),
             column("memory_total_bytes"),
             column("temperature_celsius"),
             column("memory_temperature_celsius"),
@@ -259,6 +272,17 @@ class Picture:
         """What is missing that somebody will look for."""
         if not gpus:
             return
+        if left_out := sum(self._left_out.values()):
+            why = f"there are more than {SERIES}"
+            yield Problem(f"{left_out} GPUs are left out", why, FEWER)
+        for name, what in TOLD.items():
+            keys = [key for key, value in self._newest(name).items() if value is None]
+            if keys:
+                low, high = LIMITS[name]
+                why = f"{len(keys)} of {len(gpus)} GPUs have none within {low:g} to {high:g}"
+                where = next((gpu.host for gpu in gpus if gpu.key == keys[0]), "its host")
+                remedy = f"Look at the exporter on {visible(where, 40)}"
+                yield Problem(f"Impossible {what} is left out", why, remedy)
         missing = [name for name in TOLD if name in self._answers and not self._newest(name)]
         if missing:
             names = ", ".join(READ_AS[name][0].name for name in missing)

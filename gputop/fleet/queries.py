@@ -8,6 +8,7 @@ in one answer, told apart by how they write their label of the UUID.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -73,18 +74,40 @@ class Scope:
         return f"max by ({names}{more}) ({expression})"
 
 
-def _numbers() -> Iterator[tuple[str, str]]:
-    for field in dataclasses.fields(DeviceSample):
-        if field.name in READINGS and str(field.type) in (
-            "int | None",
-            "float | None",
-            "bool | None",
-        ):
-            yield field.name, str(field.type).partition(" ")[0]
-
-
-NUMBERS: Mapping[str, str] = dict(_numbers())
+NUMBERS: Mapping[str, str] = {
+    field.name: kind
+    for field in dataclasses.fields(DeviceSample)
+    if field.name in READINGS
+    and (kind := str(field.type).removesuffix(" | None")) in ("int", "float", "bool")
+}
 """The readings that are one number, by its type."""
+Limits = tuple[float, float]
+"""The smallest and the largest number that is believed."""
+ANY: Limits = (-sys.float_info.max, sys.float_info.max)
+TIMES: Limits = (0, 1e11)
+_LIMITS: Mapping[str, Limits] = {
+    "fan_percent": (0, 200),
+    "temperature_margin_celsius": (-300, 300),
+    "performance_state": (0, 32),
+    "pcie_generation": (0, 32),
+    "pcie_width": (0, 64),
+    "_percent": (0, 101),  # quotients of counters are over 100 at times
+    "_bytes": (0, 1 << 46),
+    "_celsius": (-60, 250),
+    "_watts": (0, 20_000),
+    "_joules": (0, 1e13),
+    "_mhz": (0, 100_000),
+    "_per_second": (0, 1e14),
+    "": (0, 1 << 53),
+}
+LIMITS: Mapping[str, Limits] = {
+    **{name: next(_LIMITS[end] for end in _LIMITS if name.endswith(end)) for name in NUMBERS},
+    "busy_mean": _LIMITS["_percent"],
+    "margin": _LIMITS["temperature_margin_celsius"],
+    "ecc_rise": _LIMITS[""],
+    "beat": TIMES,
+}
+"""Plausible numbers of each reading, and of queries by their names; what is not is left out."""
 
 
 def _factor(parts: Parts) -> float:

@@ -6,10 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gputop.fleet.queries import READING_OF
+from gputop.bounds import STRING_CHARACTERS
+from gputop.fleet.queries import ANY, LIMITS, READING_OF, TIMES, Limits
 
+MOST_XID = 99_999
 KeyOf = Callable[[Mapping[str, str]], str]
 Values = dict[str, float]
+Checked = dict[str, float | None]
+"""Numbers by name or key; None for one that is not plausible."""
+NOT_READ = (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError)
 
 
 class Row(NamedTuple):
@@ -43,7 +48,7 @@ def moment_of(data: Any) -> Moment | None:
     The time for which the server evaluates by itself counts where it is further back.
     """
     row = next(rows_of(result_of(data, "vector") or []), None)
-    if row is None:
+    if row is None or not TIMES[0] <= row.value <= TIMES[1]:
         return None
     # The API takes milliseconds; the same float everywhere makes readings of one moment equal.
     return Moment(row.time, round(min(row.value, row.time - SETTLE_SECONDS), 3))
@@ -58,21 +63,20 @@ def result_of(data: Any, kind: str) -> list[Any] | None:
 
 
 def rows_of(result: list[Any]) -> Iterator[Row]:
-    """Those that have a number: NaN and infinity are none."""
+    """Yield the series that have a number: NaN and infinity are none."""
     for each in result:
-        try:
-            time, text = each["value"]
-            value, moment = float(text), float(time)
-        except (TypeError, KeyError, ValueError):
-            continue
-        if math.isfinite(value) and math.isfinite(moment):
-            yield Row(labels_of(each), value, moment)
+        for time, value in _numbers(each.get("value") if isinstance(each, dict) else None):
+            yield Row(labels_of(each), value, time)
 
 
-def values_by(result: list[Any], key_of: KeyOf) -> Values:
-    """The number of each GPU: of two exporters that of `gputop exporter`."""
-    found: Values = {}
-    ours: Values = {}
+def values_by(result: list[Any], key_of: KeyOf, limits: Limits = ANY) -> Checked:
+    """Return the number of each GPU: of two exporters that of `gputop exporter`.
+
+    NaN and infinity are none, and one beyond the limits is None.
+    """
+    found: Checked = {}
+    ours: Checked = {}
+    low, high = limits
     isfinite = math.isfinite
     for each in result:
         try:
@@ -81,11 +85,23 @@ def values_by(result: list[Any], key_of: KeyOf) -> Values:
             # Most series have this label alone, which is the key then.
             key = (len(labels) == 1 and labels.get("UUID")) or key_of(labels)
             if key and isfinite(value):
-                (found if "UUID" in labels else ours).setdefault(key, value)
-        except (TypeError, KeyError, ValueError, IndexError, AttributeError):
+                kept = value if low <= value <= high else None
+                (found if "UUID" in labels else ours).setdefault(key, kept)
+        except NOT_READ:
             continue
     found.update(ours)
     return found
+
+
+def plausible(reading: str, value: float) -> float | None:
+    """Return the value if it is within the limits of its reading, else None."""
+    low, high = LIMITS.get(reading, ANY)
+    return value if low <= value <= high else None
+
+
+def used_of(used: float | None, total: float | None) -> float | None:
+    """Return the memory used, or None if it cannot be so much: both are rounded, by exporters."""
+    return None if used is None or (total is not None and used > 1.1 * total) else used
 
 
 def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, tuple[int, float | None]]:
@@ -99,7 +115,7 @@ def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, tuple[int, float | No
             when, number = row.value, int(code)
         else:
             continue
-        if key and number > 0 and when > found.get(key, (-2.0, 0))[0]:
+        if key and 0 < number <= MOST_XID and found.get(key, (-2.0, 0))[0] < when <= TIMES[1]:
             found[key] = when, number
     return {key: (code, None if when < 0 else when) for key, (when, code) in found.items()}
 
@@ -114,14 +130,19 @@ def targets_of(result: list[Any]) -> set[tuple[str, str]]:
     return {(row.labels.get("job", ""), row.labels.get("instance", "")) for row in rows_of(result)}
 
 
-def readings_of(result: list[Any], key_of: KeyOf) -> dict[str, Values]:
+def readings_of(result: list[Any], key_of: KeyOf) -> dict[str, Checked]:
     """Of an answer with many metrics: by GPU the readings that they are. Ours come first."""
-    found: dict[str, Values] = {}
+    found: dict[str, Checked] = {}
     rows = sorted(rows_of(result), key=lambda row: _rank(row.labels))
     for row in rows:
         known = READING_OF.get(row.labels.get("__name__", ""))
         if known is not None:
-            found.setdefault(key_of(row.labels), {}).setdefault(known[0], row.value * known[1])
+            values = found.setdefault(key_of(row.labels), {})
+            values.setdefault(known[0], plausible(known[0], row.value * known[1]))
+    for values in found.values():
+        if "memory_used_bytes" in values:
+            total = values.get("memory_total_bytes")
+            values["memory_used_bytes"] = used_of(values["memory_used_bytes"], total)
     return found
 
 
@@ -141,19 +162,24 @@ def series_by(result: list[Any], key_of: KeyOf) -> dict[tuple[str, str], list[tu
         known = READING_OF.get(labels.get("__name__", ""))
         if known is None or (key_of(labels), known[0]) in found:
             continue
-        found[key_of(labels), known[0]] = [(at, value * known[1]) for at, value in points_of(each)]
+        points = ((at, plausible(known[0], value * known[1])) for at, value in points_of(each))
+        found[key_of(labels), known[0]] = [(at, each) for at, each in points if each is not None]
     return found
 
 
 def points_of(each: Any) -> Iterator[tuple[float, float]]:
     """Yield the times and numbers of a series of a range query."""
     values = each.get("values") if isinstance(each, dict) else None
-    for point in values if isinstance(values, list) else ():
+    return _numbers(*values) if isinstance(values, list) else iter(())
+
+
+def _numbers(*points: Any) -> Iterator[tuple[float, float]]:
+    for point in points:
         try:
             time, value = float(point[0]), float(point[1])
-        except (TypeError, ValueError, IndexError, KeyError):
+        except NOT_READ:
             continue
-        if math.isfinite(value) and math.isfinite(time):
+        if math.isfinite(value) and TIMES[0] <= time <= TIMES[1]:
             yield time, value
 
 
@@ -162,4 +188,5 @@ def labels_of(each: Any) -> Mapping[str, str]:
     labels = each.get("metric") if isinstance(each, dict) else None
     if not isinstance(labels, dict):
         return {}
-    return {str(name): value for name, value in labels.items() if isinstance(value, str)}
+    most = STRING_CHARACTERS
+    return {name[:most]: value[:most] for name, value in labels.items() if isinstance(value, str)}

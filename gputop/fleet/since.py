@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.fleet.findings import HOT, HOT_MEMORY, kind_of
 from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import MASKS, READING_OF, XID
-from gputop.fleet.read import labels_of, points_of
+from gputop.fleet.read import labels_of, plausible, points_of
 from gputop.insight import thresholds as t
 from gputop.telemetry.clock_events import BITS, BY_WORD, SLOWDOWNS
 
@@ -220,7 +220,8 @@ def moments_by(result: list[Any], key_of: KeyOf) -> dict[str, dict[float, dict[s
         moments, is_word = found[key_of(labels)], "reason" in labels or "state" in labels
         for time, value in points_of(each):
             others = moments[time].get(reading, 0.0) if is_word else 0.0  # a series of each word
-            moments[time][reading] = others + value * factor
+            if plausible(reading, value * factor) is not None:
+                moments[time][reading] = others + value * factor
     return found
 
 

@@ -18,7 +18,7 @@ from gputop.fleet.client import SECONDS, AskError, Client
 from gputop.fleet.matchers import quoted
 from gputop.fleet.model import Fleet, Gpu, Series
 from gputop.fleet.queries import Scope, all_of
-from gputop.fleet.read import readings_of, result_of, series_by
+from gputop.fleet.read import Checked, readings_of, result_of, series_by
 
 if TYPE_CHECKING:
     from gputop.fleet.places import Places
@@ -81,11 +81,6 @@ class FleetWatch:
         """Whether everything was asked once: the first fleets lack what changes seldom."""
         return self._asking.is_complete
 
-    @property
-    def requests(self) -> int:
-        """How many the refreshes have made."""
-        return self._asking.client.requests
-
     async def fleets(self) -> AsyncGenerator[Fleet]:
         """The fleet as soon as it is known, and again after each refresh, until it is closed.
 
@@ -137,7 +132,7 @@ class FleetWatch:
         data = await self.ask("query_range", {"query": self.all_of(uuids), **parameters})
         return series_by(result_of(data, "matrix") or [], self.places.key_of)
 
-    async def details(self, uuids: str, moment: float) -> dict[str, dict[str, float]]:
+    async def details(self, uuids: str, moment: float) -> dict[str, Checked]:
         """Return all readings of some GPUs at that moment, by GPU; raises `AskError`."""
         asked = {"query": self.all_of(uuids), "time": f"{moment:.3f}"}
         data = await self.ask("query", asked)

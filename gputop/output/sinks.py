@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gputop.growing import GrowingFile
 from gputop.telemetry.recording import Recorder
@@ -22,61 +22,28 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Sink(Protocol):
-    """Takes records, whole ones, until it is closed."""
+def open_sink(
+    path: Path | None, csv: CsvLines | None
+) -> tuple[Callable[[Record], None], Callable[[], None]]:
+    """Return what writes a record, and what ends the output: standard output without a path.
 
-    def write(self, record: Record) -> None:
-        """Writes one; raises `OSError` for standard output, `OutputError` for a file."""
-        ...
+    Raises `OutputError` where the file cannot be made, as does writing to it.
+    """
+    if csv is None:
+        if path is None:
+            return to_stdout, lambda: None
+        recorder = Recorder(path)
+        return recorder.write, recorder.close
+    file = None if path is None else GrowingFile(path)
 
-    def close(self) -> None:
-        """Ends what it wrote."""
-        ...
-
-
-class Printed:
-    """Standard output."""
-
-    def __init__(self, csv: CsvLines | None) -> None:
-        self._csv = csv
-
-    def write(self, record: Record) -> None:
-        """Prints it at once."""
-        if self._csv is None:
-            to_stdout(record)
-        elif text := _text(self._csv, record):
+    def write(record: Record) -> None:
+        text = "".join(f"{line}\n" for line in csv.of(record)).encode()
+        if text and file is not None:
+            file.write(text)
+        elif text:
             write_all(sys.stdout.fileno(), text)
 
-    def close(self) -> None:
-        """Nothing is held back."""
-
-
-class CsvFile:
-    """A file of CSV."""
-
-    def __init__(self, path: Path, csv: CsvLines) -> None:
-        self._file = GrowingFile(path)
-        self._csv = csv
-
-    def write(self, record: Record) -> None:
-        """Appends its lines."""
-        if text := _text(self._csv, record):
-            self._file.write(text)
-
-    def close(self) -> None:
-        """Ends the file."""
-        self._file.close()
-
-
-def _text(csv: CsvLines, record: Record) -> bytes:
-    return "".join(f"{line}\n" for line in csv.of(record)).encode()
-
-
-def open_sink(path: Path | None, csv: CsvLines | None) -> Sink:
-    """Standard output without a path. Raises `OutputError` where the file cannot be made."""
-    if path is None:
-        return Printed(csv)
-    return Recorder(path) if csv is None else CsvFile(path, csv)
+    return write, file.close if file is not None else lambda: None
 
 
 @contextmanager

@@ -7,6 +7,7 @@ keeps a table of both, taken from real ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,7 +23,7 @@ from gputop.telemetry.snapshot import (
     Record,
     Sample,
 )
-from gputop.text import moment, visible
+from gputop.text import csv_field, moment, visible
 
 MISSING = {
     Absence.NO_PERMISSION: "[Insufficient Permissions]",
@@ -71,7 +72,8 @@ class Column:
         value = self.value(row)
         if value is None:
             return self._missing(row)
-        text = visible(str(value), 256)
+        # A comma in a name begins another field, since nvidia-smi quotes none.
+        text = "".join(map(csv_field, re.split("([,;])", visible(str(value), 256))))
         return f"{text} {self.unit}" if units and self.unit else text
 
     def _missing(self, row: Row) -> str:

@@ -47,7 +47,7 @@ def to_json(record: Any) -> dict[str, Any]:
     return document
 
 
-SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem"}
+SELDOM = {"absent", "check", "echo_seconds", "machine", "machines", "problem", "unmasked"}
 """Left out where they are empty."""
 _PLAIN = {int, str, bool, NoneType}
 """What most values are: a sample has thousands."""

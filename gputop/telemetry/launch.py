@@ -20,6 +20,7 @@ def command(
     demo: bool = False,
     gpm: bool = True,
     control: bool = False,
+    secrets: bool = False,
 ) -> list[str]:
     """The command line of this gputop's own `stream`, whatever is on the PATH."""
     # -P: a file named psutil.py in the working directory is not the one that is meant.
@@ -30,6 +31,8 @@ def command(
         arguments.append("--demo")
     if control:  # who can ask for GPM will do so when it is shown
         arguments.append("--control")
+    if secrets:
+        arguments.append("--unmasked")
     return arguments if gpm and not control else [*arguments, "--no-gpm"]
 
 

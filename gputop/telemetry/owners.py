@@ -48,7 +48,9 @@ GONE = (FileNotFoundError, ProcessLookupError)
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
 PLACE = tuple(f.name for f in dataclasses.fields(Place))
-ALL = tuple(f.name for f in dataclasses.fields(Owner) if not f.name.startswith("absen"))
+ALL = tuple(
+    f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absence", "absent")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class _Who:
     """What seldom changes about a process."""
 
     command: str
+    unmasked: str | None
     user: str | None
     place: Place
     absent: Mapping[str, Absence] = field(default_factory=dict)
@@ -111,8 +114,10 @@ class Owners:
     A process whose time is over, or whose pid another one has now, is found out at each look.
     """
 
-    def __init__(self, proc: str = PROC) -> None:
+    def __init__(self, proc: str = PROC, *, secrets: bool = False) -> None:
+        """`secrets` asks for command lines with their secrets, too."""
         self._proc = proc
+        self._secrets = secrets
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
 
@@ -141,6 +146,7 @@ class Owners:
         return Owner(
             user=known.who.user,
             command=known.who.command,
+            unmasked=known.who.unmasked,
             start_time=stat.started(self._boot.now()),
             cpu_percent=known.cpu.percent,
             memory_resident_bytes=stat.resident_bytes,
@@ -217,17 +223,19 @@ class Owners:
         except PermissionError:
             user = None
             absent["user"] = Absence.NO_PERMISSION
-        return _Who(self._command(pid) or stat.name, user, place, absent)
+        command, unmasked = self._command(pid)
+        unmasked = unmasked if self._secrets and unmasked != command else ""
+        return _Who(command or stat.name, unmasked or None, user, place, absent)
 
-    def _command(self, pid: int) -> str:
-        """Return the command line without its secrets.
+    def _command(self, pid: int) -> tuple[str, str]:
+        """Return the command line without its secrets, and with them.
 
         Empty for a kernel thread, a zombie, and where it is not permitted.
         """
         try:
             data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
         except PermissionError:
-            return ""
+            return "", ""
         return _command_line(data)
 
     def _user(self, pid: int) -> str:
@@ -274,13 +282,13 @@ def _exists(pid: int) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _command_line(data: bytes) -> str:
-    """Return the content of /proc/PID/cmdline as text, with its secrets masked."""
+def _command_line(data: bytes) -> tuple[str, str]:
+    """Return the content of /proc/PID/cmdline as text: with its secrets masked, and as it is."""
     # A title of its own is one string, shorter than the arguments were, and the rest is zeros.
     arguments = procfs.text(data.rstrip(b"\0")).split("\0")
     if len(arguments) == 1:
         arguments = arguments[0].split(" ")
-    return " ".join(masked_arguments(arguments))
+    return " ".join(masked_arguments(arguments)), " ".join(arguments)
 
 
 @lru_cache(maxsize=1024)

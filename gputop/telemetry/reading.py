@@ -73,6 +73,7 @@ class Owner:
     children: int | None = None
     children_cpu_percent: float | None = None
     children_cpu_most_percent: float | None = None
+    unmasked: str | None = None
     absence: Absence | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 

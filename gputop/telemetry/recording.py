@@ -30,13 +30,15 @@ class Recorder:
         """Appends one; whoever cuts the file off after it does not lose it."""
         if isinstance(record, Inventory):
             self._inventory = record
-        elif self._samples == SAMPLES_A_PART:
+            self._line(record)
+            return
+        if self._samples == SAMPLES_A_PART:
             self._samples = 0
             self.file.part()
             if self._inventory is not None:
                 self._line(self._inventory)
-        self._line(record)
-        self._samples += not isinstance(record, Inventory)
+        self._line(record.with_secrets(shown=False))
+        self._samples += 1
 
     def _line(self, record: Record) -> None:
         self.file.write(encode(record).encode() + b"\n")

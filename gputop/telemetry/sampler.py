@@ -26,7 +26,7 @@ from gputop.bounds import EVENTS
 from gputop.telemetry.cpu import cpu_name
 from gputop.telemetry.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.telemetry.once import joined, repeated
-from gputop.telemetry.owners import Owners
+from gputop.telemetry.owners import ALL, Owners
 from gputop.telemetry.reading import (
     Driver,
     DriverError,
@@ -462,7 +462,7 @@ def _after(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_O
 
 
 UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
-OWNED = tuple(f.name for f in dataclasses.fields(Owner) if not f.name.startswith("absen"))
+OWNED = (*ALL, "unmasked")
 
 
 def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
@@ -473,7 +473,7 @@ def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Proc
     values: dict[str, Any] = dict(zip(OWNED, _owned(owner), strict=True))
     absent = dict(owner.absent)
     if owner.absence is not None:
-        absent |= dict.fromkeys(OWNED, owner.absence)
+        absent |= dict.fromkeys(ALL, owner.absence)
     of_memory, of_use = listed.absence, listed.utilization_absence
     if hung:
         of_memory = of_use = Absence.TIMED_OUT

@@ -409,7 +409,10 @@ class Process:
     memory_used_bytes: int | None = None
     user: str | None = None
     command: str | None = None
-    """The command line, arguments joined by spaces, as the process gives it: not to be trusted."""
+    """The command line, arguments joined by spaces, as the process gives it: not to be trusted.
+    What looks like a secret is masked."""
+    unmasked: str | None = None
+    """The command line with its secrets, for the screen alone and where these are asked for."""
     start_time: float | None = None
     """With the pid, the identity of a process: pids are used again."""
     sm_utilization_percent: int | None = None
@@ -515,6 +518,16 @@ class Sample:
     def device(self, uuid: str) -> DeviceSample | None:
         """The readings of that device, or None where it has none in this sample."""
         return next((device for device in self.devices if device.uuid == uuid), None)
+
+    def with_secrets(self, *, shown: bool) -> Sample:
+        """Return it with command lines as they are where that is known, or without what it says."""
+        if not any(process.unmasked for process in self.processes):
+            return self
+        processes = (
+            dataclasses.replace(p, command=(shown and p.unmasked) or p.command, unmasked=None)
+            for p in self.processes
+        )
+        return dataclasses.replace(self, processes=tuple(processes))
 
 
 Record = Inventory | Sample

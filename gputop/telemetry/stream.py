@@ -10,10 +10,12 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.telemetry.control import obey
 from gputop.telemetry.flow import Window
+from gputop.telemetry.owners import Owners
 from gputop.telemetry.reading import ReplacedError
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import DriverState, Inventory, MachineState, Record, Sample, encode
@@ -40,16 +42,17 @@ def run(
     demo: bool = False,
     gpm: bool = True,
     control: bool = False,
+    secrets: bool = False,
     write: Callable[[Record], None] = to_stdout,
 ) -> None:
     """Writes the stream until nobody reads it, or `count` samples of a settled driver are out.
 
     With `control` its reader asks for changes on standard input, and may ask to get no more samples
-    than it acknowledges. Raises what `write` does.
+    than it acknowledges. With `secrets` command lines have theirs. Raises what `write` does.
     """
     threading.excepthook = _fall
     gc.set_threshold(NEW_OBJECTS)
-    sampler, window = make_sampler(interval, demo=demo, gpm=gpm), Window()
+    sampler, window = make_sampler(interval, demo=demo, gpm=gpm, secrets=secrets), Window()
     if control:
         threading.Thread(target=_obey, args=(sampler, window), name="control", daemon=True).start()
     else:
@@ -125,13 +128,15 @@ def _fall(fault: threading.ExceptHookArgs) -> None:
     os._exit(1)
 
 
-def make_sampler(interval: float, *, demo: bool, gpm: bool = True) -> Sampler:
+def make_sampler(
+    interval: float, *, demo: bool, gpm: bool = True, secrets: bool = False
+) -> Sampler:
     """The sampler of this machine, or of the simulation."""
     if demo:
         from gputop.telemetry import simulated
 
         return simulated.sampler(interval, gpm=gpm)
-    return Sampler(_start_driver, interval, gpm=gpm)
+    return Sampler(_start_driver, interval, owners=partial(Owners, secrets=secrets), gpm=gpm)
 
 
 def _start_driver() -> Driver:

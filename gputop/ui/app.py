@@ -85,6 +85,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         terminal: Terminal = ANY_TERMINAL,
         replay: Replay | None = None,
         record: Path | None = None,
+        show_secrets: bool = False,
         opened_from: str = "",
     ) -> None:
         """`replay` is the stream where it is that of a recording; `record` is what to record to.
@@ -97,7 +98,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self._bar: ReplayBar | None = None
         self._recordings = Recordings(self.notify, self._recording_changed, record)
         clock = time.monotonic if replay is None else replay.now
-        self.telemetry = Telemetry(clock, replayed=replay is not None)
+        self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
         self._python = python
         self._opened_from = opened_from
         self.went_back = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import termios
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from textual.events import Resize
 from textual.geometry import Size
 
 from gputop.exits import INTERRUPTED
+from gputop.terminal import terminal_size
 from gputop.ui.outlet import RESTORE, Outlet, open_terminal
 from gputop.ui.typed import Typed
 
@@ -50,7 +50,7 @@ class TerminalDriver(Driver):
         mouse: bool = True,
         size: tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
         self._typed = Typed()
         self._outlet = Outlet(self._loop, open_terminal(), self._paint_anew)
         self._modes: list[Any] | None = None
@@ -130,7 +130,7 @@ class TerminalDriver(Driver):
 
     def _tell_size(self) -> None:
         self._resize = None
-        size = Size(*shutil.get_terminal_size((80, 24)))
+        size = Size(*terminal_size())
         self.send_message(Resize(size, size))
 
     def _read(self) -> None:

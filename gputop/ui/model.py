@@ -47,11 +47,16 @@ class Telemetry:
     """The stream as far as it has come."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, replayed: bool = False
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        replayed: bool = False,
+        show_secrets: bool = False,
     ) -> None:
         self._clock = clock
         """By which what came is new or old; a replay has its own."""
         self.replayed = replayed
+        self.show_secrets = show_secrets
         """Whether it was recorded: what it names may be something else by now."""
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
@@ -99,6 +104,7 @@ class Telemetry:
                 self.host = record.host
             return
         if isinstance(record, Sample):
+            record = record.with_secrets(shown=self.show_secrets)
             self.latest = record
             self.interruption, self._broken_off = None, False
             self.received_at = self._clock()

@@ -43,15 +43,17 @@ def run(
     remote_command: Sequence[str] = (),
     recording: Recording | None = None,
     record: Path | None = None,
+    show_secrets: bool = False,
 ) -> int:
     """Runs the dashboard until it is left; returns the exit status.
 
     `problems` are what could not be used of the settings; `config` is where they are kept. Where
     there are `hosts`, what is shown are these, and not this machine; a `recording` is played in
-    its place. `record` is a file to record to.
+    its place. `record` is a file to record to. `show_secrets` leaves command lines and
+    environments of this machine's processes unmasked.
     """
     interval, replay = settings.interval, None
-    sampler = command(interval=interval, demo=demo, control=True)
+    sampler = command(interval=interval, demo=demo, control=True, secrets=show_secrets)
     process = None if hosts or recording is not None else launch(sampler)
     load_asyncio()
     source: Stream
@@ -81,6 +83,7 @@ def run(
         terminal=Terminal.of(os.environ),
         replay=replay,
         record=record,
+        show_secrets=show_secrets,
     )
     app.run(mouse=settings.mouse)
     return report_fault(app.fault, app.return_code)

@@ -306,3 +306,15 @@ def test_the_rows_of_a_table_as_csv() -> None:
         "later": "",
     }  # fmt: skip
     assert (rows[2]["series"], rows[2]["seconds"]) == ("int8", "")
+
+
+def test_no_field_of_the_csv_is_a_formula() -> None:
+    odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
+    (row,) = csv.DictReader(io.StringIO(history.as_csv([replace(odd, droop_percent=-1.5)])))
+    assert row["device"] == "'=cmd|' /C calc'!A0"
+    assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
+    assert row["droop_percent"] == "-1.5"
+    point = Point("=1+1", -2.0, {"=x": -3.0})
+    titles, values = csv.reader(io.StringIO(history.points_csv(table("sweep", (point,)))))
+    assert titles[3:] == ["'=x"]
+    assert values[:2] == ["'=1+1", "-2.0"]

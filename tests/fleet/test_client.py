@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.server import Server
 from tests.prometheus import EMPTY, FakePrometheus, Request, Response, answer, error, vector
@@ -33,12 +34,12 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def refused(response: Response, **options: float) -> AskError:
-    """The error that an answer makes."""
+def refused(response: Response, most_bytes: int = ANSWER_BYTES) -> AskError:
+    """Return the error that an answer makes."""
     with FakePrometheus(lambda _: response) as fake:
-        client = Client(Server(fake.url), **options)  # type: ignore[arg-type]
+        client = Client(Server(fake.url))
         with pytest.raises(AskError) as found:
-            client.ask("query", {"query": "up"})
+            client.unpacked(client.fetch("query", {"query": "up"}, most_bytes=most_bytes))
         client.close()
     return found.value
 
@@ -165,7 +166,7 @@ def test_headers_of_the_environment_are_sent_and_not_to_where_a_redirect_leads()
 def test_an_answer_is_bounded_unpacked_too() -> None:
     body = gzip.compress(b" " * (3 << 20))
     headers = {"Content-Encoding": "gzip", "Content-Length": str(len(body))}
-    found = refused(Response(body, 200, headers), largest=2 << 20)
+    found = refused(Response(body, 200, headers), 2 << 20)
     assert "larger than 2 MiB" in str(found)
     assert not found.whole
 

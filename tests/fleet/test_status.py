@@ -172,7 +172,7 @@ def test_nobody_there_is_one_line() -> None:
         (["--prometheus", "http://a", "--host", "b"], "--host is not for a fleet"),
         (["--prometheus", "http://a", "--replay", "b"], "not for a fleet"),
         (["--prometheus", "http://a", "stream"], "not of a fleet"),
-        (["--prometheus", "http://a", "--record", "x"], "--record is of machines"),
+        (["--prometheus", "http://a", "--record", "x"], "--record is not for a fleet"),
         (["status", "--prometheus", "http://a", "--columns", "busy"], "no columns"),
     ],
 )

@@ -76,11 +76,10 @@ async def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> No
             asking = Asking(Client(Server(fake.url)), "")
             numbers = []
             for _ in range(8):
-                before = asking.client.requests
+                before = len(fake.requests)
                 fleet = asking.refresh()
-                numbers.append(asking.client.requests - before)
+                numbers.append(len(fake.requests) - before)
             asking.client.close()
-            assert len(fake.requests) == sum(numbers)
         assert len(fleet.gpus) == many
         assert fleet.problems == ()
         counts.append(numbers)

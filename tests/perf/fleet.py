@@ -112,11 +112,9 @@ def watch(seconds: float) -> None:
 class Unpinned(Client):
     """Leaves out for which moment it asks, as if each query were evaluated when it comes."""
 
-    def ask(
-        self, path: str, parameters: Mapping[str, str], seconds: float | None = None
-    ) -> tuple[Any, tuple[str, ...]]:
+    def fetch(self, path: str, parameters: Mapping[str, str], *limits: Any) -> bytes:
         kept = {name: value for name, value in parameters.items() if name != "time"}
-        return super().ask(path, kept, seconds)
+        return super().fetch(path, kept, *limits)
 
 
 def rows(gpus: int, refreshes: int, *, pinned: bool) -> None:

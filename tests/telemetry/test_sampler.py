@@ -15,7 +15,7 @@ import pytest
 
 from gputop import __version__
 from gputop.telemetry import sampler as module
-from gputop.telemetry.owners import Owners
+from gputop.telemetry.owners import ALL, Owners
 from gputop.telemetry.reading import DriverError, Owner, Reading, ReplacedError
 from gputop.telemetry.sampler import Sampler
 from gputop.telemetry.snapshot import (
@@ -628,7 +628,7 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     assert seen.memory_used_bytes == 1 << 30
     assert seen.absent == {}
     assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == dict.fromkeys(module.OWNED, Absence.LOST) | {
+    assert unseen.absent == dict.fromkeys(ALL, Absence.LOST) | {
         "memory_used_bytes": Absence.NOT_SUPPORTED
     }
 

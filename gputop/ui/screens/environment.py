@@ -52,13 +52,13 @@ def variables_of(environment: Sequence[tuple[str, str]]) -> list[Variable]:
 class VariableList(Wheel, LiveView):
     """`NAME=value`, long ones on several lines, in a window over all of them."""
 
-    def __init__(self, environment: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, environment: Sequence[tuple[str, str]], *, shown: bool = False) -> None:
         super().__init__(id="environment")
         self._variables = variables_of(environment)
         self.typed = ""
         """Words that must all occur in a variable, as far as it shows."""
         self.typing = False
-        self._unmasked = False
+        self._unmasked = shown
         self._first = 0
         self._room = 1
         self._lines: list[Row] | None = None
@@ -154,11 +154,13 @@ class Environment(ModalScreen[None]):
     #environment { height: 80vh; }
     """
 
-    def __init__(self, process: Process, environment: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, process: Process, environment: Sequence[tuple[str, str]], *, shown: bool = False
+    ) -> None:
         super().__init__()
         user = ABSENT if process.user is None else visible(process.user, 64)
         self._heading = Content(f"Environment of {process.pid}, {user}")
-        self._list = VariableList(environment)
+        self._list = VariableList(environment, shown=shown)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:

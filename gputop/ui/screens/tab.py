@@ -141,7 +141,7 @@ class ListTab(LiveTab):
         except ProcError as error:
             self.notify(str(error.problem), title="Not shown", severity="error")
         else:
-            self.app.push_screen(Environment(process, found))
+            self.app.push_screen(Environment(process, found, shown=self.telemetry.show_secrets))
 
     def _chosen(self) -> Process | None:
         """The selected process, if it runs on this machine; else says why there is none."""

@@ -1,0 +1,132 @@
+"""Secrets of command lines and environments: masked, unless their user asks to see them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.masking import MASK
+from gputop.telemetry.owners import Owners
+from tests.e2e.shipped import ENTER, GPUTOP, dashboard, device, held_by, see
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+
+pytestmark = pytest.mark.driver
+
+WORDS = ["--token=abc-123", "--password", "two words"]
+VARIABLE = ("WANDB_API_KEY", "0123-key")
+
+
+@contextmanager
+def trainer() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with secrets in its command line and its environment."""
+    code = "import sys; sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code, *WORDS],
+        env={**os.environ, VARIABLE[0]: VARIABLE[1]},
+        stdin=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("option", [(), ("--show-secrets",)], ids=["masked", "shown"])
+def test_secrets_are_on_the_screen_alone_and_only_where_asked(
+    driver: FakeDriver, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    file = tmp_path / "kept.jsonl.gz"
+    with trainer() as process:
+        driver.write(device(0, processes=held_by({"trainer": process})))
+        arguments = ["--interval", "0.25", "--record", str(file), *option]
+        with dashboard(*arguments, env=driver.environment(), columns=200) as terminal:
+            see(terminal, f"--token={MASK}" if not option else "--token=abc-123")
+            secrets = [word in terminal.text for word in ("abc-123", "two words")]
+            assert secrets == [bool(option)] * 2
+            terminal.send("3")
+            see(terminal, "--token=")
+            terminal.send("e")
+            see(terminal, f"Environment of {process.pid}")
+            terminal.send("/WANDB" + ENTER)
+            shown = VARIABLE[1] if option else MASK
+            see(terminal, f"{VARIABLE[0]}={shown}")
+            terminal.send("q")
+            see(terminal, "--token=", without=("Environment of",))
+            terminal.send("q")
+            assert terminal.wait() == 0
+    content = gzip.decompress(file.read_bytes()).decode()
+    commands = {
+        each["command"]
+        for line in content.splitlines()
+        for each in json.loads(line).get("processes", ())
+    }
+    assert all(f"--token={MASK} --password {MASK}" in command for command in commands)
+    assert commands
+    assert not any(secret in content for secret in ("abc-123", "two words", VARIABLE[1]))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("status", "--json"),
+        ("stream", "--count", "1"),
+        ("stream", "--unmasked", "--count", "1"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...]) -> None:
+    with trainer() as process:
+        driver.write(device(0, processes=held_by({"trainer": process})))
+        env = {**os.environ, **driver.environment()}
+        done = subprocess.run(
+            [*GPUTOP, *command], env=env, capture_output=True, text=True, timeout=60, check=True
+        )
+    assert str(process.pid) in done.stdout
+    assert "abc-123" not in done.stdout
+    assert "two words" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "a"], "other hosts mask theirs"),
+        (["--replay", "x"], "--show-secrets is not for a recording"),
+        (["--prometheus", "http://x"], "--show-secrets is not for a fleet"),
+        (["status"], "--show-secrets is of the dashboard"),
+        ([], "--show-secrets is of the dashboard"),
+    ],
+)
+def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        [*GPUTOP, "--show-secrets", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_the_option_a_sampler_has_no_secrets() -> None:
+    with trainer() as process:
+        plain, asked = Owners().of(process.pid), Owners(secrets=True).of(process.pid)
+    assert plain.unmasked is None
+    assert asked.command == plain.command
+    assert MASK in str(asked.command)
+    assert str(asked.unmasked).endswith(" ".join(WORDS))
