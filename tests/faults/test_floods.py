@@ -288,8 +288,9 @@ def test_the_longest_command_line_can_be_sent() -> None:
     from gputop.telemetry.owners import COMMAND_BYTES, _command_line
 
     for word in (b"-p\0a\0", b"p=a\0", b"\xff", b"a://b:c@d\0"):
-        command = _command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])
-        sample = streams.sample(1, [streams.process(1, 0, command=command)])
+        command, unmasked = _command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])
+        process = streams.process(1, 0, command=command, unmasked=unmasked)
+        sample = streams.sample(1, [process])
         assert decode(encode(sample)) == sample
 
 
