@@ -239,7 +239,8 @@ class Client:
 def unpacked(body: bytes, url: str) -> tuple[Any, tuple[str, ...]]:
     """The `data` of an answer, and its warnings; raises `AskError`."""
     try:
-        document = json.loads(body)
+        # As floats, numbers of hundreds of digits are infinite, and so are left out.
+        document = json.loads(body, parse_int=float)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or "status" not in document:

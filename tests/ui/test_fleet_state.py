@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.fleet.model import Fleet, Gpu, Health
+from gputop.fleet.places import natural
 from gputop.ui.fleet.distribution import distribution, shares
 from gputop.ui.fleet.filter import Filter
-from gputop.ui.fleet.grouping import choices, grouped, natural
+from gputop.ui.fleet.grouping import choices, grouped
 from gputop.ui.fleet.metrics import AGE, BUSY, POWER, TEMPERATURE, UNKNOWN, Metric
 from gputop.ui.fleet.state import FleetState
 from tests.fleets import AWAY, LABELS, fleet
