@@ -72,7 +72,7 @@ class Attack:
     """Memory that the process itself may take at its most."""
     seconds: float = 15.0
     """Until it says it, or ends."""
-    hold: float = 1.0
+    hold: float = 0.5
     """Seconds between what a dashboard says and the first key."""
     quick: bool = True
     """True if it takes about three seconds, and so is one of the tests."""
@@ -161,7 +161,7 @@ class Scene:
             env=environment,
             stdin=subprocess.PIPE,
         )
-        self.stack.callback(child.wait)
+        self.stack.enter_context(child)
         self.stack.callback(child.kill)
         return FakeProcess(child.pid, memory_bytes=1 << 30)
 
@@ -321,7 +321,9 @@ def _played(attack: Attack, scene: Scene, terminal: Terminal, outcome: Outcome) 
         attack.act(scene)
     pattern = re.compile(attack.says)
     with contextlib.suppress(ScreenError):  # it is judged in the end
-        terminal.wait_for(lambda t: pattern.search(_seen(t)), attack.seconds, attack.says)
+        terminal.wait_for(
+            lambda t: pattern.search(f"{scene.said}\n{_seen(t)}"), attack.seconds, attack.says
+        )
     scene.said += f"\n{_seen(terminal)}"
     terminal.collect(attack.hold)
     _press(terminal, outcome)
@@ -387,6 +389,8 @@ def _in_pipes(attack: Attack, scene: Scene, arguments: list[str], outcome: Outco
         process.wait()
         watchdog.close()
         reader.join(5.0)
+        assert process.stdout is not None
+        process.stdout.close()
         scene.said = reader.text + scene.said
         outcome.mib, outcome.tree_mib = watchdog.mib, watchdog.tree_mib
 

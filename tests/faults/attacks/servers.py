@@ -171,7 +171,7 @@ SERVERS = (
                 "gzip of 4 GiB of blanks",
                 partial(server, prepared(bomb, **{"Content-Encoding": "gzip"})),
                 "larger than 64 MiB",
-                200,
+                300,
             ),
         )
         for command in (("status",), ())

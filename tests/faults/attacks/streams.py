@@ -23,6 +23,7 @@ GOES_ON = "q Quit"
 UNREADABLE = r"1,000 lines in a row|lines? .*cannot be read|it was left out"
 LEFT_OUT = r"where [\d,]+ are taken"
 """What is said of a sample or inventory of which only a part is taken."""
+TOO_LONG = r"line of it is longer than \d+ MiB"
 
 
 def slim(record: Record, **more: Any) -> str:
@@ -103,35 +104,29 @@ HOSTS = (
     ),
     on_screen("inventories without end", 'exec yes "$(cat FILE0)"', GOES_ON, INVENTORY),
     on_screen(
-        "one line without end",
-        "exec tr '\\0' x </dev/zero",
-        r"longer than \d+ MiB",
-        seconds=30.0,
-        mib=200,
+        "one line without end", "exec tr '\\0' x </dev/zero", TOO_LONG, seconds=30.0, mib=200
     ),
     on_screen("errors without end", "cat FILE0 FILE1; exec yes >&2", GOES_ON, INVENTORY, SAMPLE),
     on_screen("5,000 devices", EVERY_SECOND, LEFT_OUT, *many(5000), mib=300, hold=4.0),
-    on_screen(
-        "20,000 devices", EVERY_SECOND, rf"{LEFT_OUT}|longer than", *many(20_000), mib=300, hold=4.0
+    on_screen("20,000 devices", EVERY_SECOND, TOO_LONG, *many(20_000), mib=300, hold=4.0),
+    *(
+        on_screen(
+            f"{count:,} {what} in every sample",
+            EVERY_SECOND,
+            LEFT_OUT if count < 100_000 else TOO_LONG,
+            *(INVENTORY, partial(make, count)),
+            mib=250,
+            hold=4.0,
+        )
+        for what, make in (("events", events), ("processes", processes))
+        for count in (20_000, 100_000)
     ),
+    on_screen("a name of 10 MB", EVERY_SECOND, TOO_LONG, *(long_text, SAMPLE)),
     on_screen(
-        "100,000 events in every sample",
+        "a name of 100 KB",
         EVERY_SECOND,
-        LEFT_OUT,
-        *(INVENTORY, lambda: events(100_000)),
-        mib=250,
-        hold=4.0,
-    ),
-    on_screen(
-        "100,000 processes",
-        EVERY_SECOND,
-        LEFT_OUT,
-        *(INVENTORY, lambda: processes(100_000)),
-        mib=250,
-        hold=4.0,
-    ),
-    on_screen(
-        "a name of 10 MB", EVERY_SECOND, "4,096 characters|cannot be read", *(long_text, SAMPLE)
+        UNREADABLE,
+        *(slim(streams.inventory(2), hostname="x" * 100_000), SAMPLE),
     ),
     on_screen("objects in objects", f"cat FILE0; {EVERY_SECOND}", UNREADABLE, nested, nested),
     on_screen("random bytes", "exec cat /dev/urandom", UNREADABLE),
@@ -140,7 +135,7 @@ HOSTS = (
             name=f"a host sends short unreadable lines without end: {' '.join(command)}",
             prepare=host("exec yes", command=command),
             says=UNREADABLE,
-            status=(3,),
+            status=(0, 3),
             seconds=20.0,
         )
         for command in (("status",), ("stream", "--count", "1"))
@@ -267,6 +262,8 @@ def worker(body: str) -> Callable[[Scene], list[str]]:
 
 def started(scene: Scene) -> None:
     """Start a stress test, and look at it."""
+    assert scene.terminal is not None
+    scene.terminal.wait_for("2 Test 2")
     scene.send("b2")
 
 
