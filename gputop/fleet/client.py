@@ -267,7 +267,8 @@ def _said(body: bytes) -> str | None:
 def _document(body: bytes) -> Mapping[str, Any]:
     """Return an answer as an object, which is empty where it is none."""
     with contextlib.suppress(ValueError, RecursionError):
-        document = json.loads(body)
+        # As floats, numbers of hundreds of digits are infinite, and so are left out.
+        document = json.loads(body, parse_int=float)
         return document if isinstance(document, dict) else {}
     return {}
 

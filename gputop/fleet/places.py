@@ -216,5 +216,5 @@ def _differing(places: Sequence[Place]) -> tuple[str, ...]:
 @lru_cache(1 << 16)
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """By which names stand in the order that people expect: node2 before node10."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", text)
+    parts = re.findall(r"[0-9]{1,4000}|[^0-9]+", text)  # int() refuses over 4,300 digits
     return tuple((0, int(p), "") if p.isdecimal() and p.isascii() else (1, 0, p) for p in parts)

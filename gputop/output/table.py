@@ -45,14 +45,14 @@ def lines(
     spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
     processes = next((column for column in columns if column.name == PROCESSES), None)
     if processes:
-        spans[processes] = [Span(holders(each, None)) for each in held.values()]
+        spans[processes] = [Span(holders(held[device.uuid], None)) for device, _ in pairs]
     if not any(span.text for span in spans[STATE]):
         del spans[STATE]
     widths = {column: _width(column, each) for column, each in spans.items()}
     kept = _fitting(widths, width)
     if processes in kept and processes is not None and width is not None:
         room = width - _total([widths[column] for column in kept if column != processes], 1)
-        spans[processes] = [Span(holders(each, room)) for each in held.values()]
+        spans[processes] = [Span(holders(held[device.uuid], room)) for device, _ in pairs]
         widths[processes] = _width(processes, spans[processes])
     shown = [(column, widths[column]) for column in kept]
     yield None, _line([(*each, Span(each[0].name, DIM)) for each in shown])

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.fleet.model import Fleet, Gpu, Health
+from gputop.fleet.places import natural
 from gputop.ui.fleet.filter import Filter
-from gputop.ui.fleet.grouping import choices, grouped, natural
+from gputop.ui.fleet.grouping import choices, grouped
 from gputop.ui.fleet.metrics import (
     AGE,
     BUSY,

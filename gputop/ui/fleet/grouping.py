@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.fleet.places import natural
 from gputop.fleet.spread import OF_DEVICE, devices, totals
 from gputop.text import cells, short_name
 from gputop.ui.fleet.layout import Density, Labels, arrange
@@ -56,15 +56,6 @@ def name_of(by: str) -> Callable[[Gpu], str]:
     if by == NONE:
         return lambda _: "all"
     return lambda gpu: gpu.labels.get(by, "")
-
-
-_DIGITS = re.compile(r"([0-9]{1,18})")
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """To sort by so that node2 is before node10."""
-    parts = _DIGITS.split(name)
-    return [(int(part), "") if n % 2 else (-1, part) for n, part in enumerate(parts)]
 
 
 LONGEST_NAME = 18

@@ -1,0 +1,28 @@
+"""The quick ones of the attacks: named, bounded in memory, and over when they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.attacks.attack import tried
+from tests.faults.attacks.tables import TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.faults.attacks.attack import Attack
+
+pytestmark = pytest.mark.driver
+ATTACKS = [attack for table in TABLES.values() for attack in table]
+
+
+@pytest.mark.parametrize("attack", [each for each in ATTACKS if each.quick], ids=str)
+def test_it_does_no_harm(attack: Attack, tmp_path: Path) -> None:
+    outcome = tried(attack, tmp_path)
+    assert outcome.misses == [], outcome.words
+
+
+def test_no_two_have_the_same_name() -> None:
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)

@@ -1,0 +1,349 @@
+"""The readers that are fuzzed: how a case is made, and what must be true whatever it holds.
+
+A case is bytes, so that one that finds something can be kept as a file and tried again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+import tempfile
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from urllib3 import HTTPResponse
+
+from gputop import settings
+from gputop.fleet.asking import Asking
+from gputop.fleet.client import AskError, Client, unpacked
+from gputop.fleet.model import Fleet, Gpu
+from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
+from gputop.fleet.read import readings_of, result_of, series_by
+from gputop.fleet.server import Server
+from gputop.fleet.since import moments_by
+from gputop.output.fleet import page
+from gputop.settings import KEYS, Settings, SettingsError
+from gputop.telemetry.recorded import Recording, RecordingError
+from gputop.telemetry.snapshot import Inventory, Sample, encode
+from tests import streams
+from tests.fuzz import mutation
+from tests.fuzz.invariants import check_line, check_shown
+from tests.prometheus import Request, Site, labels, matrix, uuid, vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from gputop.telemetry.snapshot import Record
+
+CORPUS = Path(__file__).with_name("corpus")
+SHM = Path("/dev/shm")
+MADE: tuple[Record, ...] = (
+    *(streams.inventory(n) for n in (2, 0, 1)),
+    *(streams.sample(n) for n in (2, 0, 1)),
+    streams.no_driver(),
+    streams.sample(2, streams.crowd(6, 2)),
+    replace(streams.sample(2), devices=(streams.readings(0), streams.lost(1))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A reader of something that comes from outside."""
+
+    name: str
+    make: Callable[[Random], bytes]
+    check: Callable[[bytes], bool]
+    """Returns True if it was accepted, False if refused with the reader's own error."""
+
+
+@cache
+def _lines() -> tuple[bytes, ...]:
+    """Return lines of streams that are JSON: our own, and those of the corpus."""
+    kept = chain.from_iterable(file.read_bytes().splitlines() for file in sorted(CORPUS.iterdir()))
+    whole = [line for line in kept if line.startswith(b'{"type":') and line.endswith(b"}")]
+    return (*(encode(record).encode() for record in MADE), *filter(_is_json, whole))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(json.dumps(json.loads(line)))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _line(chance: Random) -> bytes:
+    lines = _lines()
+    line = chance.choice(lines[: len(MADE)] if chance.random() < 0.8 else lines)
+    if chance.random() < 0.8:
+        line = mutation.tampered(chance, line, lines)
+    if chance.random() < 0.3:
+        line = mutation.damaged(chance, line, lines)
+    return line
+
+
+def check_record(line: bytes) -> bool:
+    """A line of a stream: `decode` takes or refuses it, and what it takes can be shown."""
+    record = check_line(line)
+    if record is None:
+        return False
+    check_shown([record] if isinstance(record, Inventory) else [MADE[0], record])
+    return True
+
+
+def _recording(chance: Random) -> bytes:
+    lines = [encode(MADE[0]).encode()] if chance.random() < 0.9 else []
+    for n in range(chance.choice((0, 1, 2, 3, 5))):
+        if chance.random() < 0.4:
+            lines.append(_line(chance))
+        else:
+            time = streams.NOW + n * chance.choice((1, 1, 1, -1, 1e6, 0))
+            lines.append(encode(streams.sample(1, time=time)).encode())
+    data = b"\n".join([*lines, b""])
+    if data and chance.random() < 0.3:
+        data = mutation.damaged(chance, data, [data, *_lines()])
+    if chance.random() < 0.02:
+        data += chance.choice((b"\n", b"\0", b"{}\n")) * 2000
+    return mutation.zipped(chance, data) if chance.random() < 0.5 else data
+
+
+@cache
+def _place() -> Path:
+    """Return a file for this process, in memory where that is possible."""
+    folder = tempfile.mkdtemp(prefix="gputop-fuzz-", dir=SHM if SHM.is_dir() else None)
+    return Path(folder) / "case"
+
+
+def check_recording(data: bytes) -> bool:
+    """A recording: it is refused, or played, in order, to an end that is finite."""
+    path = _place()
+    path.write_bytes(data)
+    try:
+        recording = Recording(path)
+    except RecordingError as error:
+        assert 0 < len(str(error)) < 1000  # noqa: PT017 - either way is right
+        return False
+    records = list(recording.records())
+    assert all(isinstance(record, Inventory | Sample) for record in records)
+    index = recording.index
+    index.finish()
+    positions = [index.position(n) for n in range(index.count)]
+    assert positions == sorted(positions)
+    assert all(0 <= position < math.inf for position in positions)
+    for first in {0, index.count // 2, max(0, index.count - 1)}:
+        played = list(recording.play(first))
+        assert all(first <= each.number < index.count for each in played)
+        assert all(a.number <= b.number for a, b in pairwise(played))
+        assert first or len(played) <= len(records)
+    samples = [each for each in records if isinstance(each, Sample)]
+    try:
+        assert not samples or recording.last()[1] == samples[-1]
+    except RecordingError:
+        assert not samples
+    check_shown([each for each in records if each != MADE[0]][:3])
+    return True
+
+
+SITE = Site(4)
+SCOPE = Scope("")
+QUERIES = {q.name: q.text for q in (CLOCK, *names_of(SCOPE), gone_of(SCOPE), *values_of(SCOPE))}
+RANGE = "range"
+"""The name of an answer to a range query, beside those of the queries."""
+
+
+@cache
+def _answers() -> dict[str, bytes]:
+    """Return one answer to every query, with rows where a healthy site has none, too."""
+    both = [
+        *((labels(n, state="lost", code="79", reason="hw_thermal_slowdown"), 7) for n in (0, 1)),
+        *(({"uuid": uuid(n), "host": "a", "mig_index": "1"}, 0.5) for n in (2, 3)),
+    ]
+    found = {}
+    for name, text in QUERIES.items():
+        body = SITE(Request("/api/v1/query", {"query": text}, {})).body
+        found[name] = body if b'"metric": {"' in body or name == "clock" else vector(both).body
+    names = ("DCGM_FI_DEV_GPU_UTIL", "gputop_device_power_watts", "DCGM_FI_DEV_XID_ERRORS", "x")
+    points = [(streams.NOW + 15 * n, 90.5) for n in range(4)]
+    found[RANGE] = matrix([({"__name__": name, **labels(0)}, points) for name in names]).body
+    return found
+
+
+def _answer(chance: Random) -> bytes:
+    """Return the name of a query, how its answer is coded, and the answer."""
+    answers = _answers()
+    name = chance.choice([*answers, "names_0", "names_0", RANGE, RANGE])
+    body, others = answers[name], [*answers.values()]
+    if chance.random() < 0.85:
+        body = mutation.tampered(chance, body, others)
+    if chance.random() < 0.25:
+        body = mutation.damaged(chance, body, others)
+    coding = chance.choice(("identity", "identity", "gzip"))
+    if coding == "gzip":
+        body = mutation.zipped(chance, body)
+    return f"{name} {coding}\n".encode() + body
+
+
+class _Prepared(Client):
+    """A client whose server answers one query with what was prepared, and the others well."""
+
+    def __init__(self, name: str, coding: str, body: bytes) -> None:
+        super().__init__(Server("http://fake"))
+        self._prepared = name, coding, body
+
+    def ask(
+        self, path: str, parameters: Mapping[str, str], seconds: float | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
+        name = self._prepared[0]
+        if parameters.get("query") == QUERIES.get(name) or path == name:
+            return super().ask(path, parameters, seconds)
+        return unpacked(SITE(Request(f"/api/v1/{path}", parameters, {})).body, "http://fake")
+
+    def _send(self, path: str, parameters: Mapping[str, str], seconds: float) -> Any:
+        _, coding, body = self._prepared
+        headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+        return HTTPResponse(io.BytesIO(body), headers, 200, preload_content=False)
+
+
+def check_answer(case: bytes) -> bool:
+    """An answer of Prometheus: a fleet that can be shown, or a problem; the next one is well."""
+    head, _, body = case.partition(b"\n")
+    name, coding = head.decode().split(" ")
+    client = _Prepared(name, coding, body)
+    if name == RANGE:
+        return _check_range(client)
+    asking = Asking(client, "", at_once=True)
+    fleet = asking.refresh()
+    _check_fleet(fleet)
+    refused = bool(fleet.problems) or not fleet.fresh
+    client._prepared = "", "", b""
+    for _ in range(2):
+        again = asking.refresh()
+        _check_fleet(again)
+        assert again.fresh
+    return not refused
+
+
+def _check_range(client: Client) -> bool:
+    try:
+        data, _ = client.ask(RANGE, {"query": ""})
+    except AskError as error:
+        assert str(error).isprintable()  # noqa: PT017 - either way is right
+        return False
+    result = result_of(data, "matrix")
+    instant = result_of(data, "vector")
+    for found in (series_by(result or [], str), readings_of(instant or [], str)):
+        assert all(math.isfinite(number) for number in _numbers(found))
+    moments_by(result or [], str)
+    return result is not None
+
+
+def _numbers(found: Any) -> list[float]:
+    if isinstance(found, float):
+        return [found]
+    values = found.values() if isinstance(found, dict) else found
+    return [number for each in values for number in _numbers(each)]
+
+
+def _check_fleet(fleet: Fleet) -> None:
+    for problem in fleet.problems:
+        assert str(problem).isprintable(), ascii(problem)
+        assert "fault of gputop's own" not in str(problem), str(problem)
+    for gpu in fleet.gpus:
+        for name in NUMBERS:
+            value = getattr(gpu, name)
+            assert value is None or math.isfinite(value), f"{name}: {value}"
+    text = page(fleet, "http://fake", "", 120, colour=False)
+    assert all(line.isprintable() for line in text.split("\n")), ascii(text)
+
+
+NUMBERS = [f.name for f in fields(Gpu) if str(f.type) in ("float | None", "int | None")]
+
+WANTED = Settings(theme="light", interval=2.0, tree=True)
+FILE = "\n".join(
+    (
+        "# kept by hand",
+        *('theme = "dark"  # at night', "ascii = 'auto'", "mouse = true", "interval = 0.5"),
+        *("gpm = false", 'density = "full"', 'sort = "MEMORY"', "reverse = true", ""),
+        *(
+            "[other]",
+            "theme = 1",
+            "list = [",
+            "  [1, 2],",
+            "]",
+            'text = """',
+            "tree = 1",
+            '"""',
+            "",
+        ),
+    )
+)
+TOML = (
+    *('"auto"', '"light"', '"x"', "1", "-1", "0.25", "nan", "-inf", "1e400", "true", "[]", "{a=1}"),
+    *("0x" + "f" * 5000, "9" * 5000, "9" * 400, "2020-01-01", "12:00:00", "[" * 300 + "]" * 300),
+    *("[" * 5000, "'''\ntheme = 1\n'''", '"\\ud800"', '"\\u202e"', '"\0"', "''", '"""', "{a.b=1}"),
+    *('"' + "x" * 5000 + '"', "[[0x1],", "1_0", "0o7", "1979-05-27T07:32:00Z", "auto", "+1", "# c"),
+)
+KEYED = (
+    *KEYS,
+    "a.b",
+    '"t"',
+    "",
+    "theme.x",
+    "'tree'",
+    '"\\u0074heme"',
+    "x" * 300,
+    ".".join("a" * 900),
+)
+
+
+def _settings(chance: Random) -> bytes:
+    lines = FILE.split("\n") if chance.random() < 0.7 else []
+    for _ in range(chance.choice((0, 1, 2, 5))):
+        odd = chance.choice(("[a]", "[[b]]", "\ufeff", "\r", "[a.b]", "[" * 300, "theme", "= 1"))
+        line = odd if chance.random() < 0.2 else f"{chance.choice(KEYED)} = {chance.choice(TOML)}"
+        lines.insert(chance.randrange(len(lines) + 1), line)
+    data = chance.choice(("\n", "\n", "\n", "\r\n")).join(lines).encode()
+    if data and chance.random() < 0.4:
+        data = mutation.damaged(chance, data, [FILE.encode()])
+    if chance.random() < 0.0002:
+        data *= 1 + settings.LARGEST_BYTES // (len(data) + 1)
+    return data
+
+
+def check_settings(content: bytes) -> bool:
+    """A settings file: what cannot be used is said, and it is kept whole or left alone."""
+    file = _place()
+    file.write_bytes(content)
+    _, problems = settings.load(file, {})
+    assert all(str(problem).isprintable() for problem in problems)
+    try:
+        settings.save(file, WANTED)
+    except SettingsError as error:
+        assert str(error).isprintable()  # noqa: PT017 - either way is right
+        assert file.read_bytes() == content
+        return False
+    assert settings.load(file, {})[0] == WANTED
+    return True
+
+
+def clean() -> None:
+    """Remove the file of this process."""
+    shutil.rmtree(_place().parent)
+    _place.cache_clear()
+
+
+TARGETS = {
+    each.name: each
+    for each in (
+        Target("codec", _line, check_record),
+        Target("recording", _recording, check_recording),
+        Target("prometheus", _answer, check_answer),
+        Target("settings", _settings, check_settings),
+    )
+}
