@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from urllib3 import HTTPResponse
 
 from gputop import settings
+from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.asking import Asking
-from gputop.fleet.client import AskError, Client, unpacked
+from gputop.fleet.client import AskError, Client
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
 from gputop.fleet.read import readings_of, result_of, series_by
@@ -196,13 +197,17 @@ class _Prepared(Client):
         super().__init__(Server("http://fake"))
         self._prepared = name, coding, body
 
-    def ask(
-        self, path: str, parameters: Mapping[str, str], seconds: float | None = None
-    ) -> tuple[Any, tuple[str, ...]]:
+    def fetch(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        seconds: float | None = None,
+        most_bytes: int = ANSWER_BYTES,
+    ) -> bytes:
         name = self._prepared[0]
         if parameters.get("query") == QUERIES.get(name) or path == name:
-            return super().ask(path, parameters, seconds)
-        return unpacked(SITE(Request(f"/api/v1/{path}", parameters, {})).body, "http://fake")
+            return super().fetch(path, parameters, seconds, most_bytes)
+        return SITE(Request(f"/api/v1/{path}", parameters, {})).body
 
     def _send(self, path: str, parameters: Mapping[str, str], seconds: float) -> Any:
         _, coding, body = self._prepared
