@@ -175,10 +175,10 @@ def test_a_device_has_its_own(file: Path) -> None:
     gpus = [soak(), soak(device_uuid="GPU-b", device="NVIDIA H200")]
     for run in (*cpus, *gpus):
         results.append(run)
-    assert results.of_device(None, "one CPU") == cpus[:1]
-    assert results.of_device("GPU-b", "whatever it is called") == gpus[1:]
-    assert results.of_device("GPU-c", "NVIDIA H200") == []
-    assert results.of_device("' OR 1=1 --", "x") == []
+    assert [*results.of_device(None, "one CPU")] == cpus[:1]
+    assert [*results.of_device("GPU-b", "whatever it is called")] == gpus[1:]
+    assert [*results.of_device("GPU-c", "NVIDIA H200")] == []
+    assert [*results.of_device("' OR 1=1 --", "x")] == []
 
 
 def test_like_is_of_the_same_method(file: Path) -> None:
