@@ -130,7 +130,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
-        with ContentSwitcher(initial="monitor"):
+        with ContentSwitcher(initial="monitor") as self._switcher:
             yield from self._live.values()
         yield self._keys
 
@@ -156,7 +156,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
                 self.stylesheet.read(BENCHMARK_CSS)
                 self.stylesheet.parse()
                 made = BenchmarkTab(self.telemetry, self._python)
-                await self.query_one(ContentSwitcher).add_content(made)
+                await self._switcher.add_content(made)
                 self._benchmark = made
             return self._benchmark
 
@@ -310,7 +310,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     def _to_tab(self, name: str) -> None:
         self.set_focus(None)
-        self.query_one(ContentSwitcher).current = name
+        self._switcher.current = name
         self._header.tab = self._keys.tab = name
         self._show()
 
@@ -338,7 +338,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         page = self._live.get(name)
         if not isinstance(page, DeviceTab):
             page = self._live[name] = make()
-            await self.query_one(ContentSwitcher).add_content(page)
+            await self._switcher.add_content(page)
         page.show(device.uuid)
         if self._header.tab != name:
             self._came_from[name] = self._header.tab
