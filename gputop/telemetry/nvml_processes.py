@@ -88,10 +88,6 @@ class _Usage:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.sources: tuple[Source, ...] = (
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
-        )
         self._clock = clock
         self._begun = False
         self._seen = 0
@@ -101,6 +97,14 @@ class _Usage:
         self._asked = clock()
         self._recent: dict[int, tuple[int, Percentages]] = {}
         """The newest row by pid, with its time."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What to ask, one after the other: kept here they would be a circle."""
+        return (
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
+        )
 
     def _since(
         self, call: Callable[[Any, int], Any], handle: Any
