@@ -102,10 +102,8 @@ def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
     best = best_as_short = None
     most = most_as_short = -math.inf
     for other in () if result.wrong_elements else like:
-        rate = score(other)
-        if rate is None or other.wrong_elements or other.started_at >= result.started_at:
-            continue
-        if not _as_long(other, result):
+        rate, earlier = score(other), other.started_at < result.started_at
+        if rate is None or other.wrong_elements or not (earlier and _as_long(other, result)):
             continue
         if rate > most:
             most, best = rate, other

@@ -95,10 +95,7 @@ def recent(limit: int | None = None) -> list[Result]:
 
 
 def of_device(uuid: str | None, name: str) -> Iterator[Result]:
-    """Those of one device, newest first: by its UUID, or those of a CPU by `name`.
-
-    They are read one by one: each run is compared with all before it, which may be thousands.
-    """
+    """Those of one device, newest first: by its UUID, or of a CPU by `name`. There may be many."""
     if uuid is not None:
         return _read("WHERE device_uuid = ?", (uuid,))
     return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.telemetry.replay import Played, Replay
-    from gputop.telemetry.snapshot import Device, Problem, Record
+    from gputop.telemetry.snapshot import Problem, Record
     from gputop.ui.look import Terminal
     from gputop.ui.screens.benchmark import BenchmarkTab
     from gputop.ui.widgets.replay import ReplayBar
@@ -315,29 +315,25 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self._show()
 
     async def action_details(self) -> None:
-        """The page of the selected device."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("There is no device to show the page of")
-            return
+        """Shows the page of the selected device."""
         from gputop.ui.screens.device import DevicePage  # the first screen does without it
 
-        await self._open("page", device, lambda: DevicePage(self.telemetry))
+        await self._open("page", DevicePage, "show the page of")
 
     async def action_why(self) -> None:
-        """All findings of the selected device; from there, those of all devices."""
-        device = self._tab.selected if self._tab else None
-        if device is None:
-            self.notify("There is no device to look for findings of")
-            return
+        """Shows all findings of the selected device; from there, those of all devices."""
         from gputop.ui.screens.why import WhyPage
 
-        await self._open("why", device, lambda: WhyPage(self.telemetry))
+        await self._open("why", WhyPage, "look for findings of")
 
-    async def _open(self, name: str, device: Device, make: Callable[[], DeviceTab]) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what: str) -> None:
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify(f"There is no device to {what}")
+            return
         page = self._live.get(name)
         if not isinstance(page, DeviceTab):
-            page = self._live[name] = make()
+            page = self._live[name] = make(self.telemetry)
             await self._switcher.add_content(page)
         page.show(device.uuid)
         if self._header.tab != name:

@@ -4,8 +4,7 @@ Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cach
 and so every line of a screen or a notification long after it was closed: tens of megabytes in an
 hour. The method does not look at the cache; it is replaced only where it has the shape that was
 tested. The last 1,024 keys are kept by the parser that read them, and with it its app. A strip that
-is not cut by anything keeps itself as its only part: a circle for each line that was ever drawn,
-which stays until the garbage collector comes by.
+nothing cuts keeps itself as its only part: garbage of each line that was ever drawn.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from textual import _styles_cache, _xterm_parser
 from textual.strip import Strip
 
+from gputop.ui.crop import has
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SHAPE = ["cls", "base_background", "background"]
 """The first is the cache itself, whatever it is called."""
-DIVIDE_SHAPE = ["self", "cuts"]
 PAIRS = 1024
 
 
@@ -32,9 +32,9 @@ def install() -> bool:
 
 
 def _divide_without_circles() -> bool:
-    kept = getattr(Strip, "divide", None)
-    if not inspect.isfunction(kept) or [*inspect.signature(kept).parameters] != DIVIDE_SHAPE:
+    if not has(Strip, {"divide": ["self", "cuts"]}):
         return False
+    kept = Strip.divide
 
     def divide(strip: Strip, cuts: Iterable[int]) -> Sequence[Strip]:
         within = [cut for cut in cuts if cut <= strip.cell_length]

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
 THRESHOLDS = 10_000, 2, 2
-"""New objects until the collector looks through them, and how many such looks until it looks
-through older ones. A tick makes thousands that soon go without it, and at Python's own 700 it took
-a tenth of the time. With Python's own 10 and 10 for the others, what was closed after a while (a
-screen is a circle of thousands) would stay for an hour."""
+"""New objects until the collector looks through them, and such looks until it looks through older
+ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
+time; with Python's own 10 and 10, a screen that was closed stayed for an hour."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 

@@ -195,6 +195,3 @@ def _cells(row: Row) -> tuple[str, list[Style]]:
         texts.append(one_each)
         styles += [style] * len(one_each)
     return "".join(texts), styles
-
-
-__all__ = ["LiveView", "Span", "changed_spans"]
