@@ -76,35 +76,43 @@ def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]
     return [
         each
         if each.comparison is not None
-        else replace(each, comparison=_comparison(each, groups[comparable(each)]))
+        else _with(each, _best_of(each, groups[comparable(each)]))
         for each in results
     ]
 
 
-def _comparison(result: Result, like: Iterable[Result]) -> Comparison:
-    best = None if result.wrong_elements else best_of(result, like)
-    return Comparison(percent_under(result, best), regression(result, best))
+def against(result: Result, among: Iterable[Result]) -> Result:
+    """Return the result compared with those runs of `among`, of which one at a time is kept."""
+    return result if result.comparison is not None else _with(result, best_of(result, among))
 
 
-def best_of(result: Result, like: Iterable[Result]) -> Result | None:
-    """The best earlier run of those that are like it, or None without any.
+def _with(result: Result, best: Result | None) -> Result:
+    comparison = Comparison(percent_under(result, best), regression(result, best))
+    return replace(result, comparison=comparison)
+
+
+def best_of(result: Result, among: Iterable[Result]) -> Result | None:
+    """The best earlier run that a result can be compared with, or None without any.
 
     Faulty runs do not count. Nor do runs of one shape that were shorter: a device that had less
     time to get hot is faster. For the same reason a result is not held above longer runs.
     """
-    earlier = [
-        (rate, other)
-        for other in like
-        if other.started_at < result.started_at
-        and not other.wrong_elements
-        and (rate := score(other)) is not None
-        and _as_long(other, result)
-    ]
-    rate, best = max(earlier, key=lambda each: each[0], default=(0.0, None))
-    if best is None or rate >= (score(result) or 0.0):
-        return best
-    as_short = [each for each in earlier if _as_long(result, each[1])]
-    return max(as_short, key=lambda each: each[0], default=(0.0, None))[1]
+    key = comparable(result)
+    return _best_of(result, (other for other in among if comparable(other) == key))
+
+
+def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
+    best = best_as_short = None
+    most = most_as_short = -math.inf
+    for other in () if result.wrong_elements else like:
+        rate, earlier = score(other), other.started_at < result.started_at
+        if rate is None or other.wrong_elements or not (earlier and _as_long(other, result)):
+            continue
+        if rate > most:
+            most, best = rate, other
+        if rate > most_as_short and _as_long(result, other):
+            most_as_short, best_as_short = rate, other
+    return best if most >= (score(result) or 0.0) else best_as_short
 
 
 def _as_long(other: Result, result: Result) -> bool:

@@ -53,8 +53,7 @@ def path() -> Path:
 
 def append(result: Result) -> Result:
     """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
-    earlier = of_device(result.device_uuid, result.device)
-    (result,) = compare.compared([result], earlier)
+    result = compare.against(result, of_device(result.device_uuid, result.device))
     document = json.dumps(asdict(result), allow_nan=False)
     with _opened("write") as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -89,31 +88,31 @@ def recent(limit: int | None = None) -> list[Result]:
 
     Those of older versions were kept without a comparison: it is made of the runs before them.
     """
-    results = _read("", (), limit)
+    results = [*_read("", (), limit)]
     if all(result.comparison is not None for result in results):
         return results
     return compare.compared(results, results if limit is None else _read(""))
 
 
-def of_device(uuid: str | None, name: str) -> list[Result]:
-    """Those of one device, newest first: by its UUID, or those of a CPU by `name`."""
+def of_device(uuid: str | None, name: str) -> Iterator[Result]:
+    """Those of one device, newest first: by its UUID, or of a CPU by `name`. There may be many."""
     if uuid is not None:
         return _read("WHERE device_uuid = ?", (uuid,))
-    return [result for result in _read("WHERE device_uuid IS NULL") if result.device == name]
+    return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)
 
 
-def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> list[Result]:
+def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> Iterator[Result]:
     if not _is_there():
-        return []
+        return
     with _opened("read") as connection:
         if _version(connection) == 0:
-            return []
+            return
         query = f"SELECT document FROM results {where}"  # noqa: S608 - `where` is one of ours
         rows = connection.execute(
             f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
             (*values, -1 if limit is None else limit),
-        ).fetchall()
-        return [from_json(Result, json.loads(document)) for (document,) in rows]
+        )
+        yield from (from_json(Result, json.loads(document)) for (document,) in rows)
 
 
 def _is_there() -> bool:

@@ -156,13 +156,24 @@ class _Figures:
 class _Device:
     """What is known of one device."""
 
-    def __init__(self, number: int, time: float, capacity: int) -> None:
+    def __init__(self, number: int, time: float, nothing: array[float]) -> None:
         self.first = self.newest = number
         """The numbers of the first and of the newest sample that it was in."""
         self.since = time
-        self.rings = {name: array("d", [math.nan]) * capacity for name in (*KEPT, *DERIVED)}
+        self.rings = dict.fromkeys((*KEPT, *DERIVED), nothing)
+        """All those that had no number yet are one, which only has gaps."""
         self.figures: dict[str, _Figures] = {}
         self.fine = FineSeries()
+        self._nothing = nothing
+
+    def put(self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]) -> None:
+        """Writes them to that place of the rings."""
+        for name, ring in self.rings.items():
+            value = derived[name] if name in derived else getattr(readings, name)
+            if value is not None and ring is self._nothing:
+                ring = self.rings[name] = ring[:]  # noqa: PLW2901 - its own from now on
+            if ring is not self._nothing:
+                ring[place] = math.nan if value is None else value
 
 
 class History:
@@ -174,8 +185,8 @@ class History:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._devices: dict[str, _Device] = {}
-        self._times = array("d", [math.nan]) * capacity
-        self._seconds = array("d", [math.nan]) * capacity
+        self._nothing = array("d", [math.nan]) * capacity
+        self._times, self._seconds = self._nothing[:], self._nothing[:]
         self._newest: Sample | None = None
         self._elapsed = 0.0
         self.count = 0
@@ -195,13 +206,10 @@ class History:
         for readings in sample.devices:
             device = self._devices.get(readings.uuid)
             if device is None:
-                device = _Device(number, sample.time, self._capacity)
+                device = _Device(number, sample.time, self._nothing)
                 self._devices[readings.uuid] = device
             device.newest = number
-            numbers = derived[readings.uuid]
-            for name, ring in device.rings.items():
-                value = numbers[name] if name in numbers else getattr(readings, name)
-                ring[place] = math.nan if value is None else value
+            device.put(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds, self._elapsed)
@@ -210,7 +218,7 @@ class History:
             if device.newest == number:
                 continue
             for ring in device.rings.values():
-                ring[place] = math.nan
+                ring[place] = math.nan  # also where there is nothing but that
             gone += 1
             if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]

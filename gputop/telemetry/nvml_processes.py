@@ -36,6 +36,7 @@ _LARGEST_PID = 1 << 22
 
 Percentages = tuple[int | None, int | None, int | None, int | None]
 """Of SMs, memory, encoder and decoder."""
+_Newest = dict[int, tuple[int, Percentages]]
 
 
 def process_questions(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
@@ -88,10 +89,6 @@ class _Usage:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.sources: tuple[Source, ...] = (
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
-            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
-        )
         self._clock = clock
         self._begun = False
         self._seen = 0
@@ -99,8 +96,16 @@ class _Usage:
         self._ahead = -math.inf
         """Seconds that the driver's clock is ahead of this one's, at least."""
         self._asked = clock()
-        self._recent: dict[int, tuple[int, Percentages]] = {}
+        self._recent: _Newest = {}
         """The newest row by pid, with its time."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What to ask, one after the other: kept here they would be a circle."""
+        return (
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessesUtilizationInfo, handle),
+            lambda handle: self._since(nvml.nvmlDeviceGetProcessUtilization, handle),
+        )
 
     def _since(
         self, call: Callable[[Any, int], Any], handle: Any
@@ -110,7 +115,7 @@ class _Usage:
         if self._seen > latest:  # it was set back
             self._begun, self._ahead = False, -math.inf
         seen = self._seen if self._begun else 0
-        newest: dict[int, tuple[int, Percentages]] = {}
+        newest: _Newest = {}
         for row in _rows(call, handle, seen):
             percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
             # The driver at times hands out rows that were never filled in.
@@ -125,9 +130,7 @@ class _Usage:
             return Absence.NO_DATA_YET
         return {pid: percentages for pid, (_, percentages) in self._recent.items()}
 
-    def _still(
-        self, rows: dict[int, tuple[int, Percentages]]
-    ) -> dict[int, tuple[int, Percentages]]:
+    def _still(self, rows: _Newest) -> _Newest:
         """Those of who is at work: nothing new since a moment ago is not yet idle.
 
         The ring goes back a minute. The row that came soonest tells what time it is there.

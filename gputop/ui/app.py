@@ -129,7 +129,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
-        with ContentSwitcher(initial="monitor"):
+        with ContentSwitcher(initial="monitor") as self._switcher:
             yield from self._live.values()
         yield self._keys
 
@@ -155,7 +155,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
                 self.stylesheet.read(BENCHMARK_CSS)
                 self.stylesheet.parse()
                 made = BenchmarkTab(self.telemetry, self._python)
-                await self.query_one(ContentSwitcher).add_content(made)
+                await self._switcher.add_content(made)
                 self._benchmark = made
             return self._benchmark
 
@@ -315,31 +315,31 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     def _to_tab(self, name: str) -> None:
         self.set_focus(None)
-        self.query_one(ContentSwitcher).current = name
+        self._switcher.current = name
         self._header.tab = self._keys.tab = name
         self._show()
 
     async def action_details(self) -> None:
-        """The page of the selected device."""
+        """Shows the page of the selected device."""
         from gputop.ui.screens.device import DevicePage  # the first screen does without it
 
-        await self._open("page", DevicePage, "to show the page of")
+        await self._open("page", DevicePage, "show the page of")
 
     async def action_why(self) -> None:
-        """All findings of the selected device; from there, those of all devices."""
+        """Shows all findings of the selected device; from there, those of all devices."""
         from gputop.ui.screens.why import WhyPage
 
-        await self._open("why", WhyPage, "to look for findings of")
+        await self._open("why", WhyPage, "look for findings of")
 
-    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what_for: str) -> None:
+    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what: str) -> None:
         device = self._tab.selected if self._tab else None
         if device is None:
-            self.notify(f"There is no device {what_for}")
+            self.notify(f"There is no device to {what}")
             return
         page = self._live.get(name)
         if not isinstance(page, DeviceTab):
             page = self._live[name] = make(self.telemetry)
-            await self.query_one(ContentSwitcher).add_content(page)
+            await self._switcher.add_content(page)
         page.show(device.uuid)
         if self._header.tab != name:
             self._came_from[name] = self._header.tab

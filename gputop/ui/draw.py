@@ -157,7 +157,7 @@ def history(
     return [[Span("".join(row), style)] for row in zip(*columns, strict=True)]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _column(left: int, right: int, height: int) -> str:
     """Cells from top to bottom, of dots up to a level on either side."""
     below = range(4 * (height - 1), -1, -4)

@@ -3,16 +3,23 @@
 Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cache of drawn lines,
 and so every line of a screen or a notification long after it was closed: tens of megabytes in an
 hour. The method does not look at the cache; it is replaced only where it has the shape that was
-tested. The last 1,024 keys are kept by the parser that read them, and with it its app.
+tested. The last 1,024 keys are kept by the parser that read them, and with it its app. A strip that
+nothing cuts keeps itself as its only part: garbage of each line that was ever drawn.
 """
 
 from __future__ import annotations
 
 import inspect
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import _styles_cache, _xterm_parser
+from textual.strip import Strip
+
+from gputop.ui.crop import has
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 SHAPE = ["cls", "base_background", "background"]
 """The first is the cache itself, whatever it is called."""
@@ -20,7 +27,24 @@ PAIRS = 1024
 
 
 def install() -> bool:
-    """Replaces the method if this Textual has it in the known shape; whether it did."""
+    """Replace the methods that this Textual has in the known shape; return whether it has both."""
+    return all([_mix_by_colours(), _divide_without_circles()])
+
+
+def _divide_without_circles() -> bool:
+    if not has(Strip, {"divide": ["self", "cuts"]}):
+        return False
+    kept = Strip.divide
+
+    def divide(strip: Strip, cuts: Iterable[int]) -> Sequence[Strip]:
+        within = [cut for cut in cuts if cut <= strip.cell_length]
+        return [strip] if within == [strip.cell_length] else kept(strip, within)
+
+    Strip.divide = divide  # type: ignore[method-assign,assignment]
+    return True
+
+
+def _mix_by_colours() -> bool:
     styles_cache = getattr(_styles_cache, "StylesCache", None)
     kept = getattr(styles_cache, "get_inner_outer", None)
     mixed = getattr(kept, "__wrapped__", None)
@@ -35,8 +59,8 @@ def install() -> bool:
     return True
 
 
-def ended() -> None:
-    """Has Textual forget apps that have ended, where it remembers them in the known way."""
+def forget_keys() -> None:
+    """Have Textual forget the keys that it knows, and so whoever read them: parsers and apps."""
     read: Any = getattr(_xterm_parser.XTermParser, "_parse_extended_key", None)
     if hasattr(read, "cache_clear"):
         read.cache_clear()

@@ -21,9 +21,10 @@ from gputop.ui.watchdog import Watchdog
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-NEW_OBJECTS = 10_000
-"""Until the collector looks through them. A tick makes thousands that soon go without it, and at
-Python's own 700 it took a tenth of the time."""
+THRESHOLDS = 10_000, 2, 2
+"""New objects until the collector looks through them, and such looks until it looks through older
+ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
+time; with Python's own 10 and 10, a screen that was closed stayed for an hour."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 
@@ -46,7 +47,7 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
     def on_mount(self) -> None:
         """Starts to listen: to signals, to the terminal's end."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
-        gc.set_threshold(NEW_OBJECTS)
+        gc.set_threshold(*THRESHOLDS)
         gc.enable()
         self.set_interval(TICK_SECONDS, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was

@@ -15,6 +15,8 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.events import Key, Paste, Resize
 from textual.messages import InBandWindowResize
 
+from gputop.ui import let_go
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -144,6 +146,7 @@ class Typed:
             found = []
         if not found or (is_sequence and len(token) == 2):
             self._parser = XTermParser()  # the old one waits for the rest
+            let_go.forget_keys()
         if is_sequence and len(token) > 2 and token[-1] != "u":
             # An unknown function key would be the letter of its number.
             found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sqlite3
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bench import compare, results
-from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.results import ResultsError
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
@@ -175,10 +176,35 @@ def test_a_device_has_its_own(file: Path) -> None:
     gpus = [soak(), soak(device_uuid="GPU-b", device="NVIDIA H200")]
     for run in (*cpus, *gpus):
         results.append(run)
-    assert results.of_device(None, "one CPU") == cpus[:1]
-    assert results.of_device("GPU-b", "whatever it is called") == gpus[1:]
-    assert results.of_device("GPU-c", "NVIDIA H200") == []
-    assert results.of_device("' OR 1=1 --", "x") == []
+    assert [*results.of_device(None, "one CPU")] == cpus[:1]
+    assert [*results.of_device("GPU-b", "whatever it is called")] == gpus[1:]
+    assert [*results.of_device("GPU-c", "NVIDIA H200")] == []
+    assert [*results.of_device("' OR 1=1 --", "x")] == []
+
+
+def test_a_run_is_compared_with_those_before_it_one_at_a_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be thousands of them, and each stress test looks through all."""
+    for n in range(30):
+        results.append(soak(700.0 + n, ago=100.0 - n))
+    score, alive = compare.score, []
+
+    def count() -> int:
+        return sum(isinstance(each, Result) for each in gc.get_objects())
+
+    def counting(result: Result) -> float | None:
+        alive.append(count())
+        return score(result)
+
+    gc.collect()
+    before = count()
+    monkeypatch.setattr(compare, "score", counting)
+    kept = results.append(soak(800.0))
+    assert kept.comparison is not None
+    assert kept.comparison.under_percent is not None
+    assert len(alive) >= 30
+    assert max(alive) <= before + 5
 
 
 def test_like_is_of_the_same_method(file: Path) -> None:

@@ -1,24 +1,27 @@
-"""Soaks the dashboard: `python -m tests.soak [--minutes 60]`.
+"""Soaks the dashboard: `python -m tests.soak [--minutes 30] [--torch]`.
 
 Eight devices of the fake driver, sampled every 0.25 s, whose readings change at each tick; devices
 that are lost, hang and come back, Xids, processes that start and end, keys, sizes of the terminal,
-and a sampler that is killed now and then. Once a minute everything rests, and a row is printed.
-Exits with 1 where anything grew, was left or failed.
+stress tests (with `--torch` real ones, of the CPU), and a sampler that is killed now and then. Once
+a minute everything rests, and a row is printed. Exits with 1 where anything failed or was left, or
+where a process has over 5 % more memory at the end than after its first five minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from gputop.bench.results import recent
 from tests.driver import FakeDriver, build
-from tests.soak.soak import INTERVAL, Row, Soak, say, verdict
+from tests.soak.soak import INTERVAL, Row, Soak, say, summary, verdict
 
-WARM = 1 / 6
-"""The part of the time in which memory may grow: ten minutes of an hour."""
+WARM_MINUTES = 5.0
+"""In which memory may grow: of a shorter soak it is a sixth."""
 KILLS = (0.02, 0.05, 0.1, 0.45)
 """When the sampler is killed; then one lives until the end."""
 
@@ -37,10 +40,13 @@ def line(row: Row) -> str:
 def main() -> int:
     """Runs it; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--rows", type=int, default=60)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--rows", type=int, help="as many as minutes unless given")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--torch", action="store_true", help="real stress tests of the CPU")
     arguments = parser.parse_args()
+    if arguments.torch and importlib.util.find_spec("torch") is None:
+        parser.error("--torch needs torch in this Python")
     seconds = 60 * arguments.minutes
     compiler = shutil.which("cc")
     if compiler is None:
@@ -54,14 +60,17 @@ def main() -> int:
         here = os.environ.get("PYTHONPATH") or str(Path.cwd())
         os.environ["PYTHONPATH"] = here
         os.chdir(folder)  # recordings are written there
-        soak = Soak(driver, folder, arguments.seed)
+        soak = Soak(driver, folder, arguments.seed, arguments.torch)
         say(head())
         kills = tuple(seconds * part for part in KILLS)
-        for row in soak.run(seconds, seconds / arguments.rows, kills):
+        rows = arguments.rows or max(1, round(arguments.minutes))
+        for row in soak.run(seconds, seconds / rows, kills):
             say(line(row))
+        say(f"{len(recent())} stress tests have a result")
     say(", ".join(f"{many} x {what}" for what, many in sorted(soak.done.items())))
-    found = [*soak.faults, *verdict(soak.rows, arguments.minutes * WARM)]
-    for what in found:
+    warm = min(WARM_MINUTES, arguments.minutes / 6)
+    found = [*soak.faults, *verdict(soak.rows, warm)]
+    for what in (*summary(soak.rows, warm), *found):
         say(what)
     interval = f"{arguments.minutes:g} minutes at {INTERVAL:g} s"
     say(f"{interval}: {'FAILED' if found else 'nothing grew, was left or failed'}")

@@ -28,6 +28,19 @@ class Step(NamedTuple):
 
 
 SIZE = (160, 50)
+STRESS_TEST = "stress test"
+TESTS_A_MINUTE = 2.5
+"""Stress tests, whatever else is to be done."""
+OF_THE_CPU = (
+    Step("2", 3.0),
+    Step(TAB, 1.0),
+    Step(TAB),
+    Step(ENTER, 1.0),
+    Step(DOWN * 8, 1.0),
+    Step(ENTER, 1.0),
+    Step(f"{TAB}{TAB}256{TAB}5", 1.0),
+)
+"""Has stress tests be of the CPU, with matrices of 256 by 256 for five seconds."""
 ERRANDS: dict[str, tuple[Step, ...]] = {
     "page": (
         Step(f"{DOWN}{DOWN}"),
@@ -50,6 +63,7 @@ ERRANDS: dict[str, tuple[Step, ...]] = {
         Step("tI"),
         Step("1"),
     ),
+    "tabs": tuple(Step(tab, 0.5) for tab in "2312131"),
     "filter": (Step("/"), Step("train-1", 1.0), Step(ENTER), Step(ESCAPE), Step(ESCAPE)),
     "palette": (Step("\x10"), Step("dens"), Step(ESCAPE)),
     "help": (Step("?", 1.0), Step(PAGE_DOWN), Step(ESCAPE)),
@@ -59,10 +73,10 @@ ERRANDS: dict[str, tuple[Step, ...]] = {
     "theme": (Step("T"), Step("T")),
     "environment": (Step(f"{TAB}{DOWN}"), Step("e", 0.6), Step(ESCAPE), Step(TAB)),
     "signal": (Step(f"{TAB}{DOWN}"), Step(F9, 0.6), Step(ESCAPE), Step(TAB)),
-    "stress test": (
+    STRESS_TEST: (
         Step("2", 1.0),
         Step("b", 1.0),
-        Step("y", 6.0),
+        Step("y", 8.0),
         Step("x", 1.5),
         Step(f"{DOWN}{UP}"),
         Step(ESCAPE),

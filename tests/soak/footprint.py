@@ -15,9 +15,9 @@ class Footprint:
 
     pid: int
     bytes: int
-    """Of its own (USS): what is shared is counted to nobody, and others come and go."""
+    """Of its own and written to: who shares the rest, as code, comes and goes."""
     objects: int
-    """That the garbage collector knows."""
+    """That the garbage collector knows, garbage among them."""
     threads: int
     descriptors: int
 
@@ -33,7 +33,7 @@ def footprint(pid: int, folder: Path) -> Footprint:
     threads, descriptors = (len(list((proc / kind).iterdir())) for kind in ("task", "fd"))
     objects = _objects(pid, folder)
     rows = (line.split() for line in (proc / "smaps_rollup").read_text().splitlines()[1:])
-    own = sum(int(row[1]) << 10 for row in rows if row[0] in ("Private_Clean:", "Private_Dirty:"))
+    own = sum(int(row[1]) << 10 for row in rows if row[0] == "Private_Dirty:")
     return Footprint(pid, own, objects, threads, descriptors)
 
 

@@ -18,7 +18,7 @@ from tests.bench.workers import fake_interpreter
 from tests.e2e.shipped import ESCAPE, dashboard
 from tests.e2e.test_limits import WORKER
 from tests.soak import witness
-from tests.soak.errands import ERRANDS, SIZE
+from tests.soak.errands import ERRANDS, OF_THE_CPU, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
 from tests.soak.footprint import Footprint, footprint
 from tests.soak.load import DEVICES, Load
 
@@ -43,6 +43,9 @@ class Row:
     sampler: Footprint
 
 
+Feet = list[Footprint]
+
+
 @dataclass
 class Soak:
     """A soak on that driver; what the program writes lands in `folder`."""
@@ -50,6 +53,8 @@ class Soak:
     driver: FakeDriver
     folder: Path
     seed: int = 1
+    torch: bool = False
+    """Whether stress tests are real ones of the CPU; else a worker only says that it works."""
     rows: list[Row] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
     """How often each errand was run, and each thing happened."""
@@ -57,6 +62,7 @@ class Soak:
     """What went wrong, apart from growth."""
     _to_do: list[str] = field(default_factory=list)
     """The errands that are left until each was run as often as the others."""
+    _began: float = 0.0
 
     def run(self, seconds: float, every: float, kills: tuple[float, ...]) -> Iterator[Row]:
         """Goes on that long, a row at each interval; the sampler is killed after those seconds."""
@@ -64,7 +70,12 @@ class Soak:
         load.rest(40)
         with contextlib.closing(load), self._dashboard() as terminal:
             self._at_rest(terminal, load, 40)
-            began = time.monotonic()
+            if self.torch:
+                self._do(OF_THE_CPU, terminal, load)
+                for chosen in ("Device CPU", "Size 256", "Time s 5 "):
+                    assert chosen in terminal.text, terminal.text
+                self._at_rest(terminal, load, 40)
+            began = self._began = time.monotonic()
             due = [*kills]
             while time.monotonic() - began < seconds:
                 until = began + (len(self.rows) + 1) * every
@@ -93,22 +104,26 @@ class Soak:
             witness.NAME: str(self.folder),
         }
         del environment["FAKE_NVML_CALLS"]  # nobody counts them, and there are millions
-        python = fake_interpreter(self.folder, WORKER)
+        python = sys.executable if self.torch else fake_interpreter(self.folder, WORKER)
         arguments = ("--interval", f"{INTERVAL:g}", "--python", python)
         return dashboard(*arguments, env=environment, columns=SIZE[0], rows=SIZE[1])
 
     def _errand(self, terminal: Terminal, load: Load) -> None:
         if not self._to_do:
             self._to_do = load.chance.sample(list(ERRANDS), len(ERRANDS))
-        name = self._to_do.pop()
+        wanted = TESTS_A_MINUTE * (time.monotonic() - self._began) / 60
+        name = STRESS_TEST if self.done.get(STRESS_TEST, 0) < wanted else self._to_do.pop()
         self._count(name)
-        for step in ERRANDS[name]:
+        self._do(ERRANDS[name], terminal, load)
+        self._work(terminal, load, load.chance.uniform(0.3, 3.0))
+
+    def _do(self, steps: tuple[Step, ...], terminal: Terminal, load: Load) -> None:
+        for step in steps:
             if isinstance(step.does, str):
                 terminal.send(step.does)
             else:
                 terminal.resize(*step.does)
             self._work(terminal, load, step.seconds)
-        self._work(terminal, load, load.chance.uniform(0.3, 3.0))
 
     def _work(self, terminal: Terminal, load: Load, seconds: float) -> None:
         """That long under load, a tick at each interval."""
@@ -138,10 +153,9 @@ class Soak:
             timeout=60,
             what=f"{DEVICES} devices of {temperature}°C",
         )
-        processes = terminal.processes()
-        workers = [pid for pid, line in processes.items() if "fake_worker" in line]
-        if workers or len(processes) > 2:
-            self.faults.append(f"more than a dashboard and its sampler is running: {processes}")
+        terminal.wait_for(
+            lambda t: len(t.processes()) <= 2, timeout=20, what="no worker that is left"
+        )
 
     def _end(self, terminal: Terminal) -> None:
         terminal.send("q")
@@ -177,31 +191,42 @@ def growth(before: list[int], after: list[int]) -> float:
     return statistics.median(after) / statistics.median(before) - 1
 
 
-def verdict(rows: list[Row], warm: float, few: int = 5) -> list[str]:
-    """What grew, in rows after so many minutes of each process's life; nothing if all is well."""
-    found = []
+def lives(rows: list[Row], warm: float, few: int) -> Iterator[tuple[str, Feet, Feet]]:
+    """The first and the last rows of each process after so many minutes of its life."""
     for name in ("dashboard", "sampler"):
-        lives: dict[int, list[tuple[float, Footprint]]] = {}
+        by_pid: dict[int, list[tuple[float, Footprint]]] = {}
         for row in rows:
             each: Footprint = getattr(row, name)
-            lives.setdefault(each.pid, []).append((row.minutes, each))
-        for pid, life in lives.items():
+            by_pid.setdefault(each.pid, []).append((row.minutes, each))
+        for pid, life in by_pid.items():
             known = [each for at, each in life if at >= life[0][0] + warm]
-            if len(known) < 2:
-                continue
-            first, last = known[:few], known[-few:]
-            who = f"the {name} (process {pid})"
-            more = growth([each.bytes for each in first], [each.bytes for each in last])
-            if more > MOST_GROWTH:
-                found.append(f"{who} grew by {more:.1%}")
-            more = growth([each.objects for each in first], [each.objects for each in last])
-            if more > MOST_MORE_OBJECTS:
-                found.append(f"{who} has {more:.1%} more objects")
-            if min(e.threads for e in last) > max(e.threads for e in first) + SPARE_THREADS:
-                found.append(f"{who} has more and more threads")
-            files = SPARE_DESCRIPTORS + max(e.descriptors for e in first)
-            if min(e.descriptors for e in last) > files:
-                found.append(f"{who} has more and more files open")
+            if len(known) >= 2:
+                yield f"the {name} (process {pid})", known[:few], known[-few:]
+
+
+def summary(rows: list[Row], warm: float, few: int = 3) -> Iterator[str]:
+    """How much memory each process had after so many minutes and at the end."""
+    for who, first, last in lives(rows, warm, few):
+        before, after = ([each.bytes for each in feet] for feet in (first, last))
+        mib = (statistics.median(each) / (1 << 20) for each in (before, after))
+        yield "{}: {:.1f} to {:.1f} MiB, {:+.1%}".format(who, *mib, growth(before, after))
+
+
+def verdict(rows: list[Row], warm: float, few: int = 3) -> list[str]:
+    """What grew, in rows after so many minutes of each process's life; nothing if all is well."""
+    found = []
+    for who, first, last in lives(rows, warm, few):
+        more = growth([each.bytes for each in first], [each.bytes for each in last])
+        if more > MOST_GROWTH:
+            found.append(f"{who} grew by {more:.1%}")
+        more = growth([each.objects for each in first], [each.objects for each in last])
+        if more > MOST_MORE_OBJECTS:
+            found.append(f"{who} has {more:.1%} more objects")
+        if min(e.threads for e in last) > max(e.threads for e in first) + SPARE_THREADS:
+            found.append(f"{who} has more and more threads")
+        files = SPARE_DESCRIPTORS + max(e.descriptors for e in first)
+        if min(e.descriptors for e in last) > files:
+            found.append(f"{who} has more and more files open")
     return found
 
 

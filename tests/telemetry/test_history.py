@@ -309,17 +309,37 @@ def test_statistics_begin_anew_and_series_stay() -> None:
     assert list(history.series("a", NAME)) == [20, 80, 50]
 
 
-def test_many_devices_take_little_memory() -> None:
-    numbers = {
-        f.name: 5
-        for f in dataclasses.fields(DeviceSample)
-        if str(f.type).removesuffix(" | None") in ("int", "float")
-    }
-    devices = tuple(streams.readings(n, **numbers) for n in range(64))
+def taken_by(*devices: DeviceSample) -> int:
+    """Bytes of a history that has seen them once."""
     tracemalloc.start()
     history = History()
     history.add(Sample(0.0, Host(), devices))
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(history.series(devices[0].uuid, NAME)) == 1
-    assert CAPACITY * 64 * len((*KEPT, *DERIVED)) * 8 < taken < 15_000_000
+    return taken
+
+
+def test_many_devices_take_little_memory() -> None:
+    numbers = {
+        f.name: 5
+        for f in dataclasses.fields(DeviceSample)
+        if str(f.type).removesuffix(" | None") in ("int", "float")
+    }
+    taken = taken_by(*(streams.readings(n, **numbers) for n in range(64)))
+    assert CAPACITY * 64 * len(KEPT) * 8 < taken < 15_000_000
+
+
+def test_a_reading_that_a_device_does_not_have_takes_none() -> None:
+    """As of an instance of MIG, of which eight devices have 56, and of a driver without GPM."""
+    taken = taken_by(*(DeviceSample(f"MIG-{n}", memory_used_bytes=n) for n in range(56)))
+    assert taken < CAPACITY * 56 * 8 * 3
+
+
+def test_a_reading_that_comes_late_has_gaps_before_it() -> None:
+    history = History(4)
+    for value in (None, None, 7, None, 9, 8):
+        devices = DeviceSample("a", power_watts=value), DeviceSample("b", power_watts=None)
+        history.add(Sample(0.0, Host(), devices))
+    assert [*history.series("a", "power_watts")] == [7, None, 9, 8]
+    assert [*history.series("b", "power_watts")] == [None] * 4

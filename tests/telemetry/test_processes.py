@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -380,3 +382,16 @@ def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:
     assert other["sm_utilization_percent"] is None
     assert other["absent"]["sm_utilization_percent"] == "not_supported"
     assert other["absent"]["decoder_utilization_percent"] == "not_supported"
+
+
+def test_the_questions_of_a_device_that_is_gone_are_gone_at_once() -> None:
+    """Without the collector, which comes by once in many minutes."""
+    usage = nvml_processes._Usage(lambda: 100.0)
+    ended = weakref.ref(usage)
+    assert len(usage.sources) == 2
+    gc.disable()
+    try:
+        del usage
+        assert ended() is None
+    finally:
+        gc.enable()

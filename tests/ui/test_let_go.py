@@ -8,12 +8,14 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.segment import Segment
 from textual import _styles_cache
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.color import Color
 from textual.events import Key
 from textual.screen import ModalScreen
+from textual.strip import Strip
 from textual.widgets import Static
 from textual.widgets._toast import Toast
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 STOCK = _styles_cache.StylesCache.get_inner_outer
+STOCK_DIVIDE = Strip.divide
 RED, BLUE = Color(255, 0, 0), Color(0, 0, 255, 0.5)
 
 
@@ -35,6 +38,7 @@ RED, BLUE = Color(255, 0, 0), Color(0, 0, 255, 0.5)
 def _stock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed in one test is gone after it."""
     monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", STOCK)
+    monkeypatch.setattr(Strip, "divide", STOCK_DIVIDE)
 
 
 class Box(ModalScreen[None]):
@@ -120,13 +124,42 @@ def test_without_the_cache_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not let_go.install()
 
 
+class Line(Strip):
+    """One that can be referred to weakly."""
+
+
+def is_kept(cuts: list[int]) -> bool:
+    """Whether a strip stays after it was divided and dropped, until the collector comes by."""
+    gc.disable()
+    try:
+        strip = Line([Segment("text")], 4)
+        ended = weakref.ref(strip)
+        assert [part.text for part in strip.divide(cuts)] == ["text"[:cut] for cut in cuts[:1]]
+        del strip
+        return ended() is not None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("cuts", [[4], [4, 9], [2]])
+def test_a_drawn_line_is_gone_at_once(cuts: list[int]) -> None:
+    assert let_go.install()
+    assert not is_kept(cuts)
+
+
+def test_textual_alone_keeps_lines() -> None:
+    """Where this fails, Textual has mended it, and nothing has to be replaced."""
+    assert is_kept([4])
+    gc.collect()
+
+
 def parser_after_its_key() -> object:
     """A parser that has read a key and is then no longer used; None where it was forgotten."""
     parser = XTermParser()
     assert [event.key for event in parser.feed("\x1b[A") if isinstance(event, Key)] == ["up"]
     last = weakref.ref(parser)
     del parser
-    let_go.ended()
+    let_go.forget_keys()
     gc.collect()
     return last()
 
@@ -146,5 +179,5 @@ def test_where_textual_remembers_keys_otherwise_nothing_is_done(
     monkeypatch.setattr(XTermParser, "_parse_extended_key", otherwise)
     assert parser_after_its_key() is not None, "else Textual has mended it"
     monkeypatch.delattr(XTermParser, "_parse_extended_key")
-    let_go.ended()
+    let_go.forget_keys()
     cached.cache_clear()

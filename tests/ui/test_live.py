@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
+from textual.geometry import Region
+from textual.strip import Strip
 
 from gputop.text import visible
 from gputop.ui.draw import Row, Span, fit
@@ -17,7 +20,6 @@ from gputop.ui.widgets.live import MOVE_BYTES, LiveView, changed_spans
 if TYPE_CHECKING:
     import pytest
     from textual.app import ComposeResult
-    from textual.geometry import Region
 
 WIDTH = 24
 rows = st.lists(
@@ -64,6 +66,20 @@ class CounterApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Counter()
+
+
+async def test_parts_that_were_cut_of_a_row_are_not_kept() -> None:
+    app = CounterApp()
+    async with app.run_test(size=(40, 5)) as pilot:
+        view = app.query_one(Counter)
+        await pilot.pause()
+        gc.collect()
+        before = sum(isinstance(each, Strip) for each in gc.get_objects())
+        for x in range(30):
+            for line in view.render_lines(Region(x, 0, 10, 5)):
+                line.divide([3, 7])
+        del line
+        assert sum(isinstance(each, Strip) for each in gc.get_objects()) <= before
 
 
 async def test_a_redraw_refreshes_only_the_cells_that_differ(

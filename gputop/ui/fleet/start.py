@@ -69,7 +69,7 @@ def run(
         """Runs an app to its end; whether that is no reason to end everything."""
         await app.run_async(mouse=settings.mouse)
         app.watchdog.release()
-        let_go.ended()
+        let_go.forget_keys()
         gc.unfreeze()  # each app freezes what is there: those that have ended would stay for ever
         gc.collect()
         return app.fault is None and not app.return_code

@@ -192,6 +192,7 @@ class BenchmarkTab(Vertical):
         """Lists a result, and keeps it with the others."""
         listed = self._results.results
         listed.insert(0, result)
+        del listed[RESULTS_SHOWN:]
         try:
             listed[0] = await asyncio.to_thread(append, result)  # the home may be far away
             self._results.problem = None

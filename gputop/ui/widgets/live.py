@@ -43,8 +43,8 @@ class LiveView(Widget):
         """The rows as they were drawn."""
         self._rows: list[Row] = []
         """The same as they are shown."""
-        self._strips: dict[int, Strip] = {}
-        """By row, what Textual was given of it."""
+        self._filtered: dict[int, list[Segment]] = {}
+        """By row, what Textual was given of it; a strip would keep each part that was cut of it."""
         self._filters: Sequence[LineFilter] = ()
         """What those went through."""
         self._drawn_size = (0, 0)
@@ -75,7 +75,7 @@ class LiveView(Widget):
     def _draw(self) -> None:
         width, height = self.size
         if self._drawn_size != (width, height):
-            self._made, self._rows, self._strips = [], [], {}
+            self._made, self._rows, self._filtered = [], [], {}
         before, shown = self._made, self._rows
         drawn = self.draw(width, height)[:height]
         drawn += [[] for _ in range(height - len(drawn))]
@@ -85,7 +85,7 @@ class LiveView(Widget):
                 self._rows.append(shown[y])
             else:
                 self._rows.append(fit(_inert(row), width))
-                self._strips.pop(y, None)
+                self._filtered.pop(y, None)
         self._made, self._drawn_size = drawn, (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -94,14 +94,14 @@ class LiveView(Widget):
             self._draw()
         filters = self.get_line_filters()
         if filters != self._filters:
-            self._filters, self._strips = filters, {}
+            self._filters, self._filtered = filters, {}
         return [self._strip(y).crop(crop.x, crop.right) for y in crop.line_range]
 
     def _strip(self, y: int) -> Strip:
-        strip = self._strips.get(y)
-        if strip is None:
-            strip = self._strips[y] = Strip(self.filtered([*self.render_line(y)]), self.size.width)
-        return strip
+        segments = self._filtered.get(y)
+        if segments is None:
+            segments = self._filtered[y] = self.filtered([*self.render_line(y)])
+        return Strip(segments, self.size.width)
 
     def filtered(self, segments: list[Segment]) -> list[Segment]:
         """These as the app's look has them."""
