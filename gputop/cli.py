@@ -68,7 +68,10 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         allow_abbrev=False,
     )
     top.add_argument(
-        "--version", action="version", version=f"gputop {__version__}", help="its version"
+        "--version",
+        action="version",
+        version=f"gputop {__version__}",
+        help="show the version and exit",
     )
     # None: not said here
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)

@@ -51,8 +51,8 @@ def ecc(look: Look) -> Said | None:
             Severity.FAULT,
             f"{uncorrected} uncorrected memory error{'s' if uncorrected > 1 else ''} (ECC)",
             [now("uncorrected", ECC_UNCORRECTED, uncorrected)],
-            "What it hit has wrong numbers or was ended: start it again, reset the device when "
-            "idle; if they come again, have it replaced",
+            "Affected jobs crashed or have corrupt data: restart them. Reset the device when idle; "
+            "if the errors come again, have it replaced",
         )
     rising = _corrected(look) if look.reading(ECC) else None
     if rising is None:

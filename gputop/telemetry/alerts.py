@@ -57,11 +57,20 @@ _STATES = {
     DeviceState.NEEDS_RESET: "NEEDS RESET",
     DeviceState.NOT_RESPONDING: "is NOT RESPONDING",
 }
+_RECOVERIES = {
+    "gpu_reset": "needs a reset",
+    "node_reboot": "needs a reboot of its machine",
+    "system_reboot": "needs a reboot of its machine",
+    "bus_reset": "needs a reset of its bus",
+    "drain_p2p": "needs its peer-to-peer processes ended",
+    "drain_and_reset": "needs a reset, once its work has ended",
+    "recover_imex_domain": "needs its IMEX domain recovered",
+}
 
 
 NAMED = 3
 """Devices with the same alert that are named; of more they are counted."""
-_PLURALS = {"is ": "are ", "has ": "have ", "NEEDS ": "NEED ", "wants": "want", "remaps": "remap"}
+_PLURALS = {"is ": "are ", "has ": "have ", "NEEDS ": "NEED ", "needs ": "need ", "remaps": "remap"}
 
 
 def summed(found: Iterable[Alert]) -> list[tuple[Severity, str]]:
@@ -135,7 +144,8 @@ def _of_device(device: Device, sample: DeviceSample | None) -> Iterator[Alert]:
         yield alert(Severity.WARNING, "remap_pending", "remaps a memory row at its next reset")
     action = sample.recovery_action
     if action not in (None, "none") and sample.state is DeviceState.OK:
-        yield alert(Severity.FAULT, "recovery", f"wants: {visible(action, 40).replace('_', ' ')}")
+        other = f"needs {visible(action, 40).replace('_', ' ')}"
+        yield alert(Severity.FAULT, "recovery", _RECOVERIES.get(action, other))
     slowdown = gravest(sample.clock_event_reasons or ())
     if slowdown:
         yield alert(Severity.WARNING, "slowdown", f"is {slowdown.fault}")

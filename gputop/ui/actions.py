@@ -53,7 +53,7 @@ ACTIONS = (
     Action("tab.monitor", "1", "tab('monitor')", "Monitor: devices and their processes"),
     Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
     Action("tab.processes", "3", "tab('processes')", "Processes: all of them, with all columns"),
-    Action("details", "enter", "details", "All that the selected device says", "Details", LISTS),
+    Action("details", "enter", "details", "Details of the selected GPU", "Details", LISTS),
     Action("switch", "tab", "switch", "Between devices and processes", "Processes", ("monitor",),
            ("tab",)),
     Action(

@@ -95,7 +95,7 @@ def test_all_gpus_run_together_and_who_is_behind_is_named(
         terminal.wait_for(lambda t: "% behind" in row(t, 2), timeout=RUN_SECONDS)
         assert row(terminal, 3).rstrip().endswith("failed")
         see(terminal, "GPU 3: The products do not fit: too little is free. Choose a smaller size")
-        see(terminal, "TFLOP/s, by seconds  1 GPU 0  2 GPU 1  3 GPU 2  4 GPU 3")
+        see(terminal, "TFLOP/s over time (s)  1 GPU 0  2 GPU 1  3 GPU 2  4 GPU 3")
         terminal.wait_for("3 of 4 done: GPU 3 failed", timeout=RUN_SECONDS)
         see_words(terminal, "ok", "ok", "behind", "failed")
         terminal.wait_for(lambda t: re.search(r"GPU 2 \d\.\d % behind GPU 0", t.text) is not None)

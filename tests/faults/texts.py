@@ -287,7 +287,7 @@ SCENARIOS = (
         alive=None,
         says=(
             "H100 80GB HBM3␛[31;7m",
-            "wants: do this␛[31;7m␛]52;c;",
+            "needs do this␛[31;7m␛]52;c;",
             "unheard",
             "ada␛[31;",
             "␛]52;c;x␇",

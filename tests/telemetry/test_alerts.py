@@ -42,7 +42,7 @@ def said(sample: DeviceSample, *events: Event, **changes: Any) -> list[str]:
         ({"remap_pending": True}, ["GPU 0 remaps a memory row at its next reset"]),
         ({"remap_pending": True, "remap_failed": True}, ["GPU 0 has no spare memory rows left"]),
         ({"recovery_action": "none"}, []),
-        ({"recovery_action": "drain_and_reset"}, ["GPU 0 wants: drain and reset"]),
+        ({"recovery_action": "drain_and_reset"}, ["GPU 0 needs a reset, once its work has ended"]),
         ({"memory_used_bytes": 97 * GIB, "memory_free_bytes": 3 * GIB}, []),
         (
             {"memory_used_bytes": 98 * GIB, "memory_free_bytes": 2 * GIB},
@@ -122,7 +122,7 @@ def test_faults_come_before_warnings_and_then_by_device() -> None:
         (2, {"ecc_uncorrected": 2}, "GPUs 0 and 1 have 2 uncorrected ECC errors"),
         (3, {"remap_pending": True}, "GPUs 0, 1 and 2 remap a memory row at its next reset"),
         (4, {"clock_event_reasons": ("sw_thermal",)}, "4 GPUs are throttled by heat"),
-        (2, {"recovery_action": "gpu_reset"}, "GPUs 0 and 1 want: gpu reset"),
+        (2, {"recovery_action": "gpu_reset"}, "GPUs 0 and 1 need a reset"),
         (2, {"state": DeviceState.NEEDS_RESET}, "GPUs 0 and 1 NEED RESET"),
     ],
 )

@@ -71,14 +71,14 @@ async def test_a_question_is_whole(width: int) -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(width, 24)) as pilot:
         await settle(pilot)
-        app.push_screen(Question(title, [long, long], "Start all the same"))
+        app.push_screen(Question(title, [long, long], "Start anyway"))
         await settle(pilot)
         rows = [row.strip(" │") for row in text_of(lines(app)).splitlines()]
         text = " ".join(row for row in rows if row)
         assert title in text
         assert text.count("4000  ada") == 2
         assert "…" in text
-        assert "y Start all the same   n Leave it" in text
+        assert "y Start anyway   n Cancel" in text
 
 
 CUT = re.compile(r"\d…")

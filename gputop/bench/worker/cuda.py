@@ -144,8 +144,8 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
     python = sys.executable
     remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
     if torch.version.cuda is None:
-        why = f"torch {torch.__version__} of {python} is built without it"
-        raise RefusedError("no_cuda", "There is no CUDA in this torch", why, remedy)
+        why = f"torch {torch.__version__} of {python} is a build for CPUs"
+        raise RefusedError("no_cuda", "This torch has no CUDA support", why, remedy)
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)

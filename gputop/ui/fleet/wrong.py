@@ -90,7 +90,7 @@ class WrongView(Wheel, LiveView):
 
     def _heading(self, width: int, shown: int) -> Row:
         state = self._state
-        title = Span(" WRONG ", TAB if state.on_list else STRONG)
+        title = Span(" PROBLEMS ", TAB if state.on_list else STRONG)
         if not self._listed:
             return [title, Span(" nothing, as far as the metrics say", GOOD)]
         found = Counter(each.severity for each in self._listed)

@@ -151,7 +151,7 @@ class BenchmarkTab(Vertical):
             if yes:
                 self._begin(requests)
 
-        self.app.push_screen(Question(*asked, "Start all the same"), answered)
+        self.app.push_screen(Question(*asked, "Start anyway"), answered)
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops

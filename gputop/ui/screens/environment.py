@@ -129,7 +129,7 @@ class VariableList(Wheel, LiveView):
         )
         right = [Span(counts + masked * bool(secrets), DIM)]
         if not self.typing and not self.typed:
-            return spread([Span("/", ACCENT), Span(" to look for some", DIM)], right, width)
+            return spread([Span("/", ACCENT), Span(" filter", DIM)], right, width)
         typed = clip(visible(self.typed)[::-1], width // 2)[::-1]
         cursor = Span("▏" if self.typing else " ", ACCENT)
         return spread([Span("/ ", ACCENT), Span(typed, STRONG), cursor], right, width)

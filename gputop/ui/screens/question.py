@@ -79,7 +79,7 @@ class Question(ModalScreen[bool]):
     def _show_answers(self) -> None:
         yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.is_here else Text(WAIT)
         yes.pad_right(len(self._yes) + 5 - len(yes))
-        self._answers.update(Text.assemble(yes, ("n", "bold"), " Leave it"))
+        self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
 
     def on_key(self, event: Key) -> None:
         """Every key is for the question."""

@@ -21,8 +21,8 @@ class Several(ModalScreen[list[str] | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", id="several.mark", priority=True),
-        Binding("enter", "done", "Take them", id="several.done", priority=True),
-        Binding("escape,q", "leave", "Leave it", id="several.leave"),
+        Binding("enter", "done", "OK", id="several.done", priority=True),
+        Binding("escape,q", "leave", "Cancel", id="several.leave"),
     ]
 
     def __init__(self, offered: Sequence[tuple[str, str]], marked: Sequence[str]) -> None:
@@ -39,8 +39,8 @@ class Several(ModalScreen[list[str] | None]):
         with Vertical(classes="box"):
             yield Static(Text("Devices to test together", style="bold"))
             yield self._list
-            keys = (("Space", "bold"), " Mark   ", ("Enter", "bold"), " Take them   ")
-            yield Static(Text.assemble(*keys, ("Esc", "bold"), " Leave it"))
+            keys = (("Space", "bold"), " Mark   ", ("Enter", "bold"), " OK   ")
+            yield Static(Text.assemble(*keys, ("Esc", "bold"), " Cancel"))
 
     def on_mount(self) -> None:
         """Keys are for the list."""

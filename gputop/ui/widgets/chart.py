@@ -77,7 +77,7 @@ class ThroughputChart(RunView):
             left + room,
             rest - 1,
         )
-        return [[Span(clip(" TFLOP/s, by seconds", left + room), DIM)], *plot, *below]
+        return [[Span(clip(" TFLOP/s over time (s)", left + room), DIM)], *plot, *below]
 
 
 def _meanwhile_rows(run: RunState, width: int) -> int:

@@ -69,7 +69,7 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
         (f"{MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
         for n, target in enumerate(group.runs)
     ]
-    return [legend(" TFLOP/s, by seconds", named, width), *drawn_rows]
+    return [legend(" TFLOP/s over time (s)", named, width), *drawn_rows]
 
 
 def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:

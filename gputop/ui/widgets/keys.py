@@ -66,7 +66,7 @@ class KeysView(LiveView):
             case "fleet.switch" if self.on_list:
                 return "Map"
             case "pause" if self.paused:
-                return "Go on"
+                return "Resume"
             case "play" if self.paused:
                 return "Play"
         return action.label

@@ -191,7 +191,7 @@ class ProcessesView(Wheel, FilterView):
         listed, total = len(table.lines), table.total
         shown = f"{table.first + 1} to {min(listed, table.first + self._room)} of {listed}"
         if not self.typing and not table.filter:
-            return [Span(f"  {shown} processes: scroll, or / to look for some", DIM)]
+            return [Span(f"  {shown} processes · ↑↓ scroll · / filter", DIM)]
         counts = f"  {listed} of {total} match"
         keys = "  Enter keeps · Esc clears " if self.typing else "  / changes it "
         right = [Span(counts, TEXT if listed else STRONG), Span(keys, DIM)]

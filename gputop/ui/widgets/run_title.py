@@ -101,7 +101,7 @@ def _end_of_one(run: RunState, result: Result, what: str, width: int) -> Row:
         word = f"{run.limit.title} "
         return [Span(word, WARN), Span(clip(f"{run.limit.why} · {what}", width - len(word)))]
     word = "Done " if result.stopped == "time" else "Stopped "
-    verdict = f" · {count(result.checks, 'check')}, all right" if result.checks else ""
+    verdict = f" · {count(result.checks, 'check')} passed" if result.checks else ""
     torch = f" · torch {visible(result.torch_version)}"
     return [Span(word, GOOD), Span(clip(what + verdict + torch, width - len(word)))]
 
