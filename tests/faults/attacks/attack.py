@@ -246,7 +246,9 @@ def _words(attack: Attack, scene: Scene) -> str:
     lines = [line for line in scene.said.splitlines() if line.strip()]
     found = [line for line in lines if re.search(attack.says, line)]
     words = (found or lines or ["nothing"])[-1]
-    words = re.sub(r"[^ -~–…▲█␛]+", " ", words.replace(f"{scene.folder}/", "").replace(sys.prefix, ""))
+    for place in (f"{scene.folder}/", sys.prefix):
+        words = words.replace(place, "")
+    words = re.sub(r"[^ -~–…▲█␛]+", " ", words)
     return re.sub(r"\s+", " ", words).strip()
 
 
