@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -245,7 +246,9 @@ def _words(attack: Attack, scene: Scene) -> str:
     lines = [line for line in scene.said.splitlines() if line.strip()]
     found = [line for line in lines if re.search(attack.says, line)]
     words = (found or lines or ["nothing"])[-1]
-    words = re.sub(r"[^ -~–…▲█␛]+", " ", words.replace(f"{scene.folder}/", ""))
+    for place in (f"{scene.folder}/", sys.prefix):
+        words = words.replace(place, "")
+    words = re.sub(r"[^ -~–…▲█␛]+", " ", words)
     return re.sub(r"\s+", " ", words).strip()
 
 
@@ -281,7 +284,7 @@ class Unseen(Terminal):
         self.newest = (self.newest + data)[-(1 << 14) :]
 
 
-ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[()][B0])")
+ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][B0])")
 DRAWN_CELLS = 50_000
 
 
