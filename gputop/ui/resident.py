@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import termios
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ from gputop.ui.watchdog import Watchdog
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-THRESHOLDS = 10_000, 2, 2
-"""New objects until the collector looks through them, and such looks until it looks through older
-ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
-time; with Python's own 10 and 10, a screen that was closed stayed for an hour."""
+NEW_OBJECTS = 10_000
+"""Until the collector looks through them. A tick makes thousands that soon go without it, and at
+Python's own 700 it took a tenth of the time."""
+COLLECT_SECONDS, COLLECT_SHARE = 20.0, 0.001
+"""Between looks through all objects, and of the time at most: so what was closed does not stay for
+an hour, until Python looks by itself. A look takes some 10 ms, and with very many devices 100."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 
@@ -47,15 +50,22 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
     def on_mount(self) -> None:
         """Starts to listen: to signals, to the terminal's end."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
-        gc.set_threshold(*THRESHOLDS)
+        gc.set_threshold(NEW_OBJECTS)
         gc.enable()
         self.set_interval(TICK_SECONDS, self._tick)
+        self.set_timer(COLLECT_SECONDS, self._collect)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         if not self.is_headless:
             loop = asyncio.get_running_loop()
             self.watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
+
+    def _collect(self) -> None:
+        began = time.monotonic()
+        gc.collect()
+        took = time.monotonic() - began
+        self.set_timer(max(COLLECT_SECONDS, took / COLLECT_SHARE), self._collect)
 
     def _tick(self) -> None:
         if not self.is_headless and not _terminal_is_there():
