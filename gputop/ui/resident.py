@@ -52,8 +52,8 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         gc.set_threshold(NEW_OBJECTS)
         gc.enable()
+        self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
-        self.set_timer(COLLECT_SECONDS, self._collect)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
@@ -61,16 +61,15 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
             loop = asyncio.get_running_loop()
             self.watchdog.watch(loop, lambda: self.exit(return_code=INTERRUPTED), INTERRUPTED)
 
-    def _collect(self) -> None:
-        began = time.monotonic()
-        gc.collect()
-        took = time.monotonic() - began
-        self.set_timer(max(COLLECT_SECONDS, took / COLLECT_SHARE), self._collect)
-
     def _tick(self) -> None:
         if not self.is_headless and not _terminal_is_there():
             self.exit(return_code=INTERRUPTED)
         self.tick()
+        now = time.monotonic()
+        if now >= self._collect_at:
+            gc.collect()
+            took = time.monotonic() - now
+            self._collect_at = now + max(COLLECT_SECONDS, took / COLLECT_SHARE)
 
     def tick(self) -> None:
         """Shows what changes with time alone."""
