@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 NEW_OBJECTS = 50_000
 """Until the collector looks through them. A sample of many processes is as many, none of them in a
 circle: at Python's own 700 to look through them took a fifth of the time."""
+COLLECTED = 100
+"""Samples until what is in a circle is collected: the driver's bindings leave some, for hours."""
 
 
 def to_stdout(record: Record) -> None:
@@ -59,7 +61,9 @@ def run(
         leave_with_parent()
     # The reader has what it wanted: `gputop stream | head -1`.
     with contextlib.suppress(BrokenPipeError):
-        for record in counted(sampler.records(), count):
+        for number, record in enumerate(counted(sampler.records(), count), 1):
+            if number % COLLECTED == 0:
+                gc.collect()
             for each in window.due(record):
                 write(each)
 

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import _styles_cache, _xterm_parser
 from textual.strip import Strip
 
 from gputop.ui.crop import has
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 SHAPE = ["cls", "base_background", "background"]
 """The first is the cache itself, whatever it is called."""
@@ -36,7 +33,7 @@ def _divide_without_circles() -> bool:
         return False
     kept = Strip.divide
 
-    def divide(strip: Strip, cuts: Iterable[int]) -> Sequence[Strip]:
+    def divide(strip: Strip, cuts: Any) -> Any:
         within = [cut for cut in cuts if cut <= strip.cell_length]
         return [strip] if within == [strip.cell_length] else kept(strip, within)
 

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import termios
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ from gputop.ui.watchdog import Watchdog
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-THRESHOLDS = 10_000, 2, 2
-"""New objects until the collector looks through them, and such looks until it looks through older
-ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
-time; with Python's own 10 and 10, a screen that was closed stayed for an hour."""
+NEW_OBJECTS = 10_000
+"""Until the collector looks through them. A tick makes thousands that soon go without it, and at
+Python's own 700 it took a tenth of the time."""
+COLLECT_SECONDS, COLLECT_SHARE = 20.0, 0.001
+"""Between looks through all objects, and of the time at most: so what was closed does not stay for
+an hour, until Python looks by itself. A look takes some 10 ms, and with very many devices 100."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 
@@ -47,8 +50,9 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
     def on_mount(self) -> None:
         """Starts to listen: to signals, to the terminal's end."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
-        gc.set_threshold(*THRESHOLDS)
+        gc.set_threshold(NEW_OBJECTS)
         gc.enable()
+        self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
@@ -61,6 +65,11 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless and not _terminal_is_there():
             self.exit(return_code=INTERRUPTED)
         self.tick()
+        now = time.monotonic()
+        if now >= self._collect_at:
+            gc.collect()
+            took = time.monotonic() - now
+            self._collect_at = now + max(COLLECT_SECONDS, took / COLLECT_SHARE)
 
     def tick(self) -> None:
         """Shows what changes with time alone."""

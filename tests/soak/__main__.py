@@ -18,6 +18,7 @@ from pathlib import Path
 
 from gputop.bench.results import recent
 from tests.driver import FakeDriver, build
+from tests.soak.errands import ERRANDS
 from tests.soak.soak import INTERVAL, Row, Soak, say, summary, verdict
 
 WARM_MINUTES = 5.0
@@ -44,6 +45,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, help="as many as minutes unless given")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--torch", action="store_true", help="real stress tests of the CPU")
+    parser.add_argument("--errands", default=",".join(ERRANDS), help="others than all, by a comma")
     arguments = parser.parse_args()
     if arguments.torch and importlib.util.find_spec("torch") is None:
         parser.error("--torch needs torch in this Python")
@@ -60,7 +62,8 @@ def main() -> int:
         here = os.environ.get("PYTHONPATH") or str(Path.cwd())
         os.environ["PYTHONPATH"] = here
         os.chdir(folder)  # recordings are written there
-        soak = Soak(driver, folder, arguments.seed, arguments.torch)
+        errands = tuple(arguments.errands.split(","))
+        soak = Soak(driver, folder, arguments.seed, arguments.torch, errands)
         say(head())
         kills = tuple(seconds * part for part in KILLS)
         rows = arguments.rows or max(1, round(arguments.minutes))

@@ -55,6 +55,7 @@ class Soak:
     seed: int = 1
     torch: bool = False
     """Whether stress tests are real ones of the CPU; else a worker only says that it works."""
+    errands: tuple[str, ...] = tuple(ERRANDS)
     rows: list[Row] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
     """How often each errand was run, and each thing happened."""
@@ -110,7 +111,7 @@ class Soak:
 
     def _errand(self, terminal: Terminal, load: Load) -> None:
         if not self._to_do:
-            self._to_do = load.chance.sample(list(ERRANDS), len(ERRANDS))
+            self._to_do = load.chance.sample(self.errands, len(self.errands))
         wanted = TESTS_A_MINUTE * (time.monotonic() - self._began) / 60
         name = STRESS_TEST if self.done.get(STRESS_TEST, 0) < wanted else self._to_do.pop()
         self._count(name)
@@ -199,7 +200,8 @@ def lives(rows: list[Row], warm: float, few: int) -> Iterator[tuple[str, Feet, F
             each: Footprint = getattr(row, name)
             by_pid.setdefault(each.pid, []).append((row.minutes, each))
         for pid, life in by_pid.items():
-            known = [each for at, each in life if at >= life[0][0] + warm]
+            began = life[0][0] - rows[0].minutes
+            known = [each for at, each in life if at >= began + warm]
             if len(known) >= 2:
                 yield f"the {name} (process {pid})", known[:few], known[-few:]
 

@@ -288,6 +288,27 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
 
 
+def test_what_the_bindings_leave_is_collected_now_and_then() -> None:
+    """Python would come by after hours: of a sample nearly nothing is in a circle."""
+    program = """if True:
+        import gc, weakref
+        from gputop.telemetry import stream
+        class Circle: pass
+        circle = Circle()
+        circle.itself, ended = circle, weakref.ref(circle)
+        gc.collect()  # from now on it is old
+        del circle
+        stream.COLLECTED = 2
+        stream.run(interval=0.05, count=3, demo=True, write=lambda _: None)
+        print(ended())
+    """
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOUND, check=False
+    )
+    assert done.stdout.decode().strip() == "None", done.stderr.decode()
+
+
 def test_a_full_disk() -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
         done = subprocess.run(
