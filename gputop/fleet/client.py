@@ -304,7 +304,8 @@ def _why(error: Exception) -> str:
             break
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "it does not answer"
-    return visible(str(error).rstrip(". "), 160) or type(error).__name__
+    words = error.args[-1] if isinstance(error, ProtocolError) and error.args else error
+    return visible(str(words).rstrip(". "), 160) or type(error).__name__
 
 
 def _without_login(url: str) -> str:

@@ -77,6 +77,11 @@ def test_what_is_no_answer(response: Response, said: str, whole: bool) -> None:
     assert len(str(found)) < 400
 
 
+def test_too_many_headers_are_said_in_words() -> None:
+    many = Response(b"{}", headers={f"X-{n}": "a" for n in range(200)})
+    assert refused(many).problem.why == "got more than 100 headers"
+
+
 def test_a_redirect_is_not_followed_and_takes_no_credentials_along(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("s3cret")

@@ -182,6 +182,7 @@ SERVERS = (
             prepare=raw(answer, *command),
             kind=Kind.COMMAND if command else Kind.DASHBOARD,
             says="Prometheus is (slow|away)|larger than|left out",
+            never=r"Traceback \(most|Exception\(",
             status=(3,) if command else (0,),
             seconds=45.0,
             quick=False,
