@@ -9,7 +9,7 @@ EVENTS = 1000
 ITEMS = 8192
 """Of any other list or table in a record, such as the cores of a host."""
 STRING_CHARACTERS = 16_384
-"""Of one name or other text: a command line of 4,096 bytes may be longer once it is masked."""
+"""Of one name or other text, which is cut. A command line of 4,096 bytes may be longer, masked."""
 LINE_BYTES = 8 << 20
 """Of one line of a stream or recording, decompressed; to read it can take 20 times as much."""
 UNREADABLE_LINES = 1000

@@ -116,7 +116,8 @@ def _record(cls: type[T], document: Any) -> T:
         value: Any = document.get(name, _NOT_THERE)
         kind: Any = value.__class__
         if kind is str and len(value) > STRING_CHARACTERS:
-            raise DecodeError(f"longer than {STRING_CHARACTERS:,} characters", name)
+            # Not refused: whoever names a process or a container would take all the rest away.
+            value = f"{value[: STRING_CHARACTERS - 1]}…"
         if kind in kinds and (kind not in _NUMBERS or -LIMIT < value < LIMIT):
             values[name] = value
         elif value is not _NOT_THERE:

@@ -191,7 +191,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     score, alive = compare.score, []
 
     def count() -> int:
-        return sum(isinstance(each, Result) for each in gc.get_objects())
+        return sum(type(each) is Result for each in gc.get_objects())
 
     def counting(result: Result) -> float | None:
         alive.append(count())

@@ -131,7 +131,7 @@ def test_answers_of_100_mb_take_little_memory(all_of_them: bool) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     problems, peak = done.stdout.splitlines()
     assert "left out: it is larger than 25 MiB" in problems
-    assert int(peak) >> 10 < 300
+    assert int(peak) >> 10 < 500  # urllib3 before 2.6 unpacks in larger pieces
 
 
 def names() -> list[str]:
