@@ -38,7 +38,9 @@ def busy_stream() -> PreparedStream:
     )
     foreign = process(78, 0, user="Zoë", command="python 训练.py --naïve → ░▒▓ 🚀")
     made = dataclasses.replace(sample(4, [foreign, process(79, 1)]), devices=devices)
-    simulated = dataclasses.replace(inventory(4), source=Source.SIMULATED)
+    simulated = dataclasses.replace(  # nothing gets old while a slow machine draws
+        inventory(4), source=Source.SIMULATED, interval_seconds=60.0
+    )
     return PreparedStream(simulated, *[made] * 30)
 
 
