@@ -22,12 +22,13 @@ from gputop.ui.watchdog import Watchdog
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-NEW_OBJECTS = 10_000
-"""Until the collector looks through them. A tick makes thousands that soon go without it, and at
-Python's own 700 it took a tenth of the time."""
-COLLECT_SECONDS, COLLECT_SHARE = 20.0, 0.001
-"""Between looks through all objects, and of the time at most: so what was closed does not stay for
-an hour, until Python looks by itself. A look takes some 10 ms, and with very many devices 100."""
+THRESHOLDS = 10_000, 2, 2
+"""New objects until the collector looks through them, and such looks until it looks through older
+ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
+time; with its own 10 and 10, a screen that was closed stayed for an hour."""
+COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.001
+"""Between looks through all objects, of some 10 ms; and of the time at most, where they are many:
+Python itself looks only when a quarter are new, and memory grows by that."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 
@@ -50,7 +51,7 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
     def on_mount(self) -> None:
         """Starts to listen: to signals, to the terminal's end."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
-        gc.set_threshold(NEW_OBJECTS)
+        gc.set_threshold(*THRESHOLDS)
         gc.enable()
         self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
