@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import sys
@@ -27,8 +28,8 @@ THRESHOLDS = 10_000, 2, 2
 ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
 time; with its own 10 and 10, a screen that was closed stayed for an hour."""
 COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.001
-"""Between looks through all objects, of some 10 ms; and of the time at most, where they are many:
-Python itself looks only when a quarter are new, and memory grows by that."""
+"""Between times that memory is given back, of some 10 ms; and of the time at most, where objects
+are many: Python itself looks only when a quarter are new, and memory grows by that."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 
@@ -68,7 +69,7 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         self.tick()
         now = time.monotonic()
         if now >= self._collect_at:
-            gc.collect()
+            _give_back_memory()
             took = time.monotonic() - now
             self._collect_at = now + max(COLLECT_SECONDS, took / COLLECT_SHARE)
 
@@ -118,6 +119,15 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
 
 def _described(error: BaseException) -> str:
     return " ".join(visible(f"{type(error).__name__}: {error}").split())
+
+
+def _give_back_memory() -> None:
+    """Collect garbage, and return to the system what glibc keeps of it: 4 MiB in half an hour."""
+    import ctypes  # of which the first screen has no need
+
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _terminal_is_there() -> bool:
