@@ -257,7 +257,7 @@ PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "a signal to send": ("3" + F9, ("Send a signal", "asks it to end")),
     "a question before a signal": ("3" + F9 + ENTER, ("Send TERM to", "y sends it")),
     "the environment of a process": ("3e", ("PATH=",)),
-    "a question before a stress test": ("2b", ("GPU 0, NVIDIA Test 0 is in use", "y Start all")),
+    "a question before a stress test": ("2b", ("GPU 0, NVIDIA Test 0 is in use", "y Start anyway")),
 }
 """Keys to get there from the monitor, and what is seen there."""
 
