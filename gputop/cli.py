@@ -29,15 +29,15 @@ from gputop.commands.overview import Overview
 from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
-from gputop.telemetry.ssh import REMOTE_COMMAND
+from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.terminal import in_notebook_cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gputop.commands import Command
+    from gputop.schema.snapshot import Problem
     from gputop.settings import Settings
-    from gputop.telemetry.snapshot import Problem
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -94,7 +94,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     )
     top.add_argument(
         "--python",
-        type=argument("gputop.bench.plan:parse_python"),
+        type=argument("gputop.bench.plan.request:parse_python"),
         metavar="PATH",
         help="the interpreter whose torch runs stress tests (default: the active environment's)",
     )
@@ -216,7 +216,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
             USAGE,
         )
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
-    from gputop.ui.start import run as start
+    from gputop.ui.shell.start import run as start
 
     given = {key: getattr(arguments, key, None) for key in KEYS}
     config = settings_path(arguments.config)
@@ -248,7 +248,7 @@ def fleet_dashboard(
     interval = INTERVAL if arguments.interval is None else arguments.interval
     watch = watch_of(arguments, interval)
     from gputop.fleet.host import HostStream
-    from gputop.ui.fleet.start import run as start
+    from gputop.ui.shell.fleet_start import run as start
 
     return start(
         watch,

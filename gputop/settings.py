@@ -21,8 +21,8 @@ from typing import Any
 
 from gputop.files import read_at_once, write_whole
 from gputop.frozen import dataclass
-from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.telemetry.snapshot import Problem
+from gputop.schema.snapshot import Problem
+from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.text import visible
 
 AUTO = "auto"

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import resvg_py
 
-from gputop.telemetry.child import StreamChild
-from gputop.telemetry.launch import command
-from gputop.ui.app import GputopApp
-from gputop.ui.fleet.app import FleetApp
+from gputop.stream.child import StreamChild
+from gputop.stream.launch import command
+from gputop.ui.benchmark.title import TitleView
 from gputop.ui.fleet.state import FleetState
-from gputop.ui.widgets.run_title import TitleView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.fleet_app import FleetApp
 from tests.fleets import fleet
 
 if TYPE_CHECKING:

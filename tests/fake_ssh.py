@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.snapshot import encode
+from gputop.schema.snapshot import encode
 from tests import streams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.telemetry.snapshot import Inventory, Sample
+    from gputop.schema.snapshot import Inventory, Sample
 
 SCRIPT = """\
 #!/bin/sh

@@ -6,18 +6,18 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench import devices, plan
 from gputop.bench.events import Done, Hello, Planned, Progress
-from gputop.bench.group_state import GroupState
-from gputop.bench.plan import Request
-from gputop.bench.run_state import RunState
+from gputop.bench.plan import devices, request
+from gputop.bench.plan.request import Request
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.state import RunState
 from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample
 
 if TYPE_CHECKING:
-    from gputop.bench.conditions import Trace
     from gputop.bench.events import Event, Result
-    from gputop.telemetry.snapshot import Sample
+    from gputop.bench.run.conditions import Trace
+    from gputop.schema.snapshot import Sample
 
 WINDOW = 0.25
 
@@ -52,7 +52,7 @@ def gpu_result(seconds: float, **changes: Any) -> Result:
     return dataclasses.replace(made, **changes)
 
 
-def begin(target: plan.Target, seconds: float, dtype: str = "float32") -> tuple[RunState, Clock]:
+def begin(target: request.Target, seconds: float, dtype: str = "float32") -> tuple[RunState, Clock]:
     """A run whose products are about to be timed, and its clock."""
     run, clock = RunState(Request(target, dtype, None, seconds)), Clock()
     run.trace.now = clock
@@ -61,7 +61,7 @@ def begin(target: plan.Target, seconds: float, dtype: str = "float32") -> tuple[
     return run, clock
 
 
-def ended(target: plan.Target, *events: Event) -> RunState:
+def ended(target: request.Target, *events: Event) -> RunState:
     """A run of that device after these events, the last of which is its end."""
     run = RunState(Request(target, "float32", None, 10.0))
     for event in events:
@@ -116,7 +116,7 @@ def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
 
 def cpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
     """A CPU, whose clock sinks and which has no power to read."""
-    run, clock = begin(plan.cpu_target(), seconds)
+    run, clock = begin(request.cpu_target(), seconds)
     for n in range(1, int(until / WINDOW) + 1):
         at = n * WINDOW
         clock.time = NOW + at

@@ -11,7 +11,7 @@ from gputop.bench.events import Done, Hello, Planned, Point, Progress, Result
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from gputop.bench.plan import Request
+    from gputop.bench.plan.request import Request
 
 RESULT = Result(
     device="AMD EPYC 9654",

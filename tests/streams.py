@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     READINGS,
     Absence,
     Device,
@@ -25,8 +25,8 @@ from gputop.telemetry.snapshot import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from gputop.telemetry.child import Interruption
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
+    from gputop.stream.child import Interruption
 
 GIB = 1 << 30
 NOW = 1_763_640_000.0

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from gputop import settings
 from gputop.settings import AUTO, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
-from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.telemetry.snapshot import Problem
+    from gputop.schema.snapshot import Problem
 
 NOTHING: dict[str, str] = {}
 ANY = st.builds(

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import from_checkout
 from gputop.exits import COULD_NOT_RUN, USAGE
-from gputop.telemetry.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.telemetry.ssh import REMOTE_COMMAND, parse_command, parse_host
+from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
-    from gputop.telemetry.child import Interruption, Snapshot
-    from gputop.telemetry.recorded import Recording
+    from gputop.recording.reader import Recording
+    from gputop.stream.child import Interruption, Snapshot
 
 
 class Parser(argparse.ArgumentParser):
@@ -199,7 +199,7 @@ def add_replay(command: argparse.ArgumentParser) -> None:
 
 def open_recording(path: Path) -> Recording:
     """The recording; ends the program where it cannot be played."""
-    from gputop.telemetry.recorded import Recording, RecordingError
+    from gputop.recording.reader import Recording, RecordingError
 
     try:
         return Recording(path)
@@ -240,19 +240,19 @@ def snapshots(
     recording = getattr(arguments, "replay", None)
     if recording is not None:
         return _recorded(recording)
-    from gputop.telemetry.launch import command, launch
+    from gputop.stream.launch import command, launch
 
     asked = command(interval=interval, demo=arguments.demo, gpm=gpm)
     process = launch(asked)  # it takes longer than all that is loaded meanwhile
-    from gputop.telemetry import child
+    from gputop.stream import child
 
     return child.snapshots(child.StreamChild(asked, interval, process))
 
 
 async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
     from gputop.commands.arguments import open_recording
-    from gputop.telemetry.child import Snapshot, StreamError
-    from gputop.telemetry.recorded import RecordingError
+    from gputop.recording.reader import RecordingError
+    from gputop.stream.child import Snapshot, StreamError
 
     try:
         yield Snapshot(*open_recording(path).last())

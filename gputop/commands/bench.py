@@ -7,9 +7,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.bench import devices, exports, plan
-from gputop.bench.dtypes import DTYPES, parse_dtypes
-from gputop.bench.selection import RefusedError, select
+from gputop.bench.plan import devices, request
+from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
+from gputop.bench.plan.selection import RefusedError, select
+from gputop.bench.results import exports
 from gputop.commands.arguments import argument, count, output_width, print_text
 from gputop.console import say
 from gputop.exits import FINE, INTERRUPTED, USAGE
@@ -17,8 +18,8 @@ from gputop.exits import FINE, INTERRUPTED, USAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.bench.plan import Request, Target
-    from gputop.bench.run_state import RunState
+    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.state import RunState
 
 HERE = "auto"
 """The Ray cluster that this machine is in."""
@@ -29,10 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind",
         nargs="?",
-        choices=tuple(plan.KINDS),
+        choices=tuple(request.KINDS),
         default="soak",
         metavar="KIND",
-        help="; ".join(f"{kind}: {what}" for kind, what in plan.KINDS.items()) + " (default: soak)",
+        help="; ".join(f"{kind}: {what}" for kind, what in request.KINDS.items())
+        + " (default: soak)",
     )
     parser.add_argument(
         "--device",
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--size",
-        type=argument(plan.parse_size),
+        type=argument(request.parse_size),
         default="auto",
         metavar="N",
         help="multiply N x N matrices, or `auto` (default): as large as is useful; "
@@ -59,23 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=argument(plan.parse_seconds),
-        default=plan.DEFAULT_SECONDS,
+        type=argument(request.parse_seconds),
+        default=request.DEFAULT_SECONDS,
         metavar="S",
-        help=f"how long (default {plan.DEFAULT_SECONDS:g})",
+        help=f"how long (default {request.DEFAULT_SECONDS:g})",
     )
     parser.add_argument(
         "--memory-share",
-        type=argument(plan.parse_share),
-        default=plan.DEFAULT_MEMORY_SHARE,
+        type=argument(request.parse_share),
+        default=request.DEFAULT_MEMORY_SHARE,
         metavar="SHARE",
         help="how much of the free memory may be used, up to 1 "
-        f"(default {plan.DEFAULT_MEMORY_SHARE:g})",
+        f"(default {request.DEFAULT_MEMORY_SHARE:g})",
     )
     parser.add_argument("--json", action="store_true", help="the result as one JSON document")
     parser.add_argument(
         "--python",
-        type=argument(plan.parse_python),
+        type=argument(request.parse_python),
         metavar="PATH",
         default=argparse.SUPPRESS,  # or it would overwrite the one before the command
         help="the interpreter whose torch is used (default: the active environment's)",
@@ -129,15 +131,15 @@ def run(args: argparse.Namespace) -> int:
     except RefusedError as error:
         say(f"error: {error}")
         return error.status
-    from gputop.bench.conclusion import conclude
+    from gputop.commands.bench_results import conclude
 
     return conclude(ends, args)
 
 
 def _collect(args: argparse.Namespace) -> int:
     """Compares the devices of files."""
-    from gputop.bench.collect import collect
-    from gputop.bench.conclusion import conclude_many
+    from gputop.bench.results.collect import collect
+    from gputop.commands.bench_results import conclude_many
 
     found = collect(args.collect)
     return conclude_many(found.members, found.left_out, args)
@@ -146,14 +148,14 @@ def _collect(args: argparse.Namespace) -> int:
 def _on_cluster(args: argparse.Namespace) -> int:
     """Runs on the GPUs that Ray gives."""
     from gputop.bench.cluster.run import Order, burn, on_a_line
-    from gputop.bench.conclusion import conclude_cluster
+    from gputop.commands.bench_results import conclude_cluster
 
     cpu = args.device == ("cpu",)
     python = getattr(args, "python", None)
     order = Order(args.ray, args.devices, cpu, args.ignore_busy, python)
     follow = on_a_line
     if args.screen:
-        from gputop.ui.burn import on_screen
+        from gputop.ui.benchmark.cluster import on_screen
 
         follow = on_screen
     return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)
@@ -162,7 +164,7 @@ def _on_cluster(args: argparse.Namespace) -> int:
 def _stress(requests: list[Request]) -> list[RunState]:
     import asyncio
 
-    from gputop.bench.foreground import run_in_foreground
+    from gputop.bench.run.foreground import run_in_foreground
 
     return asyncio.run(run_in_foreground(requests))
 
@@ -177,8 +179,8 @@ def _check(args: argparse.Namespace) -> None:
 
 def _history(args: argparse.Namespace) -> int:
     """Prints earlier results, of one device where it is named."""
-    from gputop.bench import history
-    from gputop.bench.results import ResultsError
+    from gputop.bench.results import history
+    from gputop.bench.results.store import ResultsError
 
     form: history.Form = "json" if args.json else "csv" if args.csv else "table"
     try:
@@ -214,7 +216,7 @@ def _look_over_many(args: argparse.Namespace) -> None:
     """Refuses what does not go with a cluster, or with files."""
     if args.ray is None and args.devices is not None:
         raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
-    if args.ray in plan.KINDS:
+    if args.ray in request.KINDS:
         raise RefusedError(
             f"{args.ray} is a kind of run, and no address. Type `gputop bench {args.ray} --ray`.",
             USAGE,
@@ -247,11 +249,13 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     requests = []
     for found in targets:
         target = replace(found, memory_share=args.memory_share)
-        dtype, *further = dtypes or (plan.default_dtype(target),)
+        dtype, *further = dtypes or (request.default_dtype(target),)
         requests.append(
-            plan.Request(target, dtype, args.size, args.seconds, python, args.kind, tuple(further))
+            request.Request(
+                target, dtype, args.size, args.seconds, python, args.kind, tuple(further)
+            )
         )
-    if args.kind == "pairs" and (problem := plan.check_pairs(requests)):
+    if args.kind == "pairs" and (problem := request.check_pairs(requests)):
         raise RefusedError(f"{problem}.")
     return requests if args.ray is not None else devices.with_peers(requests)
 

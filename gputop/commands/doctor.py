@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from gputop.bench import plan
+from gputop.bench.plan import request
 from gputop.commands.arguments import argument, fail, output_width, print_text
 from gputop.exits import FAULT, FINE, USAGE
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
     parser.add_argument(
         "--python",
-        type=argument(plan.parse_python),
+        type=argument(request.parse_python),
         metavar="PATH",
         default=argparse.SUPPRESS,  # or it would overwrite the one before the command
         help="the interpreter whose torch is looked at (default: the one that stress tests use)",
@@ -30,9 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     import json
     import os
 
-    from gputop.insight.doctor.checks import examine
-    from gputop.insight.doctor.facts import gather
-    from gputop.insight.doctor.finding import Status
+    from gputop.health.doctor.checks import examine
+    from gputop.health.doctor.facts import gather
+    from gputop.health.doctor.finding import Status
     from gputop.output.ansi import wanted
     from gputop.output.doctor import document, page
 

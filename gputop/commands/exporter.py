@@ -18,11 +18,11 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-    from gputop.output.family import Family
-    from gputop.output.scrape import Server
-    from gputop.output.web_config import WebConfig
-    from gputop.telemetry.child import StreamChild
-    from gputop.telemetry.latest import Watch
+    from gputop.output.prometheus.family import Family
+    from gputop.output.prometheus.scrape import Server
+    from gputop.output.prometheus.web_config import WebConfig
+    from gputop.stream.child import StreamChild
+    from gputop.stream.latest import Watch
 
 ABOUT = """\
 Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
@@ -118,15 +118,15 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_fleet(arguments)
     import asyncio
 
-    from gputop.insight.standing import Follower
-    from gputop.output.metrics import families
-    from gputop.telemetry.child import StreamChild
-    from gputop.telemetry.latest import Watch
-    from gputop.telemetry.launch import command
+    from gputop.health.active import Follower
+    from gputop.output.prometheus.metrics import families
+    from gputop.stream.child import StreamChild
+    from gputop.stream.latest import Watch
+    from gputop.stream.launch import command
 
     follower = Follower()
     with needs_extra("exporter"):
-        from gputop.output.scrape import application
+        from gputop.output.prometheus.scrape import application
     web_config = _web_config(arguments.web_config)
     take = None if arguments.dcgm_names else follower.take
     watch = Watch(lambda problem: say(f"error: {problem}."), take)
@@ -149,11 +149,11 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     refuse(arguments, not_of_fleets, "a simulated fleet", "--demo-fleet")
     import asyncio
 
-    from gputop.fleet.simulated_site import GPUS_OF_HOST
-    from gputop.fleet.simulator import Simulator
+    from gputop.fleet.demo.readings import Simulator
+    from gputop.fleet.demo.site import GPUS_OF_HOST
 
     with needs_extra("exporter"):
-        from gputop.output.fleet_page import site
+        from gputop.fleet.demo.page import site
 
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())
@@ -168,7 +168,7 @@ def _web_config(name: str | None) -> WebConfig | None:
     if name is None:
         return None
     with needs_extra("exporter"):
-        from gputop.output.web_config import WebConfig, WebConfigError
+        from gputop.output.prometheus.web_config import WebConfig, WebConfigError
     try:
         return WebConfig(Path(name), say)
     except WebConfigError:
@@ -176,7 +176,7 @@ def _web_config(name: str | None) -> WebConfig | None:
 
 
 def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None = None) -> Server:
-    from gputop.output.scrape import listen
+    from gputop.output.prometheus.scrape import listen
 
     try:
         return listen(address.host, address.port, app, web_config)

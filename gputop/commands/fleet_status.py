@@ -82,9 +82,9 @@ def _text(arguments: argparse.Namespace, fleet: Fleet, width: int | None, *, col
     if arguments.json:
         from json import dumps
 
-        from gputop.output.fleet import document
+        from gputop.fleet.page import document
 
         return dumps(document(fleet), indent=2 if arguments.watch is None else None)
-    from gputop.output.fleet import page
+    from gputop.fleet.page import page
 
     return page(fleet, arguments.prometheus, arguments.match or "", width, colour=colour)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from gputop.commands.arguments import print_text
 from gputop.exits import COULD_NOT_RUN, FINE
 from gputop.output.page import View, document, page
-from gputop.telemetry.codec import to_json
-from gputop.telemetry.remote import HostSnapshot, host_snapshots
+from gputop.schema.codec import to_json
+from gputop.stream.remote import HostSnapshot, host_snapshots
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.telemetry.snapshot import Inventory, Sample
+    from gputop.schema.snapshot import Inventory, Sample
 
 
 def status(

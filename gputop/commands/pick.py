@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, FINE
-from gputop.telemetry.snapshot import Source
+from gputop.schema.snapshot import Source
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from gputop.telemetry.child import Interruption, Snapshot
-    from gputop.telemetry.picking import Candidate
-    from gputop.telemetry.snapshot import Inventory, Sample
+    from gputop.health.idlest import Candidate
+    from gputop.schema.snapshot import Inventory, Sample
+    from gputop.stream.child import Interruption, Snapshot
 
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
-    from gputop.telemetry.child import StreamError
+    from gputop.stream.child import StreamError
 
     try:
         outcome = asyncio.run(_look(arguments, found))
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _names(arguments: argparse.Namespace, outcome: Outcome) -> list[str]:
     if not arguments.index:
         return [each.device.uuid for each in outcome.picked]
-    from gputop.telemetry.visible_devices import in_bus_order
+    from gputop.sources.visible_devices import in_bus_order
 
     order = in_bus_order(outcome.inventory.devices)
     return [str(order.index(each.device)) for each in outcome.picked]
@@ -156,7 +156,7 @@ async def _look(
     """
     from contextlib import aclosing
 
-    from gputop.telemetry.child import Snapshot
+    from gputop.stream.child import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + arguments.wait
@@ -187,8 +187,8 @@ async def _look(
 def _outcome(
     arguments: argparse.Namespace, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
-    from gputop.telemetry.picking import Wanted, candidates
-    from gputop.telemetry.visible_devices import ORDER, VARIABLE, seen
+    from gputop.health.idlest import Wanted, candidates
+    from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 
     if not inventory.devices:
         raise ValueError("There is no device to pick: the driver has none. See `gputop status`")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from gputop.output.page import Processes, View
-    from gputop.telemetry.child import Interruption, Snapshot
+    from gputop.stream.child import Interruption, Snapshot
 
     Found = Snapshot | Interruption
 
@@ -109,7 +109,7 @@ def _status(arguments: argparse.Namespace) -> int:
     import asyncio
 
     import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
-    from gputop.telemetry.child import StreamError
+    from gputop.stream.child import StreamError
 
     shown = _once if every is None else _watch
     try:
@@ -146,7 +146,7 @@ def _hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int
 async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
     from contextlib import aclosing
 
-    from gputop.telemetry.child import Interruption
+    from gputop.stream.child import Interruption
 
     seen: Snapshot | None = None
     async with aclosing(found):
@@ -167,7 +167,7 @@ async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> 
 async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
     from contextlib import aclosing
 
-    from gputop.telemetry.child import Interruption
+    from gputop.stream.child import Interruption
 
     begun = False
     async with aclosing(found):

@@ -24,9 +24,9 @@ from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.output.smi import CsvLines
-    from gputop.telemetry.recorded import Recording
-    from gputop.telemetry.snapshot import Problem, Record
+    from gputop.output.nvidia_smi import CsvLines
+    from gputop.recording.reader import Recording
+    from gputop.schema.snapshot import Problem, Record
 
 CSV_WORDS = ("noheader", "nounits")
 
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--query",
         "--query-gpu",
-        type=argument("gputop.output.smi:parse_query"),
+        type=argument("gputop.output.nvidia_smi:parse_query"),
         metavar="LIST",
         help="the columns of CSV, with commas, by the names that nvidia-smi has for them, such as "
         "timestamp,index,utilization.gpu,memory.used",
@@ -81,9 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Streams as the arguments say; returns the exit status, or ends the process with it."""
-    from gputop.growing import OutputError
     from gputop.output.sinks import ended_whole, open_sink
-    from gputop.telemetry.stream import counted
+    from gputop.recording.file import OutputError
+    from gputop.stream.produce import counted
 
     csv, output = _csv(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
@@ -119,9 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
-    from gputop.telemetry.lifeline import end_with_parent
-    from gputop.telemetry.stream import run as stream
-    from gputop.telemetry.stream import run_several
+    from gputop.stream.lifeline import end_with_parent
+    from gputop.stream.produce import run as stream
+    from gputop.stream.produce import run_several
 
     end_with_parent()
     interval = 1.0 if arguments.interval is None else arguments.interval
@@ -177,7 +177,7 @@ def _csv(arguments: argparse.Namespace) -> CsvLines | None:
         if arguments.query is not None:
             fail("--query chooses the columns of CSV. Leave out --format jsonl.", USAGE)
         return None
-    from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
+    from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 
     columns = arguments.query or parse_query(DEFAULT_QUERY)
     return CsvLines(columns, header=form.header, units=form.units)

@@ -11,10 +11,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Gpu, Health, Wrong
-from gputop.insight import thresholds as t
-from gputop.output.faults import XIDS
-from gputop.telemetry.alerts import PROGRAM_XIDS
-from gputop.telemetry.clock_events import CLOCK_EVENTS, ClockEvent, gravest
+from gputop.health import thresholds as t
+from gputop.health.alerts import PROGRAM_XIDS
+from gputop.schema.clock_events import CLOCK_EVENTS, ClockEvent, gravest
+from gputop.schema.faults import XIDS
 from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.fleet.client import AskError
 from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import NUMBERS
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.machine import no_host
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     READINGS,
     Absence,
     Device,
@@ -24,11 +22,13 @@ from gputop.telemetry.snapshot import (
     Sample,
     Source,
 )
+from gputop.stream.child import Interruption
+from gputop.stream.machine import no_host
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet, Gpu
     from gputop.fleet.watch import FleetWatch
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 HISTORY_SECONDS = 3600.0
 """What a chart shows at once when a host is opened."""

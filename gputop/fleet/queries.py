@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.output.dcgm import FIELDS
-from gputop.output.metric_table import METRICS
-from gputop.telemetry.clock_events import BITS, SLOWDOWNS
-from gputop.telemetry.snapshot import READINGS, DeviceSample
+from gputop.output.prometheus.dcgm import FIELDS
+from gputop.output.prometheus.names import METRICS
+from gputop.schema.clock_events import BITS, SLOWDOWNS
+from gputop.schema.snapshot import READINGS, DeviceSample
 
 if TYPE_CHECKING:
-    from gputop.output.family import Parts
+    from gputop.output.prometheus.family import Parts
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6

@@ -16,8 +16,8 @@ from gputop.fleet.findings import HOT, HOT_MEMORY, kind_of
 from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import MASKS, READING_OF, XID
 from gputop.fleet.read import labels_of, plausible, points_of
-from gputop.insight import thresholds as t
-from gputop.telemetry.clock_events import BITS, BY_WORD, SLOWDOWNS
+from gputop.health import thresholds as t
+from gputop.schema.clock_events import BITS, BY_WORD, SLOWDOWNS
 
 if TYPE_CHECKING:
     from gputop.fleet.findings import Known

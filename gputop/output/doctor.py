@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
-from gputop.insight.doctor.finding import Status
+from gputop.health.doctor.finding import Status
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.insight.doctor.facts import Facts
-    from gputop.insight.doctor.finding import Finding, Judgement
-    from gputop.telemetry.snapshot import Device
+    from gputop.health.doctor.facts import Facts
+    from gputop.health.doctor.finding import Finding, Judgement
+    from gputop.schema.snapshot import Device
 
 MARKS = {status: str(status) for status in Status} | {Status.PROBLEM: "PROBLEM"}
 MARK_WIDTH = max(map(len, MARKS.values()))

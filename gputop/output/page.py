@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gputop.health.alerts import Severity, alerts, summed
 from gputop.output import table
-from gputop.output.absences import unseen
 from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
 from gputop.output.columns import OWN, PROCESSES, Column
-from gputop.telemetry.alerts import Severity, alerts, summed
-from gputop.telemetry.codec import to_json
-from gputop.telemetry.snapshot import DeviceState, DriverState, Source
+from gputop.schema.absences import unseen
+from gputop.schema.codec import to_json
+from gputop.schema.snapshot import DeviceState, DriverState, Source
 from gputop.text import ABSENT, cells, moment, percentage, size, that_fit, used_of, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
-    from gputop.telemetry.snapshot import Inventory, Process, Sample
+    from gputop.schema.snapshot import Inventory, Process, Sample
 
 Processes = Literal["beside", "below", "none"]
 """Where a device's processes are shown: on its line, each on one of its own, or nowhere."""

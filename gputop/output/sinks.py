@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gputop.growing import GrowingFile
-from gputop.telemetry.recording import Recorder
-from gputop.telemetry.stream import to_stdout, write_all
+from gputop.recording.file import GrowingFile
+from gputop.recording.writer import Recorder
+from gputop.stream.produce import to_stdout, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-    from gputop.output.smi import CsvLines
-    from gputop.telemetry.snapshot import Record
+    from gputop.output.nvidia_smi import CsvLines
+    from gputop.schema.snapshot import Record
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

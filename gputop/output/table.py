@@ -12,7 +12,7 @@ from gputop.text import ABSENT, cells, size, that_fit, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
-    from gputop.telemetry.snapshot import Inventory, Process, Sample
+    from gputop.schema.snapshot import Inventory, Process, Sample
 
 GAP = 2
 """Blanks between columns."""

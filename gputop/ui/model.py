@@ -8,10 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bounds import DEVICES, EVENTS
-from gputop.telemetry.alerts import Alert, alerts, away, incomplete
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.history import CAPACITY, History
-from gputop.telemetry.snapshot import (
+from gputop.health.alerts import Alert, alerts, away, incomplete
+from gputop.schema.snapshot import (
     Device,
     DeviceSample,
     DeviceState,
@@ -28,13 +26,15 @@ from gputop.telemetry.snapshot import (
     qualified,
     silence_limit,
 )
+from gputop.stream.child import Interruption
+from gputop.stream.history import CAPACITY, History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gputop.insight.findings import Judgement
-    from gputop.insight.judge import Judge
-    from gputop.telemetry.snapshot import Record
+    from gputop.health.findings import Judgement
+    from gputop.health.judge import Judge
+    from gputop.schema.snapshot import Record
 
 
 MOST_HELD = CAPACITY
@@ -163,8 +163,8 @@ class Telemetry:
         A picture that catches up after a pause is judged at its end.
         """
         if self._judge is None:
-            from gputop.insight.findings import Judgement
-            from gputop.insight.judge import Judge
+            from gputop.health.findings import Judgement
+            from gputop.health.judge import Judge
 
             self._judge, self._judgement = Judge(), Judgement()
         if self._judged != self.history.count and self.inventory and self.sample:

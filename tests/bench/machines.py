@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     READINGS,
     Absence,
     Device,

@@ -13,7 +13,7 @@ import pytest
 
 from gputop.bench.cluster import link
 from gputop.bench.cluster.link import Cluster
-from gputop.bench.places import PlaceError
+from gputop.bench.run.places import PlaceError
 from tests.bench.commands import COMMAND, environment
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import orders
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.post import Post
-from gputop.bench.orders import NOT_INHERITED
-from gputop.bench.plan import Request
+from gputop.bench.plan import orders
+from gputop.bench.plan.orders import NOT_INHERITED
+from gputop.bench.plan.request import Request
 from tests.bench.workers import CPU, needs_torch
 from tests.clusters import executable
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.collect import collect
 from gputop.bench.events import Conditions, Result
+from gputop.bench.results.collect import collect
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.workers import RESULT
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 import pytest
 
-from gputop.bench import plan, results
-from gputop.bench.conclusion import conclude
 from gputop.bench.events import Done, Failed
-from gputop.bench.page import page
+from gputop.bench.plan import request as plan
+from gputop.bench.results import store
+from gputop.bench.results.page import page
 from gputop.commands import bench as command
-from gputop.telemetry import child
-from gputop.telemetry.snapshot import (
+from gputop.commands.bench_results import conclude
+from gputop.schema.snapshot import (
     Device,
     DeviceSample,
     DeviceState,
@@ -35,6 +35,7 @@ from gputop.telemetry.snapshot import (
     Sample,
     Source,
 )
+from gputop.stream import child
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gputop.bench.run_state import RunState
+    from gputop.bench.run.state import RunState
 
 
 @needs_torch
@@ -61,7 +62,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     assert result["tflops_mean"] == pytest.approx(
         2 * 256**3 * result["iterations"] / result["seconds"] / 1e12
     )
-    (kept,) = results.recent(10)
+    (kept,) = store.recent(10)
     assert kept.tflops_mean == result["tflops_mean"]
 
 
@@ -420,8 +421,8 @@ def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    results.path().parent.parent.mkdir(parents=True, exist_ok=True)
-    results.path().parent.write_text("in the way")
+    store.path().parent.parent.mkdir(parents=True, exist_ok=True)
+    store.path().parent.write_text("in the way")
     assert concluded(Done(RESULT), "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["iterations"] == 420

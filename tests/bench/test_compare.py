@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.compare import best_of, comparable, compared, regression, score
 from gputop.bench.events import Comparison, Point
+from gputop.bench.results.compare import best_of, comparable, compared, regression, score
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
 from tests.bench.workers import RESULT
 

@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.bench import devices, plan
-from gputop.bench.conditions import BANDWIDTH, LONGEST_SECONDS, WITHIN, Moment, Trace
 from gputop.bench.events import Conditions, Point, Progress
-from gputop.bench.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
-from gputop.bench.series import MOST_ITEMS
-from gputop.telemetry.snapshot import Device, Sample
+from gputop.bench.plan import devices, request
+from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
+from gputop.bench.run.conditions import BANDWIDTH, LONGEST_SECONDS, WITHIN, Moment, Trace
+from gputop.bench.run.series import MOST_ITEMS
+from gputop.schema.snapshot import Device, Sample
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
 
 if TYPE_CHECKING:
-    from gputop.bench.run_state import RunState
+    from gputop.bench.run.state import RunState
 
 GPU = devices.targets(inventory(1), sample(1))[0]
 
 
 def traced(
-    *samples: Sample, seconds: float = 10.0, target: plan.Target = GPU, begins: float = NOW
+    *samples: Sample, seconds: float = 10.0, target: request.Target = GPU, begins: float = NOW
 ) -> Trace:
     """A run that begins at that time; the samples come in between its windows of a second."""
     clock = Clock(begins)
@@ -166,7 +166,7 @@ def test_an_old_reading_is_of_when_it_was_taken_and_a_repeated_one_of_no_time() 
 def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed() -> None:
     """A CPU's checks take a second after every two here: 1.5 seconds of the clock are one."""
     clock = Clock()
-    trace = Trace(plan.cpu_target(), clock)
+    trace = Trace(request.cpu_target(), clock)
     trace.take(PLANNED)
     for n in range(1, 21):
         clock.time = NOW + 1.5 * n
@@ -178,7 +178,7 @@ def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed
 
 def test_time_does_not_go_back_where_a_long_check_comes_between() -> None:
     clock = Clock()
-    trace = Trace(plan.cpu_target(), clock)
+    trace = Trace(request.cpu_target(), clock)
     trace.take(PLANNED)
     for n in range(1, 121):
         clock.time = NOW + n
@@ -209,7 +209,7 @@ def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> N
 
 def test_of_a_device_that_nothing_was_heard_of_nothing_is_said() -> None:
     assert Trace(GPU).conditions(gpu_result(10.0)) is None
-    trace = Trace(plan.cpu_target())
+    trace = Trace(request.cpu_target())
     trace.take(PLANNED)
     assert trace.conditions(gpu_result(10.0)) is None
 

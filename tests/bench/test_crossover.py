@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench.crossover import (
+from gputop.bench.events import Point, Result
+from gputop.bench.results.crossover import (
     Crossover,
     crossovers,
     in_words,
@@ -15,7 +16,6 @@ from gputop.bench.crossover import (
     times,
     with_earlier,
 )
-from gputop.bench.events import Point, Result
 from tests.bench.kept import BASE, table
 
 

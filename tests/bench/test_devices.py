@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from gputop.bench import devices, plan
-from gputop.bench.plan import Request, Target
-from gputop.telemetry.snapshot import Absence, Device, DeviceSample, Inventory
+from gputop.bench.plan import devices, request
+from gputop.bench.plan.request import Request, Target
+from gputop.schema.snapshot import Absence, Device, DeviceSample, Inventory
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.streams import GIB, device, inventory, readings, sample
 
@@ -150,12 +150,12 @@ def test_the_first_that_can_be_used_is_the_default() -> None:
 
 def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
     target = devices.choose(divided(), seen(), "3:3")
-    problem = plan.check(Request(target, "float32", 32768, 10.0))
+    problem = request.check(Request(target, "float32", 32768, 10.0))
     assert problem is not None
     assert "GPU 3:3" in problem.what
     assert "4.00 GiB are free" in problem.why
     assert (
-        f"--size {plan.largest_size(target.memory_allowed_bytes or 0, 'float32', 'cuda')}"
+        f"--size {request.largest_size(target.memory_allowed_bytes or 0, 'float32', 'cuda')}"
         in problem.remedy
     )
 
@@ -175,7 +175,7 @@ def shared(memory_is_shared: bool | None) -> Inventory:
 def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "_available_bytes", lambda: 90 * GIB)
+    monkeypatch.setattr(request, "_available_bytes", lambda: 90 * GIB)
     nothing = readings(
         0,
         memory_used_bytes=None,
@@ -186,7 +186,7 @@ def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
     said = dataclasses.replace(sample(), devices=(nothing,))
     target = devices.choose(shared(True), said, "0")
     assert target.memory_free_bytes == 90 * GIB
-    problem = plan.check(Request(target, "float32", 1 << 17, 10.0))
+    problem = request.check(Request(target, "float32", 1 << 17, 10.0))
     assert problem is not None
     assert "90.0 GiB are free" in problem.why
     assert devices.choose(shared(None), said, "0").memory_free_bytes is None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import orders
-from gputop.bench.dtypes import DTYPES
+from gputop.bench.plan import orders
+from gputop.bench.plan.dtypes import DTYPES
 from gputop.bench.worker import dtypes, memory, product
 from gputop.bench.worker.refusals import RefusedError
 from tests.bench.workers import load_torch, needs_torch, request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.bench.events import Conditions
-from gputop.bench.facts import conditions
+from gputop.bench.results.facts import conditions
 
 FULL = Conditions(
     driver_version="580.65.06",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import orders
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
-from gputop.bench.plan import Request, Target
-from gputop.bench.session import Session
+from gputop.bench.plan import orders
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, group, orders, watch
-from gputop.bench.compare import spreads
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.group import Group
-from gputop.bench.plan import Request, Target
+from gputop.bench.plan import devices, orders
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.results.compare import spreads
+from gputop.bench.run import group, watch
+from gputop.bench.run.group import Group
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
 from tests.streams import Lasting, PreparedStream, inventory, readings, sample
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from gputop.bench.watch import Limit
+    from gputop.bench.run.watch import Limit
 
 HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
 """Of the CPU, each a device: with one thread where a test says so in the environment."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
-from gputop.bench.group_state import GroupState
-from gputop.bench.plan import Request, Target
-from gputop.bench.progress import many_devices
-from gputop.bench.run_state import RECENT_WINDOWS
-from gputop.telemetry.snapshot import Problem
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.progress import many_devices
+from gputop.bench.run.state import RECENT_WINDOWS
+from gputop.schema.snapshot import Problem
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import columns, compare, history, results
-from gputop.bench.columns import COLUMNS, DEVICE, fitting
-from gputop.bench.compare import compared
 from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.results import columns, compare, history, store
+from gputop.bench.results.columns import COLUMNS, DEVICE, fitting
+from gputop.bench.results.compare import compared
 from gputop.commands import bench as command
-from gputop.telemetry import child
-from gputop.telemetry.snapshot import Device, DriverState, Host, Inventory, Problem, Sample, Source
+from gputop.schema.snapshot import Device, DriverState, Host, Inventory, Problem, Sample, Source
+from gputop.stream import child
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
 
@@ -45,7 +45,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def kept() -> list[Result]:
-    return [results.append(each) for each in reversed(RUNS)][::-1]
+    return [store.append(each) for each in reversed(RUNS)][::-1]
 
 
 def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,14 +139,14 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    results.path().parent.mkdir(parents=True)
-    results.path().write_bytes(b"no database at all, " * 100)
+    store.path().parent.mkdir(parents=True)
+    store.path().write_bytes(b"no database at all, " * 100)
     assert run() == 3
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert line.startswith("gputop: error: The file of earlier results cannot be used")
-    assert results.path().read_bytes() == b"no database at all, " * 100
+    assert store.path().read_bytes() == b"no database at all, " * 100
 
 
 @pytest.mark.parametrize(
@@ -245,11 +245,11 @@ def test_later_runs_change_no_verdict(
 ) -> None:
     if is_old:  # a version that kept results without a comparison
         monkeypatch.setattr(compare, "compared", lambda kept, _: kept)
-    results.append(soak(780.0, ago=60.0))
+    store.append(soak(780.0, ago=60.0))
     monkeypatch.undo() if is_old else None
     before = listed(capsys)
     for n, mean in enumerate((870.0, 300.0, 900.0)):
-        results.append(soak(mean, ago=50.0 - n))
+        store.append(soak(mean, ago=50.0 - n))
     assert listed(capsys) == before
 
 
@@ -257,10 +257,10 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also where an earlier run comes in later, from a clock that was set back."""
-    results.append(soak(780.0, ago=60.0))
-    assert results.append(soak(700.0)).comparison is not None
-    results.append(soak(2000.0, ago=90.0))
-    newest, *_ = results.recent()
+    store.append(soak(780.0, ago=60.0))
+    assert store.append(soak(700.0)).comparison is not None
+    store.append(soak(2000.0, ago=90.0))
+    newest, *_ = store.recent()
     assert newest.comparison == Comparison(
         100 * (780 - 700) / 780, compare.regression(soak(700.0), soak(780.0, ago=60.0))
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.bench import interpreters
+from gputop.bench.plan import interpreters
 from tests.bench.workers import fake_interpreter
 
 PYTHON = sys.executable

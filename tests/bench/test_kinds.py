@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Failed, Planned, Point
-from gputop.bench.places import LocalWorker
-from gputop.bench.plan import KINDS, Request
-from gputop.bench.session import Session
+from gputop.bench.plan.request import KINDS, Request
+from gputop.bench.run.places import LocalWorker
+from gputop.bench.run.session import Session
 from tests.bench.workers import (
     CPU,
     RawWorker,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import devices, plan, selection
 from gputop.bench.cluster.readings import thresholds
-from gputop.bench.limits import heat_limits, in_short, in_words, reached
-from gputop.telemetry.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
+from gputop.bench.plan import devices, request, selection
+from gputop.bench.plan.limits import heat_limits, in_short, in_words, reached
+from gputop.schema.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
 from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import device, inventory, process, readings, sample
@@ -19,7 +19,7 @@ BOUND = 20.0
 """Seconds after which what is waited for does not come."""
 
 
-def target(index: int) -> plan.Target:
+def target(index: int) -> request.Target:
     return devices.targets(inventory(2), sample(2))[index]
 
 
@@ -121,7 +121,7 @@ def test_the_limits_of_several_gpus_are_named_once_each() -> None:
 
 
 def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
-    assert reached(plan.cpu_target(), inventory(2), heated(100)) is None
+    assert reached(request.cpu_target(), inventory(2), heated(100)) is None
     assert reached(target(1), inventory(2), heated(100)) is None
     assert reached(target(0), None, heated(100)) is None
     assert reached(target(0), inventory(2), None) is None
@@ -186,11 +186,11 @@ def test_only_a_device_that_answers_is_put_under_stress(
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
     assert devices.unusable(None, target(0)) is not None
     assert devices.unusable(sample(0), target(0)) is not None
-    assert devices.unusable(None, plan.cpu_target()) is None
+    assert devices.unusable(None, request.cpu_target()) is None
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:
-    assert devices.holders(sample(2), plan.cpu_target()) == []
+    assert devices.holders(sample(2), request.cpu_target()) == []
     assert devices.holders(None, target(0)) is None
     assert devices.holders(sample(2, processes=[]), target(0)) == []
     (holder,) = devices.holders(sample(2), target(1)) or []

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
-from gputop.bench.outliers import (
+from gputop.bench.results.outliers import (
     MAD_TO_SIGMA,
     Member,
     distribution,
@@ -21,7 +21,7 @@ from gputop.bench.outliers import (
     slow,
     was_stopped,
 )
-from gputop.bench.outliers_page import document, page
+from gputop.bench.results.outliers_page import document, page
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 

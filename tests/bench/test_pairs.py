@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, group, watch
-from gputop.bench.compare import rates_of_pair, score
 from gputop.bench.events import Done, Failed, Planned, Result
-from gputop.bench.group_state import GroupState
-from gputop.bench.pairs import Pairs
-from gputop.bench.plan import Request, Target, check_pairs
-from gputop.telemetry.snapshot import Problem
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request, Target, check_pairs
+from gputop.bench.results.compare import rates_of_pair, score
+from gputop.bench.run import group, watch
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.pairs import Pairs
+from gputop.schema.snapshot import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, sample

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import dtypes
-from gputop.bench.peak_table import PEAKS, Peak, find
-from gputop.bench.peaks import (
+from gputop.bench.plan import dtypes
+from gputop.bench.plan.peak_table import PEAKS, Peak, find
+from gputop.bench.plan.peaks import (
     AT_LIVE_CLOCK,
     AT_MAXIMUM_CLOCK,
     DATASHEET,
@@ -22,8 +22,8 @@ from gputop.bench.peaks import (
     memory_bytes_per_second,
     percent_of_peak,
 )
-from gputop.telemetry.nvml import Reader, start
-from gputop.telemetry.snapshot import Absence, Device
+from gputop.schema.snapshot import Absence, Device
+from gputop.sources.nvml.driver import Reader, start
 from tests.bench.chips import CHIPS, Chip
 from tests.driver import FakeDevice, FakeDriver
 

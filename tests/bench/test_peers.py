@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, orders, plan
-from gputop.bench.plan import Request, Target
+from gputop.bench.plan import devices, orders, request
+from gputop.bench.plan.request import Request, Target
 from gputop.bench.worker import copies
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU, load_torch, needs_torch
@@ -28,7 +28,7 @@ VOLTA = dataclasses.replace(GPUS[1], compute_capability="7.0")
         (GPUS, "bfloat16", {"nothing"}),
         ((GPUS[0], VOLTA), "float16", {"bfloat16", "tf32"}),
         ((GPUS[0], CPU), "float32", {"tf32"}),
-        ((CPU,), plan.default_dtype(CPU), {"tf32"}),
+        ((CPU,), request.default_dtype(CPU), {"tf32"}),
     ],
 )
 def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: set[str]) -> None:

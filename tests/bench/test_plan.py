@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import plan
-from gputop.bench.dtypes import DTYPES
-from gputop.bench.plan import DeviceKind, Request, Target
+from gputop.bench.plan import request
+from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.request import DeviceKind, Request, Target
 
 GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)
@@ -39,8 +39,8 @@ V100, T4, A100, H100 = gpu("7.0"), gpu("7.5"), gpu("8.0"), gpu("9.0")
     ],
 )
 def test_a_device_is_offered_what_it_has(target: Target, names: set[str]) -> None:
-    assert set(plan.offered_dtypes(target)) == names
-    assert all(plan.missing(DTYPES[name], target) for name in set(DTYPES) - names)
+    assert set(request.offered_dtypes(target)) == names
+    assert all(request.missing(DTYPES[name], target) for name in set(DTYPES) - names)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_device_is_offered_what_it_has(target: Target, names: set[str]) -> Non
     ],
 )
 def test_the_default_is_what_people_train_with(target: Target, dtype: str) -> None:
-    assert plan.default_dtype(target) == dtype
-    assert dtype in plan.offered_dtypes(target)
+    assert request.default_dtype(target) == dtype
+    assert dtype in request.offered_dtypes(target)
 
 
 DTYPE = st.sampled_from(sorted(DTYPES))
@@ -69,23 +69,23 @@ KIND: st.SearchStrategy[DeviceKind] = st.sampled_from(["cpu", "cuda"])
 def test_the_largest_size_fits_and_the_next_does_not(
     free: int, dtype: str, device: DeviceKind
 ) -> None:
-    n = plan.largest_size(free, dtype, device)
-    assert n % plan.SIZE_STEP == 0
-    assert 0 <= n <= plan.LARGEST_SIZE
-    assert n == 0 or plan.memory_needed(n, dtype, device) <= free
-    if n < plan.LARGEST_SIZE:
-        assert plan.memory_needed(n + plan.SIZE_STEP, dtype, device) > free
+    n = request.largest_size(free, dtype, device)
+    assert n % request.SIZE_STEP == 0
+    assert 0 <= n <= request.LARGEST_SIZE
+    assert n == 0 or request.memory_needed(n, dtype, device) <= free
+    if n < request.LARGEST_SIZE:
+        assert request.memory_needed(n + request.SIZE_STEP, dtype, device) > free
 
 
-@given(st.integers(1, plan.LARGEST_SIZE // 64), DTYPE, KIND)
+@given(st.integers(1, request.LARGEST_SIZE // 64), DTYPE, KIND)
 def test_exactly_enough_memory_is_enough(steps: int, dtype: str, device: DeviceKind) -> None:
     n = steps * 64
-    assert plan.largest_size(plan.memory_needed(n, dtype, device), dtype, device) == n
+    assert request.largest_size(request.memory_needed(n, dtype, device), dtype, device) == n
 
 
 def test_memory_holds_four_matrices_and_a_mask() -> None:
     n = 32768
-    need = plan.memory_needed(n, "bfloat16", "cuda") - plan.fixed_bytes("cuda")
+    need = request.memory_needed(n, "bfloat16", "cuda") - request.fixed_bytes("cuda")
     assert 4 * n * n * 2 + n * n <= need < 1.05 * (4 * n * n * 2 + n * n)
 
 
@@ -96,7 +96,7 @@ def test_memory_holds_four_matrices_and_a_mask() -> None:
 def test_memory_knows_that_operands_and_results_differ(
     dtype: str, operands: float, result: int
 ) -> None:
-    assert plan.bytes_per_element(dtype) == 2 * operands + 2 * result + 1
+    assert request.bytes_per_element(dtype) == 2 * operands + 2 * result + 1
 
 
 @pytest.mark.parametrize(
@@ -106,46 +106,46 @@ def test_memory_knows_that_operands_and_results_differ(
 def test_a_size_that_the_type_cannot_have_is_refused_with_the_next_that_it_can(
     dtype: str, size: int, usable: int | None
 ) -> None:
-    problem = plan.check(Request(gpu("10.0", free=8 * GIB), dtype, size, 10.0))
+    problem = request.check(Request(gpu("10.0", free=8 * GIB), dtype, size, 10.0))
     assert (problem is None) is (usable is None)
     assert problem is None or problem.remedy == f"Choose --size {usable}"
-    assert plan.check(Request(CPU, "float32", size, 10.0)) is None
+    assert request.check(Request(CPU, "float32", size, 10.0)) is None
 
 
 def test_one_of_several_data_types_that_is_not_there_is_refused() -> None:
     asked = Request(CPU, "float32", None, 10.0, None, "sweep", ("float64", "tf32"))
-    problem = plan.check(asked)
+    problem = request.check(asked)
     assert problem is not None
     assert "tf32 cannot be run" in problem.what
 
 
 def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> None:
     target = gpu("8.0", free=8 * GIB)
-    problem = plan.check(Request(target, "float32", 65536, 10.0))
+    problem = request.check(Request(target, "float32", 65536, 10.0))
     assert problem is not None
-    largest = plan.largest_size(int(0.9 * 8 * GIB), "float32", "cuda")
+    largest = request.largest_size(int(0.9 * 8 * GIB), "float32", "cuda")
     assert f"--size {largest} or smaller" in problem.remedy
     assert "68.8 GiB" in problem.why
     assert "8.00 GiB are free, 90 % of that may be used" in problem.why
-    assert plan.check(Request(target, "float32", largest, 10.0)) is None
-    assert plan.check(Request(target, "float32", largest + 64, 10.0)) is not None
+    assert request.check(Request(target, "float32", largest, 10.0)) is None
+    assert request.check(Request(target, "float32", largest + 64, 10.0)) is not None
 
 
 def test_a_full_device_is_refused_also_for_auto() -> None:
-    problem = plan.check(Request(gpu("8.0", free=GIB // 4), "float32", None, 10.0))
+    problem = request.check(Request(gpu("8.0", free=GIB // 4), "float32", None, 10.0))
     assert problem is not None
     assert "another device" in problem.remedy
 
 
 def test_unknown_free_memory_is_left_to_the_worker() -> None:
     target = Target("cuda", "GPU-0a", 0, "a GPU", "8.0", None)
-    assert plan.check(Request(target, "float32", 1 << 20, 10.0)) is None
-    assert plan.auto_limit(target, "float32") == DTYPES["float32"].auto_size
+    assert request.check(Request(target, "float32", 1 << 20, 10.0)) is None
+    assert request.auto_limit(target, "float32") == DTYPES["float32"].auto_size
 
 
 def test_auto_stays_within_the_memory() -> None:
-    assert plan.auto_limit(gpu("8.0", free=1 * GIB), "float32") < 8192
-    assert plan.auto_limit(gpu("8.0", free=80 * GIB), "float32") == 8192
+    assert request.auto_limit(gpu("8.0", free=1 * GIB), "float32") < 8192
+    assert request.auto_limit(gpu("8.0", free=80 * GIB), "float32") == 8192
 
 
 @given(st.integers(0, 1 << 42), st.floats(0.001, 1), DTYPE, st.integers(1, 1 << 14))
@@ -154,23 +154,23 @@ def test_a_run_never_takes_more_than_its_share(
 ) -> None:
     target = dataclasses.replace(gpu("10.0", free=free), memory_share=share)
     n = max(64 * steps, DTYPES[dtype].least)
-    need = plan.memory_needed(n, dtype, "cuda")
-    fits = plan.check(Request(target, dtype, n, 10.0)) is None
+    need = request.memory_needed(n, dtype, "cuda")
+    fits = request.check(Request(target, dtype, n, 10.0)) is None
     assert fits == (need <= int(share * free))
-    auto = plan.auto_limit(target, dtype)
-    assert auto == 0 or plan.memory_needed(auto, dtype, "cuda") <= share * free
+    auto = request.auto_limit(target, dtype)
+    assert auto == 0 or request.memory_needed(auto, dtype, "cuda") <= share * free
 
 
 @pytest.mark.parametrize("text", ["0", "-0.5", "1.01", "nan", "inf", "half", "", "90 %"])
 def test_a_share_is_above_0_and_up_to_1(text: str) -> None:
     with pytest.raises(ValueError, match="is not a share of the free memory"):
-        plan.parse_share(text)
-    assert plan.parse_share("1") == 1.0
-    assert plan.parse_share(".25") == 0.25
+        request.parse_share(text)
+    assert request.parse_share("1") == 1.0
+    assert request.parse_share(".25") == 0.25
 
 
 def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:
-    problem = plan.check(Request(CPU, "tf32", 1024, 10.0))
+    problem = request.check(Request(CPU, "tf32", 1024, 10.0))
     assert problem is not None
     assert "compute capability 8.0" in problem.why
     assert "float32" in problem.remedy
@@ -179,7 +179,7 @@ def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize(("text", "size"), [("auto", None), ("AUTO", None), ("4096", 4096)])
 def test_a_size(text: str, size: int | None) -> None:
-    assert plan.parse_size(text) == size
+    assert request.parse_size(text) == size
 
 
 @pytest.mark.parametrize(
@@ -187,18 +187,18 @@ def test_a_size(text: str, size: int | None) -> None:
 )
 def test_no_size(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a size: .*Give a whole number"):
-        plan.parse_size(text)
+        request.parse_size(text)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("0.5", 0.5), ("3600", 3600.0)])
 def test_seconds(text: str, seconds: float) -> None:
-    assert plan.parse_seconds(text) == seconds
+    assert request.parse_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e9", "5s"])
 def test_no_seconds(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a duration: .*Give a number"):
-        plan.parse_seconds(text)
+        request.parse_seconds(text)
 
 
 def test_a_target_says_what_it_is_called_and_whose_part_it_is() -> None:
@@ -210,7 +210,7 @@ def test_a_target_says_what_it_is_called_and_whose_part_it_is() -> None:
 
 
 def test_the_cpu_of_this_machine() -> None:
-    target = plan.cpu_target()
+    target = request.cpu_target()
     assert target.name
     assert target.memory_free_bytes is not None
     assert target.memory_free_bytes > 1 << 20

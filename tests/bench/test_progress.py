@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench import devices
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress
-from gputop.bench.group_state import GroupState
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.progress import ProgressLine, one_device, several_devices
-from gputop.telemetry.snapshot import Problem
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.progress import ProgressLine, one_device, several_devices
+from gputop.schema.snapshot import Problem
 from tests.bench.workers import RESULT
 from tests.streams import inventory, sample
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import svg
 from gputop.bench.events import Comparison, Conditions, Point, Progress
-from gputop.bench.report import by_value, page
-from gputop.bench.run_state import Course
-from gputop.bench.svg import Axis
+from gputop.bench.results import svg
+from gputop.bench.results.report import by_value, page
+from gputop.bench.results.svg import Axis
+from gputop.bench.run.state import Course
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.conditions import Moment
 from gputop.bench.events import Failed, Planned, Progress, Verified
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.run_state import Course, RunState, merged
-from gputop.bench.series import MOST_ITEMS, Series
-from gputop.telemetry.snapshot import Problem
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run.conditions import Moment
+from gputop.bench.run.series import MOST_ITEMS, Series
+from gputop.bench.run.state import Course, RunState, merged
+from gputop.schema.snapshot import Problem
 from tests.sessions import PLANNED
 
 

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from gputop.bench import devices
-from gputop.bench.plan import Request
-from gputop.bench.selection import question, usable
-from gputop.telemetry.snapshot import Absence, DeviceState, Sample
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request
+from gputop.bench.plan.selection import question, usable
+from gputop.schema.snapshot import Absence, DeviceState, Sample
 from tests.bench.workers import CPU
 from tests.streams import inventory, process, readings, sample
 

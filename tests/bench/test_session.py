@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from gputop.bench import orders
-from gputop.bench import session as module
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.plan import Request, Target
-from gputop.bench.session import Session
+from gputop.bench.plan import orders
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run import session as module
+from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 
 if TYPE_CHECKING:

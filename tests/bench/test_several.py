@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import conclusion, devices, results
-from gputop.bench.conclusion import conclude, gravest
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
+from gputop.bench.plan import devices
+from gputop.bench.results import store
 from gputop.commands import bench as command
-from gputop.telemetry import child
-from gputop.telemetry.snapshot import DeviceState, Problem
+from gputop.commands import bench_results
+from gputop.commands.bench_results import conclude, gravest
+from gputop.schema.snapshot import DeviceState, Problem
+from gputop.stream import child
 from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
@@ -27,8 +29,8 @@ from tests.streams import inventory, process, readings, sample
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.bench.plan import Request, Target
-    from gputop.bench.run_state import RunState
+    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.state import RunState
 
 GPUS = devices.targets(inventory(3), sample(3, []))[:3]
 QUIET = (inventory(3), sample(3, []))
@@ -344,14 +346,14 @@ def test_nothing_is_on_standard_output_where_all_have_failed(
 
 def test_all_results_are_kept() -> None:
     assert conclude([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
-    assert {kept.device_uuid for kept in results.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
+    assert {kept.device_uuid for kept in store.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
 
 
 def earlier(target: Target, mean: float) -> Result:
     """A result that is kept from before."""
     made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
-    results.append(made.result)
+    store.append(made.result)
     return made.result
 
 
@@ -394,6 +396,6 @@ def test_a_file_that_cannot_be_written_is_no_success(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     args = parsed("--tensorboard", str(tmp_path / "file"))
-    monkeypatch.setattr(conclusion, "say", print)
+    monkeypatch.setattr(bench_results, "say", print)
     assert conclude([ended(GPUS[0]), ended(GPUS[1])], args) == 3
     assert capsys.readouterr().out.count("cannot be written") == 2

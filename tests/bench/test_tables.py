@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import orders, plan
+from gputop.bench.plan import orders
+from gputop.bench.plan import request as plan
 from gputop.bench.worker import cuda, latency, peak, refusals, rows, run, sweep, tally
 from tests.bench.workers import load_torch, needs_torch, request
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import tensorboard
 from gputop.bench.events import Progress
-from gputop.bench.run_state import Course
-from gputop.bench.tensorboard import crc32c, run_name, scalars, write
+from gputop.bench.results import tensorboard
+from gputop.bench.results.tensorboard import crc32c, run_name, scalars, write
+from gputop.bench.run.state import Course
 from tests.bench.kept import BASE, SWEEP, table
 
 if TYPE_CHECKING:

@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench import devices, group, plan, watch
-from gputop.bench.conclusion import conclude
-from gputop.bench.conditions import Trace
 from gputop.bench.events import Done, Event, Planned
-from gputop.bench.foreground import run_in_foreground
-from gputop.bench.plan import Request
+from gputop.bench.plan import devices, request
+from gputop.bench.plan.request import Request
+from gputop.bench.run import group, watch
+from gputop.bench.run.conditions import Trace
+from gputop.bench.run.foreground import run_in_foreground
 from gputop.commands import bench as command
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.snapshot import Absence, DeviceState, Problem
+from gputop.commands.bench_results import conclude
+from gputop.schema.snapshot import Absence, DeviceState, Problem
+from gputop.stream.child import Interruption
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, readings, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    from gputop.bench.watch import Limit
-    from gputop.telemetry.snapshot import Record
+    from gputop.bench.run.watch import Limit
+    from gputop.schema.snapshot import Record
 
 GPU = devices.targets(inventory(2), sample(2))[0]
-CPU = plan.cpu_target()
+CPU = request.cpu_target()
 
 
 def heated(celsius: int | None, **changes: Any) -> Any:
@@ -145,7 +146,7 @@ async def test_an_answer_is_good_for_a_time_only(monkeypatch: pytest.MonkeyPatch
     [(CPU, sample()), (GPU, heated(None, absent={"temperature_celsius": Absence.NOT_SUPPORTED}))],
 )
 async def test_what_has_no_temperature_is_not_ended_for_it(
-    monkeypatch: pytest.MonkeyPatch, target: plan.Target, record: Any
+    monkeypatch: pytest.MonkeyPatch, target: request.Target, record: Any
 ) -> None:
     monkeypatch.setattr(watch, "START_SECONDS", 0.1 if target is CPU else 30.0)
     watching(monkeypatch, inventory(2), record)
@@ -225,7 +226,7 @@ async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.Monke
     def fails(*_: object) -> None:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr("gputop.bench.limits.reached", fails)
+    monkeypatch.setattr("gputop.bench.plan.limits.reached", fails)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
     assert [(limit.by, limit.why) for limit in limits] == [("silent", "RuntimeError: on purpose")]

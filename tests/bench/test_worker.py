@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from gputop.bench import orders, plan
-from gputop.bench.places import WORKER
+from gputop.bench.plan import orders
+from gputop.bench.plan import request as plan
+from gputop.bench.run.places import WORKER
 from gputop.bench.worker import cpu as cpus
 from gputop.bench.worker import cuda, dtypes, memory, refusals, soak
 from gputop.bench.worker import pace as paces

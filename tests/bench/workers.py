@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from gputop.bench import orders
 from gputop.bench.events import Result
-from gputop.bench.places import WORKER
-from gputop.bench.plan import Request, Target
+from gputop.bench.plan import orders
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.places import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

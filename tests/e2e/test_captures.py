@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.output.smi import COLUMNS
+from gputop.output.nvidia_smi import COLUMNS
 from tests.driver import FakeDevice, FakeDriver
 from tests.driver.captures import CAPTURES, Capture, device_of
 from tests.e2e.shipped import GPUTOP
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.driver
 
 NOW = "timestamp"
-"""Another at each time: `tests/test_smi.py` has its form."""
+"""Another at each time: `tests/output/test_nvidia_smi.py` has its form."""
 RENAMED = ("clocks_throttle_reasons.", "clocks_event_reasons.")
 """What drivers before 535 call it, and what all captures have."""
 

@@ -10,7 +10,7 @@ import pytest
 from tests.driver import FakeDevice
 from tests.e2e.shipped import SOON, dashboard, see
 from tests.perf.machine import Machine, Scene
-from tests.telemetry.test_nvml import EVERY_FIVE_SECONDS, EVERY_SECOND, EVERY_TICK
+from tests.sources.test_nvml import EVERY_FIVE_SECONDS, EVERY_SECOND, EVERY_TICK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from gputop.fleet.simulated_site import Flaw
-from gputop.fleet.simulator import Simulator
+from gputop.fleet.demo.readings import Simulator
+from gputop.fleet.demo.site import Flaw
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, serving
 

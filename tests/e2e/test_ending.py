@@ -15,7 +15,7 @@ GPUTOP = [sys.executable, "-P", "-m", "gputop", "--demo", "--interval", "0.25"]
 FAULTY = """
 import sys
 from gputop.cli import main
-from gputop.ui.screens.monitor import MonitorTab
+from gputop.ui.monitor.screen import MonitorTab
 
 def fails(self):
     secret = "a local variable"

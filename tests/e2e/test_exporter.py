@@ -23,8 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
-from tests.insight.machines import h100, has
-from tests.test_web_config import USERS, Certificate, tls
+from tests.health.machines import h100, has
+from tests.output.test_web_config import USERS, Certificate, tls
 
 pytestmark = pytest.mark.driver
 

@@ -21,14 +21,14 @@ import pytest
 
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
+from gputop.fleet.demo.readings import Simulator
+from gputop.fleet.demo.site import Flaw
 from gputop.fleet.host import HostStream
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.read import SETTLE_SECONDS
 from gputop.fleet.server import Server
-from gputop.fleet.simulated_site import Flaw
-from gputop.fleet.simulator import Simulator
 from gputop.fleet.watch import FleetWatch
-from gputop.telemetry.snapshot import Inventory, Sample
+from gputop.schema.snapshot import Inventory, Sample
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, serving
 from tests.fleet.moments import contradictions

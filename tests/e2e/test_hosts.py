@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.telemetry.snapshot import MachineState, Sample, decode
+from gputop.schema.snapshot import MachineState, Sample, decode
 from tests import fake_ssh, streams
 from tests.e2e import sshd
 from tests.e2e.shipped import DOWN, ENTER, F9, GPUTOP, NO_DRIVER, SOON, TAB, dashboard, device, see

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.telemetry.codec import SELDOM
-from gputop.telemetry.recorded import Recording
-from gputop.telemetry.snapshot import (
+from gputop.recording.reader import Recording
+from gputop.schema.codec import SELDOM
+from gputop.schema.snapshot import (
     SCHEMA,
     Device,
     DeviceSample,

@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import pytest
 
-from gputop.telemetry.history import History
-from gputop.telemetry.snapshot import Sample, decode
+from gputop.schema.snapshot import Sample, decode
+from gputop.stream.history import History
 from tests.driver import FakeDevice, FakeDriver, FakeSample
-from tests.telemetry.fakes import BOUND
+from tests.sources.fakes import BOUND
 
 pytestmark = pytest.mark.driver
 

@@ -155,7 +155,8 @@ def test_a_setting_that_cannot_be_is_said_and_the_others_count(
 
 
 def test_with_textual_s_own_driver_it_works_too() -> None:
-    code = "import sys; sys.modules['gputop.ui.driver'] = None; from gputop.cli import main; main()"
+    without = "sys.modules['gputop.ui.terminal.driver'] = None"
+    code = f"import sys; {without}; from gputop.cli import main; main()"
     with Terminal([sys.executable, "-P", "-c", code], NO_DRIVER, 100, 30) as terminal:
         see(terminal, "No NVIDIA driver")
         terminal.send("?")

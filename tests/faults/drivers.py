@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.diagnosis import Failure, diagnose
-from gputop.telemetry.system import look
+from gputop.sources.linux.driver_files import look
+from gputop.sources.nvml.diagnosis import Failure, diagnose
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH
 from tests.e2e.shipped import ENTER, ESCAPE
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three

@@ -7,7 +7,7 @@ import resource
 import sqlite3
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.snapshot import encode
+from gputop.schema.snapshot import encode
 from tests import recordings
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP

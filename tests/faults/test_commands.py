@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.bench.page import page, table_of
-from gputop.bench.plan import Target
+from gputop.bench.plan.request import Target
+from gputop.bench.results.page import page, table_of
 from gputop.console import print_out, say
-from gputop.telemetry.snapshot import encode
+from gputop.schema.snapshot import encode
 from gputop.text import cells
 from tests import fake_ssh
 from tests.bench.workers import RESULT

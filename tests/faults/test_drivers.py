@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.exits import COULD_NOT_RUN, FAULT
-from gputop.telemetry.diagnosis import Failure, diagnose
-from gputop.telemetry.snapshot import GPM_READINGS
-from gputop.telemetry.system import look
+from gputop.schema.snapshot import GPM_READINGS
+from gputop.sources.linux.driver_files import look
+from gputop.sources.nvml.diagnosis import Failure, diagnose
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
 from tests.e2e.test_exporter import exporting

@@ -20,15 +20,12 @@ from gputop import bounds
 from gputop.bench.cluster.link import Cluster, Post
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
-from gputop.bench.plan import Request
-from gputop.bench.session import Session
-from gputop.telemetry import recorded
-from gputop.telemetry.child import Interruption, StreamChild
-from gputop.telemetry.codec import DecodeError
-from gputop.telemetry.history import MOST_GONE, History
-from gputop.telemetry.machine import MachineStream
-from gputop.telemetry.recorded import Recording, RecordingError
-from gputop.telemetry.snapshot import (
+from gputop.bench.plan.request import Request
+from gputop.bench.run.session import Session
+from gputop.recording import reader
+from gputop.recording.reader import Recording, RecordingError
+from gputop.schema.codec import DecodeError
+from gputop.schema.snapshot import (
     DeviceSample,
     Event,
     Host,
@@ -42,7 +39,10 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
 )
-from gputop.telemetry.ssh import explained
+from gputop.stream.child import Interruption, StreamChild
+from gputop.stream.history import MOST_GONE, History
+from gputop.stream.machine import MachineStream
+from gputop.stream.ssh import explained
 from gputop.ui.model import Telemetry
 from tests import streams
 from tests.bench.workers import CPU, fake_interpreter
@@ -283,7 +283,7 @@ def test_long_texts_are_cut() -> None:
 
 def test_the_longest_command_line_can_be_sent() -> None:
     """Masking makes it longer than what was read of it."""
-    from gputop.telemetry.owners import COMMAND_BYTES, _command_line
+    from gputop.sources.linux.owners import COMMAND_BYTES, _command_line
 
     for word in (b"-p\0a\0", b"p=a\0", b"\xff", b"a://b:c@d\0"):
         command, unmasked = _command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])
@@ -382,7 +382,7 @@ def written(path: Path, *parts: bytes) -> Path:
 def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, flood: bytes
 ) -> None:
-    monkeypatch.setattr(recorded, "DAMAGES", 100)
+    monkeypatch.setattr(reader, "DAMAGES", 100)
     recording = Recording(written(tmp_path / name, flood, TINY.encode()))
     recording.index.finish()
     assert recording.index.count == 3
@@ -401,7 +401,7 @@ def test_damage_between_good_lines_is_passed_over(tmp_path: Path) -> None:
 def test_a_recording_of_too_many_samples_is_read_up_to_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorded, "SAMPLES", 100)
+    monkeypatch.setattr(reader, "SAMPLES", 100)
     recording = Recording(written(tmp_path / "a.jsonl", f"{TINY}\n".encode() * 200))
     recording.index.finish()
     assert recording.index.count == 100

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.fleet.simulator import IDLE_MHZ, RIPPLE
+from gputop.fleet.demo.readings import IDLE_MHZ, RIPPLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gputop.fleet.demo.readings import Simulator
+    from gputop.fleet.demo.site import SimulatedGpu
     from gputop.fleet.model import Fleet, Gpu
-    from gputop.fleet.simulated_site import SimulatedGpu
-    from gputop.fleet.simulator import Simulator
 
 ROUNDED = 1e-3
 """Percent by which a ratio of six decimals may be off, and more."""

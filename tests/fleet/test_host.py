@@ -10,8 +10,7 @@ import pytest
 from gputop.fleet.host import HostStream
 from gputop.fleet.server import Server
 from gputop.fleet.watch import FleetWatch
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     Absence,
     DeviceState,
     DriverState,
@@ -20,6 +19,7 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
 )
+from gputop.stream.child import Interruption
 from gputop.ui.model import Telemetry
 from tests.prometheus import (
     NOW,
@@ -36,7 +36,7 @@ from tests.prometheus import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 
 @pytest.fixture(autouse=True)

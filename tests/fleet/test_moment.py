@@ -8,13 +8,13 @@ import pytest
 
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
+from gputop.fleet.demo.readings import Simulator
 from gputop.fleet.host import HostStream
 from gputop.fleet.queries import SELDOM
 from gputop.fleet.read import SETTLE_SECONDS, Moment, moment_of
 from gputop.fleet.server import Server
-from gputop.fleet.simulator import Simulator
 from gputop.fleet.watch import FleetWatch
-from gputop.telemetry.snapshot import Sample
+from gputop.schema.snapshot import Sample
 from tests.fleet.moments import contradictions
 from tests.prometheus import EMPTY, NOW, FakePrometheus, Request, Response, Site, uuid, vector
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.fleet.model import Fleet
+from gputop.fleet.page import page
 from gputop.fleet.spread import spread
-from gputop.output.fleet import page
 from gputop.text import cells
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
 

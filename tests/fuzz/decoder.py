@@ -20,7 +20,7 @@ VALUES = ("null", "true", "1e999", "NaN", "-1", "9223372036854775807", "0.0005",
 
 def dictionary() -> str:
     """The schema's words, as libFuzzer takes them."""
-    schema = import_module("gputop.telemetry.snapshot")
+    schema = import_module("gputop.schema.snapshot")
     names = {field.name for name in TYPES for field in fields(getattr(schema, name))}
     words = [f'"{name}":' for name in sorted(names)] + ['"type":"sample"', '"type":"inventory"']
     words += [*VALUES, "\n", "\x1f\x8b\x08", "\\ud800", '{"interval":', '{"gpm":']

@@ -11,16 +11,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gputop.bounds import LINE_BYTES, STRING_CHARACTERS
-from gputop.output.metrics import families
+from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.page import View, page
-from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.telemetry.codec import LIMIT, DecodeError
-from gputop.telemetry.control import obey
-from gputop.telemetry.flow import Window
-from gputop.telemetry.latest import Latest
-from gputop.telemetry.lines import CHUNK_BYTES, Line, Place, is_gzip, lines
-from gputop.telemetry.record_index import Index, Kind, look
-from gputop.telemetry.snapshot import Host, Inventory, Record, Sample, decode, encode
+from gputop.output.prometheus.metrics import families
+from gputop.recording.index import Index, Kind, look
+from gputop.recording.lines import CHUNK_BYTES, Line, Place, is_gzip, lines
+from gputop.schema.codec import LIMIT, DecodeError
+from gputop.schema.snapshot import Host, Inventory, Record, Sample, decode, encode
+from gputop.stream.control import obey
+from gputop.stream.flow import Window
+from gputop.stream.latest import Latest
 from gputop.ui.model import Telemetry
 
 if TYPE_CHECKING:

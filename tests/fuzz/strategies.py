@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     READINGS,
     Absence,
     DeviceState,

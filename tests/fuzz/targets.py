@@ -23,14 +23,14 @@ from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import AskError, Client
 from gputop.fleet.model import Fleet, Gpu
+from gputop.fleet.page import page
 from gputop.fleet.queries import CLOCK, Scope, gone_of, names_of, values_of
 from gputop.fleet.read import readings_of, result_of, series_by
 from gputop.fleet.server import Server
 from gputop.fleet.since import moments_by
-from gputop.output.fleet import page
+from gputop.recording.reader import Recording, RecordingError
+from gputop.schema.snapshot import Inventory, Sample, encode
 from gputop.settings import KEYS, Settings, SettingsError
-from gputop.telemetry.recorded import Recording, RecordingError
-from gputop.telemetry.snapshot import Inventory, Sample, encode
 from tests import streams
 from tests.fuzz import mutation
 from tests.fuzz.invariants import check_line, check_shown
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 CORPUS = Path(__file__).with_name("corpus")
 SHM = Path("/dev/shm")

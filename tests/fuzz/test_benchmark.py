@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.bench import compare, history, report, tensorboard
-from gputop.bench import page as pages
 from gputop.bench.events import (
     EVENTS,
     KINDS,
@@ -23,17 +21,19 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
-from gputop.bench.group_state import GroupState
-from gputop.bench.interpreters import Interpreter
-from gputop.bench.plan import Request, Target
-from gputop.bench.run_state import Course, RunState
-from gputop.bench.session import Session, _NoResultError
-from gputop.telemetry.codec import to_json
+from gputop.bench.plan.interpreters import Interpreter
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.results import compare, history, report, tensorboard
+from gputop.bench.results import page as pages
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.session import Session, _NoResultError
+from gputop.bench.run.state import Course, RunState
+from gputop.schema.codec import to_json
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.title import TitleView
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gputop.telemetry.child import Interruption, StreamChild
-from gputop.telemetry.recorded import Recording, RecordingError
-from gputop.telemetry.snapshot import Inventory, Sample, encode
+from gputop.recording.reader import Recording, RecordingError
+from gputop.schema.snapshot import Inventory, Sample, encode
+from gputop.stream.child import Interruption, StreamChild
 from tests import streams
 from tests.fuzz.invariants import GOOD, check_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 CORPUS = sorted(Path(__file__).with_name("corpus").iterdir())
 

@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.output import page as pages
-from gputop.output.smi import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.telemetry.machine import MachineStream
-from gputop.telemetry.merge import inventory_of, sample_of
-from gputop.telemetry.snapshot import DeviceState, decode, encode
-from gputop.telemetry.ssh import explained
-from gputop.ui.draw import fit, width_of
+from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.schema.snapshot import DeviceState, decode, encode
+from gputop.stream.machine import MachineStream
+from gputop.stream.merge import inventory_of, sample_of
+from gputop.stream.ssh import explained
+from gputop.ui.device.details import DetailsView
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.screen import DeviceTitle
+from gputop.ui.drawing.draw import fit, width_of
 from gputop.ui.model import Telemetry
-from gputop.ui.screens.device import DeviceTitle
-from gputop.ui.screens.why import WhyTitle
-from gputop.ui.widgets.details import DetailsView
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.findings import FindingsView
-from gputop.ui.widgets.header import Header
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.panel import Density
+from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.shell.header import Header
+from gputop.ui.why.findings import FindingsView
+from gputop.ui.why.screen import WhyTitle
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.panel import Density
-from gputop.ui.widgets.processes import ProcessesView
 from gputop.ui.widgets.timeline import SAMPLES_A_DOT, TimelineView
 from tests import streams
 from tests.fuzz.strategies import SIZES, machines
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Inventory, Sample
+    from gputop.schema.snapshot import Inventory, Sample
     from gputop.ui.widgets.live import LiveView
 
 # A machine has hundreds of fields: how long one takes to make and to draw is no test.

@@ -26,11 +26,11 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench import orders
-from gputop.bench.dtypes import DTYPES
 from gputop.bench.events import Done, Failed
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.session import Session
+from gputop.bench.plan import orders
+from gputop.bench.plan.dtypes import DTYPES
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run.session import Session
 from gputop.bench.worker import soak
 from gputop.bench.worker.cpu import Cpu
 from gputop.bench.worker.run import Run

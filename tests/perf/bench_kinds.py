@@ -24,10 +24,10 @@ import threading
 import warnings
 from typing import Any
 
-from gputop.bench import orders
 from gputop.bench.events import Done, Failed, Point
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.session import Session
+from gputop.bench.plan import orders
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run.session import Session
 from gputop.bench.worker import latency, sweep
 from gputop.bench.worker.cpu import Cpu
 from gputop.bench.worker.product import Product

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.telemetry.test_nvml import EVERY_FIVE_SECONDS, EVERY_SECOND, EVERY_TICK
+from tests.sources.test_nvml import EVERY_FIVE_SECONDS, EVERY_SECOND, EVERY_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from typing import Any, Self
 
 from gputop.fleet.asking import Asking
 from gputop.fleet.client import Client
+from gputop.fleet.demo.readings import Simulator
 from gputop.fleet.server import Server
-from gputop.fleet.simulator import Simulator
 from tests.fleet.moments import contradictions
 from tests.perf.measure import Recorder, processor_seconds
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.telemetry.history import CAPACITY
-from tests.insight.histories import IDLE, WORKING, Machine, device, noise, saw, trainer
+from gputop.stream.history import CAPACITY
+from tests.health.histories import IDLE, WORKING, Machine, device, noise, saw, trainer
 from tests.streams import GIB
 
 KINDS: Mapping[str, Mapping[str, Any]] = {

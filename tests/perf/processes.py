@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from gputop.ui.model import Telemetry
-from gputop.ui.process_columns import COLUMNS
-from gputop.ui.widgets.processes import ProcessesView
+from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.widget import ProcessesView
 from tests.streams import NOW, crowd, inventory, sample
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.telemetry.snapshot import DeviceState, Event
+from gputop.schema.snapshot import DeviceState, Event
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from tests import streams
 from tests.fuzz.test_drawing import monitor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gputop.telemetry.snapshot import Sample
+    from gputop.schema.snapshot import Sample
     from tests.driver import FakeDriver
 
 SECONDS, EVERY, WARM = 30.0, 4.0, 0.15

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import group, watch
-from gputop.ui.screens import benchmark
+from gputop.bench.run import group, watch
+from gputop.ui.benchmark import screen
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
 from tests.ui.together import Scripted
@@ -16,17 +16,17 @@ from tests.ui.together import Scripted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gputop.bench.plan import Request
+    from gputop.bench.plan.request import Request
 
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once."""
-    monkeypatch.setattr(benchmark, "recent", lambda _: [])
-    monkeypatch.setattr(benchmark, "append", lambda result: result)
+    monkeypatch.setattr(screen, "recent", lambda _: [])
+    monkeypatch.setattr(screen, "append", lambda result: result)
     monkeypatch.setattr(watch, "open_stream", PreparedStream)
-    monkeypatch.setattr("gputop.bench.plan._cpu_name", lambda: "AMD EPYC 9654")
-    monkeypatch.setattr("gputop.ui.screens.question.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.bench.plan.request._cpu_name", lambda: "AMD EPYC 9654")
+    monkeypatch.setattr("gputop.ui.widgets.question.QUIET_SECONDS", 0.0)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

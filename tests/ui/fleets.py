@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.machine import MachineStream
-from gputop.telemetry.merge import inventory_of, sample_of
-from gputop.telemetry.snapshot import Inventory, Problem, Sample
-from gputop.telemetry.ssh import explained
+from gputop.schema.snapshot import Inventory, Problem, Sample
+from gputop.stream.child import Interruption
+from gputop.stream.machine import MachineStream
+from gputop.stream.merge import inventory_of, sample_of
+from gputop.stream.ssh import explained
 from tests.streams import NOW
 from tests.ui import scenes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 REFUSED = "ssh: connect to host gpu-2 port 22: Connection refused"
 NO_KEY = "ada@gpu-2: Permission denied (publickey,password)."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     Absence,
     Device,
     DeviceSample,
@@ -18,8 +18,8 @@ from tests import streams
 from tests.streams import GIB, NOW
 
 if TYPE_CHECKING:
-    from gputop.telemetry.reading import Reading
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
+    from gputop.sources.interface import Reading
 
 MIB = 1 << 20
 SAMPLES = 90

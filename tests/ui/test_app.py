@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import ContentSwitcher, Input, Select
 
-from gputop.bench import plan, watch
 from gputop.bench.events import Failed
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.snapshot import DeviceState, Problem, Source
-from gputop.ui.actions import ACTIONS, key_names
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.benchmark import BenchmarkTab
-from gputop.ui.screens.help import Help
-from gputop.ui.screens.question import Question
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.header import Header
+from gputop.bench.plan import request as plan
+from gputop.bench.run import watch
+from gputop.schema.snapshot import DeviceState, Problem, Source
+from gputop.stream.child import Interruption
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.title import TitleView
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.panel import Density
+from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.shell.actions import ACTIONS, key_names
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.help import Help
+from gputop.ui.shell.keys import KeysView
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.keys import KeysView
-from gputop.ui.widgets.panel import Density
-from gputop.ui.widgets.processes import ProcessesView
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
+from gputop.ui.widgets.question import Question
 from tests.streams import (
     PreparedStream,
     device,

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench import devices
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
-from gputop.bench.group_state import GroupState
-from gputop.bench.plan import Request, Target
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.group_state import GroupState
+from gputop.schema.snapshot import Problem
 from gputop.settings import DEFAULT
-from gputop.telemetry.snapshot import Problem
-from gputop.ui.burn import BurnApp, BurnView, histogram
-from gputop.ui.themed import ANY_TERMINAL
+from gputop.ui.benchmark.cluster import BurnApp, BurnView, histogram
+from gputop.ui.shell.themed import ANY_TERMINAL
 from tests.sessions import PLANNED, RESULT
 from tests.streams import inventory, sample
 

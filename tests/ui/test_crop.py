@@ -16,8 +16,8 @@ from textual import _compositor
 from textual._compositor import ChopsUpdate
 from textual.strip import Strip
 
-from gputop.ui import crop
-from gputop.ui.palette import BUSY, DIM, TEXT
+from gputop.ui.drawing.palette import BUSY, DIM, TEXT
+from gputop.ui.terminal import partial_updates
 
 WIDTH, HEIGHT = 40, 3
 STOCK = ChopsUpdate.render_segments
@@ -52,10 +52,10 @@ def test_the_cells_asked_for_are_the_new_ones_and_no_others_change(
     stream = pyte.Stream(screen)
     whole = [(y, 0, WIDTH) for y in range(HEIGHT)]
     update = ChopsUpdate([line for line, _ in old], whole, [ends for _, ends in old])
-    stream.feed(crop.render_segments(update, CONSOLE))
+    stream.feed(partial_updates.render_segments(update, CONSOLE))
     wanted = [list(row) for row in screen.display]
     update = ChopsUpdate([line for line, _ in new], asked, [ends for _, ends in new])
-    written = crop.render_segments(update, CONSOLE)
+    written = partial_updates.render_segments(update, CONSOLE)
     stream.feed(written)
     for y, left, right in asked:
         text = "".join(s.text for s in new[y][0].values() if s)
@@ -67,7 +67,7 @@ def test_the_cells_asked_for_are_the_new_ones_and_no_others_change(
 def test_two_cells_in_the_middle_cost_two_cells() -> None:
     line, ends = strips("a", [])
     update = ChopsUpdate([line], [(0, 30, 32)], [ends])
-    written = crop.render_segments(update, CONSOLE)
+    written = partial_updates.render_segments(update, CONSOLE)
     pyte.Stream(screen := pyte.Screen(WIDTH, 1)).feed(written)
     assert screen.display == [" " * 30 + "ab" + " " * 8]
     assert len(written) * 5 < len(STOCK(update, CONSOLE))
@@ -80,8 +80,8 @@ def test_it_is_installed_where_textual_has_the_known_shape(monkeypatch: pytest.M
         render_segments = STOCK
 
     monkeypatch.setattr(_compositor, "ChopsUpdate", Known)
-    assert crop.install()
-    assert Known.render_segments is crop.render_segments
+    assert partial_updates.install()
+    assert Known.render_segments is partial_updates.render_segments
 
 
 def _other_shape(one: Any) -> None:
@@ -100,10 +100,10 @@ def test_another_shape_is_left_alone(
     )
     before = other.__dict__["render_segments"]
     monkeypatch.setattr(_compositor, "ChopsUpdate", other)
-    assert not crop.install()
+    assert not partial_updates.install()
     assert other.__dict__["render_segments"] is before
 
 
 def test_a_textual_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(_compositor, "ChopsUpdate")
-    assert not crop.install()
+    assert not partial_updates.install()

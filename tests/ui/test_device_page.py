@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.widget import Widget
 
-from gputop.output.absences import absence_text
-from gputop.output.readings import ROWS
-from gputop.telemetry.nvml import Reader, start
-from gputop.telemetry.snapshot import (
+from gputop.schema.absences import absence_text
+from gputop.schema.labels import ROWS
+from gputop.schema.snapshot import (
     GPM_READINGS,
     READINGS,
     Absence,
@@ -26,16 +25,17 @@ from gputop.telemetry.snapshot import (
     decode,
     encode,
 )
-from gputop.ui.draw import Span, width_of
+from gputop.sources.nvml.driver import Reader, start
+from gputop.ui.device.details import DetailsView, in_columns
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.screen import DevicePage, DeviceTitle
+from gputop.ui.drawing.draw import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
-from gputop.ui.screens.device import DevicePage, DeviceTitle
-from gputop.ui.widgets.details import DetailsView, in_columns
-from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.processes import ProcessesView
+from gputop.ui.processes.widget import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
-from tests.telemetry.test_nvml import OLDER, Clock
-from tests.telemetry.test_readings import A_SECOND_LATER, INVENTORY, REASONS, SAMPLE, device
+from tests.sources.test_nvml import OLDER, Clock
+from tests.sources.test_readings import A_SECOND_LATER, INVENTORY, REASONS, SAMPLE, device
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from textual.geometry import Region
     from textual.pilot import Pilot
 
-    from gputop.telemetry.reading import Reading
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
+    from gputop.sources.interface import Reading
     from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.text import visible
-from gputop.ui.draw import (
+from gputop.ui.drawing.draw import (
     Span,
     bar,
     beside,
@@ -20,7 +20,7 @@ from gputop.ui.draw import (
     width_of,
     window_start,
 )
-from gputop.ui.palette import BUSY
+from gputop.ui.drawing.palette import BUSY
 
 texts = st.text(max_size=30).map(visible)
 

@@ -11,8 +11,8 @@ from textual.app import App
 
 import gputop.ui
 from gputop.masking import MASK
-from gputop.ui.palette import ACCENT, DIM, STRONG
-from gputop.ui.screens.environment import Environment, VariableList, variables_of
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+from gputop.ui.processes.environment import Environment, VariableList, variables_of
 from tests.streams import process
 from tests.ui.pilots import settle
 
@@ -37,7 +37,7 @@ VARIABLES = (
 class EnvironmentApp(App[None]):
     """Shows one environment."""
 
-    CSS_PATH = Path(gputop.ui.__file__).with_name("gputop.tcss")
+    CSS_PATH = Path(gputop.ui.__file__).parent / "shell" / "gputop.tcss"
 
     def __init__(self, environment: Sequence[tuple[str, str]], user: str = "ada") -> None:
         super().__init__()

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Progress, Verified
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.run_state import RunState
-from gputop.telemetry.snapshot import Problem
-from gputop.ui.app import GputopApp
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run.state import RunState
+from gputop.schema.snapshot import Problem
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.title import TitleView
+from gputop.ui.drawing.palette import FAULT
 from gputop.ui.model import Telemetry
-from gputop.ui.palette import FAULT
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
+from gputop.ui.shell.app import GputopApp
 from tests.runs import alone
 from tests.sessions import EVENTS, PLANNED, RESULT
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
     from tests.sessions import PreparedSession
 
 HUNG = Problem("The device hangs", "a batch had not ended after 3 s", "Look for Xid errors")

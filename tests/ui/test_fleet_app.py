@@ -12,17 +12,18 @@ from rich.console import Console
 
 from gputop.fleet.model import Health, Wrong
 from gputop.settings import Settings
-from gputop.ui import crop, palette
-from gputop.ui.actions import key_names
-from gputop.ui.fleet.actions import ACTIONS, BY_ID, FleetHelp
-from gputop.ui.fleet.app import FleetApp
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.layout import Density
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
 from gputop.ui.fleet.metrics import METRICS
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.fleet.wrong import WrongView
-from gputop.ui.look import Terminal
-from gputop.ui.screens.commands import Commands
+from gputop.ui.shell.actions import key_names
+from gputop.ui.shell.command_palette import Commands
+from gputop.ui.shell.fleet_actions import ACTIONS, BY_ID, FleetHelp
+from gputop.ui.shell.fleet_app import FleetApp
+from gputop.ui.terminal import partial_updates
 from tests.fleets import AWAY, drawn, fleet, gpu
 from tests.ui.pilots import lines, settle, text_of
 
@@ -449,7 +450,7 @@ def cropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates as they are outside of tests."""
     from textual._compositor import ChopsUpdate
 
-    monkeypatch.setattr(ChopsUpdate, "render_segments", crop.render_segments)
+    monkeypatch.setattr(ChopsUpdate, "render_segments", partial_updates.render_segments)
 
 
 async def test_a_refresh_of_ten_thousand_sends_little(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.settings import Settings
-from gputop.ui.fleet.app import FleetApp
+from gputop.ui.drawing.look import Terminal
 from gputop.ui.fleet.state import FleetState
-from gputop.ui.look import Terminal
+from gputop.ui.shell.fleet_app import FleetApp
 from tests.fleets import AWAY, fleet
 from tests.ui.pilots import lines, settle, text_of
 from tests.ui.test_snapshots import named, styled

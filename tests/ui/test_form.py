@@ -9,12 +9,12 @@ import pytest
 from textual import events
 from textual.widgets import Input, Select
 
-from gputop.bench import plan
-from gputop.telemetry.snapshot import DriverState
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.benchmark import BenchmarkTab
-from gputop.ui.screens.several import Several
-from gputop.ui.widgets.form import Form
+from gputop.bench.plan import request as plan
+from gputop.schema.snapshot import DriverState
+from gputop.ui.benchmark.form import Form
+from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.selection import Several
+from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import lines, settle, text_of
 

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.compare import ALONE, TOGETHER
 from gputop.bench.events import Done, Failed, Point, Progress, Verified
-from gputop.bench.group_state import GroupState
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.watch import Limit
-from gputop.telemetry.snapshot import Problem
-from gputop.ui.draw import width_of
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.results.compare import ALONE, TOGETHER
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.watch import Limit
+from gputop.schema.snapshot import Problem
+from gputop.ui.benchmark import group_chart, group_table
+from gputop.ui.benchmark import title as run_title
+from gputop.ui.benchmark.plot import COLOURS, Plot
+from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, WARN
 from gputop.ui.model import Telemetry
-from gputop.ui.palette import BUSY, FAULT, GOOD, MEMORY, WARN
-from gputop.ui.widgets import fleet_chart, fleet_table, run_title
-from gputop.ui.widgets.plot import COLOURS, Plot
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
 from tests.ui.together import GPUS, PLAN, begun, group, mean, result, whole
 
 if TYPE_CHECKING:
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
 
 FIRST, SECOND = GPUS[:2]
 PROBLEM = Problem("The products do not fit", "too little is free", "Choose a smaller size")
@@ -38,11 +39,11 @@ def known() -> Telemetry:
 
 
 def table(made: GroupState, width: int = 80) -> list[Row]:
-    return fleet_table.table(made, known(), width)
+    return group_table.table(made, known(), width)
 
 
 def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
-    return fleet_chart.rows(made, Plot(), width, height)
+    return group_chart.rows(made, Plot(), width, height)
 
 
 def title(made: GroupState, width: int = 120) -> str:
@@ -60,7 +61,7 @@ def test_at_any_size_nothing_is_wider_or_higher(
     assert 0 < len(rows) <= height
     assert all(width_of(row) <= width for row in rows)
     under = table(made, width)
-    assert len(under) == fleet_table.height(made, width) == count + 2
+    assert len(under) == group_table.height(made, width) == count + 2
     assert all(width_of(row) <= width for row in [*under, run_title.title(made, width)])
 
 
@@ -138,7 +139,7 @@ def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
     rows = texts(table(made))
     assert rows[2].endswith("failed")
     assert rows[-1] == f" GPU 1: {PROBLEM}"
-    assert len(rows) == fleet_table.height(made, 80) == 6
+    assert len(rows) == group_table.height(made, 80) == 6
     assert title(made).startswith("Running")
     for target in (FIRST, GPUS[2]):
         made.take(target, Done(result(target)))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from textual._xterm_parser import XTermParser
 from textual.dom import DOMNode
 
-from gputop.ui import let_go, resident
-from gputop.ui.app import GputopApp
-from gputop.ui.draw import Span
-from gputop.ui.screens import benchmark
-from gputop.ui.screens.question import Question
-from gputop.ui.typed import Typed
-from gputop.ui.widgets.results import ResultsView
+from gputop.ui.benchmark import screen
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.drawing.draw import Span
+from gputop.ui.shell import resident
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.terminal import textual_caches
+from gputop.ui.terminal.keyboard import Typed
+from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle, until
 
@@ -50,7 +51,7 @@ async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
     await until(pilot, lambda: isinstance(pilot.app.screen, Question))
     await pilot.press("y")
     await until(pilot, lambda: len(session.requests) > before)
-    tab = pilot.app.query_one(benchmark.BenchmarkTab)
+    tab = pilot.app.query_one(screen.BenchmarkTab)
     await until(pilot, lambda: not tab.running)
     await pilot.press("1", "enter", "escape", "w", "escape", "3", "1")
     for opens in ("question_mark", "ctrl+p"):
@@ -64,8 +65,8 @@ async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
 async def test_stress_tests_and_screens_leave_nothing(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "RESULTS_SHOWN", ROUNDS // 2)
-    let_go.install()
+    monkeypatch.setattr(screen, "RESULTS_SHOWN", ROUNDS // 2)
+    textual_caches.install()
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: bool(app.telemetry.devices))
@@ -78,7 +79,7 @@ async def test_stress_tests_and_screens_leave_nothing(
             session.requests.clear()
             counted.append(alive())
         once, twice = counted
-        assert once["gputop.bench.group_state.GroupState"] == 1, "that of the last run"
+        assert once["gputop.bench.run.group_state.GroupState"] == 1, "that of the last run"
         assert len(app.query_one(ResultsView).results) == ROUNDS // 2
         assert {kind: twice[kind] - many for kind, many in once.items() if twice[kind] > many} == {}
         assert set(twice) <= set(once)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.schema.snapshot import Event, Inventory, Sample, Source
 from gputop.settings import Settings
-from gputop.telemetry.snapshot import Event, Inventory, Sample, Source
 from gputop.ui import model
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.device import DevicePage, DeviceTitle
-from gputop.ui.screens.environment import Environment
-from gputop.ui.screens.help import Help
-from gputop.ui.screens.signal import SendSignal
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.details import DetailsView
-from gputop.ui.widgets.devices import DevicesView, first_shown
-from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.header import Header
-from gputop.ui.widgets.processes import ProcessesView
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.device.details import DetailsView
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.screen import DevicePage, DeviceTitle
+from gputop.ui.monitor.devices import DevicesView, first_shown
+from gputop.ui.processes.environment import Environment
+from gputop.ui.processes.signal import SendSignal
+from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.help import Help
 from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import fleets, scenes
@@ -29,7 +29,7 @@ from tests.ui.pilots import settle, shown
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
     from tests.sessions import PreparedSession
 
 NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Select
 
-from gputop.bench import watch
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.benchmark import BenchmarkTab
-from gputop.ui.screens.question import Question
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
+from gputop.bench.run import watch
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.title import TitleView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.widgets.question import Question
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device
@@ -23,7 +23,7 @@ from tests.ui.pilots import settle, shown, until
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
     from tests.sessions import EndlessSession, PreparedSession
 
 

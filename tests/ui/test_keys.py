@@ -9,15 +9,15 @@ import pytest
 from textual import events
 from textual.widgets import ContentSwitcher
 
-from gputop.telemetry.snapshot import DriverState
-from gputop.ui.actions import ACTIONS, key_names
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.commands import CommandList, Commands
-from gputop.ui.screens.help import Help
-from gputop.ui.screens.question import Question
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.header import Header
-from gputop.ui.widgets.keys import KeysView
+from gputop.schema.snapshot import DriverState
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.shell.actions import ACTIONS, key_names
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.command_palette import CommandList, Commands
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.help import Help
+from gputop.ui.shell.keys import KeysView
+from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui.pilots import settle, shown
 

@@ -9,18 +9,17 @@ import pytest
 from textual.widgets import Select
 
 from gputop.bench.events import Done, Failed, Point, Verified
-from gputop.bench.plan import Request, cpu_target
-from gputop.bench.run_state import RunState
-from gputop.telemetry.snapshot import Problem
-from gputop.ui.app import GputopApp
-from gputop.ui.draw import width_of
-from gputop.ui.palette import BUSY, DIM, FAULT, GOOD, MEMORY
-from gputop.ui.screens import benchmark
-from gputop.ui.widgets import points
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
+from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run.state import RunState
+from gputop.schema.snapshot import Problem
+from gputop.ui.benchmark import points, screen
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.title import TitleView
+from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
+from gputop.ui.shell.app import GputopApp
 from tests.runs import Clock, alone, look
 from tests.sessions import POINTS, sweep_points, table_events, table_result
 from tests.streams import NOW, PreparedStream, host, no_driver, sample
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
     from tests.sessions import EndlessSession, PreparedSession
 
 TABLES = ("sweep", "latency", "copy", "peak")
@@ -248,7 +247,7 @@ async def test_every_kind_runs_and_its_result_is_kept_and_listed(
         kept.append(result)
         return result
 
-    monkeypatch.setattr(benchmark, "append", keep)
+    monkeypatch.setattr(screen, "append", keep)
     session.to_send = table_events(kind)
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -311,7 +310,7 @@ async def test_a_wrong_element_in_a_table_is_red(session: type[PreparedSession])
 async def test_earlier_sweeps_of_other_devices_are_drawn_along(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "recent", lambda _: [H100])
+    monkeypatch.setattr(screen, "recent", lambda _: [H100])
     session.to_send = table_events("sweep")
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:

@@ -19,8 +19,8 @@ from textual.strip import Strip
 from textual.widgets import Static
 from textual.widgets._toast import Toast
 
-from gputop.ui import let_go
-from gputop.ui.app import GputopApp
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.terminal import textual_caches
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import until
 
@@ -66,7 +66,7 @@ async def caches_after_closing() -> list[object]:
 
 
 async def test_a_closed_screen_is_forgotten() -> None:
-    assert let_go.install()
+    assert textual_caches.install()
     assert await caches_after_closing() == []
 
 
@@ -107,21 +107,21 @@ async def test_what_is_said_at_once_after_something_else_is_there() -> None:
 def test_the_colours_are_the_same() -> None:
     cache: Any = _styles_cache.StylesCache()
     stock = cache.get_inner_outer(RED, BLUE)
-    assert let_go.install()
+    assert textual_caches.install()
     assert cache.get_inner_outer(RED, BLUE) == stock
-    assert not let_go.install(), "what is replaced is of another shape"
+    assert not textual_caches.install(), "what is replaced is of another shape"
 
 
 @pytest.mark.parametrize("other", [None, len, property(len)])
 def test_another_textual_is_left_alone(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
     monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", other)
-    assert not let_go.install()
+    assert not textual_caches.install()
     assert _styles_cache.StylesCache.__dict__["get_inner_outer"] is other
 
 
 def test_without_the_cache_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(_styles_cache, "StylesCache")
-    assert not let_go.install()
+    assert not textual_caches.install()
 
 
 class Line(Strip):
@@ -143,7 +143,7 @@ def is_kept(cuts: list[int]) -> bool:
 
 @pytest.mark.parametrize("cuts", [[4], [4, 9], [2]])
 def test_a_drawn_line_is_gone_at_once(cuts: list[int]) -> None:
-    assert let_go.install()
+    assert textual_caches.install()
     assert not is_kept(cuts)
 
 
@@ -159,7 +159,7 @@ def parser_after_its_key() -> object:
     assert [event.key for event in parser.feed("\x1b[A") if isinstance(event, Key)] == ["up"]
     last = weakref.ref(parser)
     del parser
-    let_go.forget_keys()
+    textual_caches.forget_keys()
     gc.collect()
     return last()
 
@@ -179,5 +179,5 @@ def test_where_textual_remembers_keys_otherwise_nothing_is_done(
     monkeypatch.setattr(XTermParser, "_parse_extended_key", otherwise)
     assert parser_after_its_key() is not None, "else Textual has mended it"
     monkeypatch.delattr(XTermParser, "_parse_extended_key")
-    let_go.forget_keys()
+    textual_caches.forget_keys()
     cached.cache_clear()

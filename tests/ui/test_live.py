@@ -13,8 +13,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.text import visible
-from gputop.ui.draw import Row, Span, fit
-from gputop.ui.palette import BUSY, DIM, TEXT
+from gputop.ui.drawing.draw import Row, Span, fit
+from gputop.ui.drawing.palette import BUSY, DIM, TEXT
 from gputop.ui.widgets.live import MOVE_BYTES, LiveView, changed_spans
 
 if TYPE_CHECKING:

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from gputop.schema.snapshot import DeviceState, Source
 from gputop.settings import Settings
-from gputop.telemetry.snapshot import DeviceState, Source
-from gputop.ui import palette
-from gputop.ui.app import GputopApp
-from gputop.ui.look import ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT, DARK, LIGHT, THEMES, Terminal
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.look import (
+    ANSI,
+    COLOUR_BLIND,
+    COLOUR_BLIND_LIGHT,
+    DARK,
+    LIGHT,
+    THEMES,
+    Terminal,
+)
+from gputop.ui.shell.app import GputopApp
 from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
 from tests.ui.pilots import lines, settle, text_of
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
     from textual.strip import Strip
 
-    from gputop.ui.look import Theme
+    from gputop.ui.drawing.look import Theme
     from tests.sessions import PreparedSession
 
 

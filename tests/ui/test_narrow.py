@@ -7,16 +7,16 @@ import re
 import pytest
 from textual.widgets import Select, Static
 
-from gputop.bench import plan
+from gputop.bench.plan import request
+from gputop.schema.snapshot import Source
 from gputop.settings import Settings
-from gputop.telemetry.snapshot import Source
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.question import Question
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.form import KINDS
-from gputop.ui.widgets.header import Header
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.form import KINDS
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
+from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of
@@ -50,7 +50,7 @@ async def test_the_introduction_is_whole_and_names_every_kind(width: int) -> Non
         text = shown(pilot, ThroughputChart)
         assert "…" not in text
         assert text.rstrip().endswith("of x.")
-        assert all(plan.KINDS[kind] in text for kind in KINDS)
+        assert all(request.KINDS[kind] in text for kind in KINDS)
 
 
 async def test_an_open_list_at_60_columns_is_on_screen() -> None:

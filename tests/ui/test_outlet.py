@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gputop.ui.outlet import LATE_SECONDS, Outlet
+from gputop.ui.terminal.output import LATE_SECONDS, Outlet
 
 SCREEN = "x" * 20_000
 

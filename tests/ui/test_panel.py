@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from gputop.telemetry.snapshot import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
+from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
 from gputop.text import ABSENT
-from gputop.ui.draw import Row, width_of
-from gputop.ui.palette import BUSY, DIM, MEMORY, POWER, TRACK
-from gputop.ui.widgets import panel, panel_row
-from gputop.ui.widgets.panel import Density, Panel, Past
+from gputop.ui.drawing.draw import Row, width_of
+from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, TRACK
+from gputop.ui.monitor import panel
+from gputop.ui.monitor import row as panel_row
+from gputop.ui.monitor.panel import Density, Panel, Past
 from tests.ui import scenes
 
 GIB = 1 << 30

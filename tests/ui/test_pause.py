@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gputop.schema.snapshot import Event, Sample
 from gputop.settings import Settings
-from gputop.telemetry.snapshot import Event, Sample
 from gputop.ui import model
-from gputop.ui.app import GputopApp
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.header import Header
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
 from tests.streams import NOW, PreparedStream, inventory, readings, sample
 from tests.ui.pilots import settle, shown
 

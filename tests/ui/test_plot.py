@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.ui.draw import width_of
-from gputop.ui.palette import BUSY, DIM, MEMORY
-from gputop.ui.widgets.plot import Axis, Line, Plot, tick
+from gputop.ui.benchmark.plot import Axis, Line, Plot, tick
+from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
 if TYPE_CHECKING:
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
 
 X = Axis(0.0, 4.0, ((0.0, "0"), (2.0, "2"), (4.0, "4")))
 Y = Axis(0.0, 10.0, ((0.0, "0"), (10.0, "10")))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gputop.telemetry.snapshot import Absence
+from gputop.schema.snapshot import Absence
 from gputop.text import ABSENT
-from gputop.ui import process_columns as columns
-from gputop.ui.process_columns import COLUMNS, GPU, Around, Column, fitting
+from gputop.ui.processes import columns
+from gputop.ui.processes.columns import COLUMNS, GPU, Around, Column, fitting
 from tests.streams import NOW, device, process, unseen
 
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.telemetry.snapshot import ProcessKind
-from gputop.ui import process_columns as columns
-from gputop.ui import process_table
-from gputop.ui.process_columns import COLUMNS, GPU, PID, USER, Column
-from gputop.ui.process_table import ProcessTable, branches, identity
+from gputop.schema.snapshot import ProcessKind
+from gputop.ui.processes import columns
+from gputop.ui.processes import table as process_table
+from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, Column
+from gputop.ui.processes.table import ProcessTable, branches, identity
 from tests.streams import NOW, crowd, device, inventory, process, sample, unseen
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Process
+    from gputop.schema.snapshot import Process
 
 
 def table_of(*processes: Process, devices: int = 8) -> ProcessTable:

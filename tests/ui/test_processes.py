@@ -10,13 +10,13 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
-from gputop.telemetry.snapshot import Absence
+from gputop.schema.snapshot import Absence
 from gputop.text import visible
-from gputop.ui.draw import width_of
+from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.palette import ACCENT, DIM
 from gputop.ui.model import Telemetry
-from gputop.ui.palette import ACCENT, DIM
-from gputop.ui.process_columns import COLUMNS, MARK_WIDTH
-from gputop.ui.widgets.processes import CURSOR, ProcessesView
+from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
+from gputop.ui.processes.widget import CURSOR, ProcessesView
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui.pilots import settle
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from textual.geometry import Region
     from textual.pilot import Pilot
 
-    from gputop.telemetry.snapshot import Process
-    from gputop.ui.draw import Row
+    from gputop.schema.snapshot import Process
+    from gputop.ui.drawing.draw import Row
 
 
 class TableApp(App[None]):
@@ -186,7 +186,7 @@ def test_only_what_is_drawn_is_made_ready(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(len(text[:limit]))
         return visible(text, limit)
 
-    monkeypatch.setattr("gputop.ui.process_columns.visible", counted)
+    monkeypatch.setattr("gputop.ui.processes.columns.visible", counted)
     for action in (view.action_reverse, view.action_tree, lambda: view.type("7")):
         seen.clear()
         action()

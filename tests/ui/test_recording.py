@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.growing import OutputError
+from gputop.recording.file import OutputError
+from gputop.recording.reader import Recording, RecordingError
+from gputop.schema.snapshot import Problem
 from gputop.settings import Settings
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.recorded import Recording, RecordingError
-from gputop.telemetry.snapshot import Problem
-from gputop.ui import recording as recorder
-from gputop.ui.app import GputopApp
-from gputop.ui.widgets.header import Header
+from gputop.stream.child import Interruption
+from gputop.ui.shell import recording as recorder
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
 from tests import recordings, streams
 from tests.streams import PreparedStream
 from tests.ui.pilots import settle, shown, until

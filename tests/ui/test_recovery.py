@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.telemetry.child import Interruption
-from gputop.telemetry.snapshot import (
+from gputop.schema.snapshot import (
     READINGS,
     Absence,
     DeviceSample,
@@ -16,12 +15,13 @@ from gputop.telemetry.snapshot import (
     DriverState,
     Problem,
 )
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.device import DeviceTitle
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.header import Header
+from gputop.stream.child import Interruption
+from gputop.ui.device.screen import DeviceTitle
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.processes import ProcessesView
 from tests.streams import PreparedStream, device, inventory, lost, readings, sample
 from tests.ui.pilots import settle, shown
 

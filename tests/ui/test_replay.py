@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gputop.telemetry.recorded import Recording
-from gputop.telemetry.replay import Replay
-from gputop.telemetry.snapshot import Event, encode
-from gputop.ui.actions import ACTIONS, REFUSALS, action_for
-from gputop.ui.app import GputopApp
-from gputop.ui.screens.device import DevicePage
-from gputop.ui.screens.processes import ProcessesTab
-from gputop.ui.screens.signal import SendSignal
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.header import Header
-from gputop.ui.widgets.keys import KeysView
-from gputop.ui.widgets.replay import ReplayBar
+from gputop.recording.reader import Recording
+from gputop.recording.replay import Replay
+from gputop.schema.snapshot import Event, encode
+from gputop.ui.device.screen import DevicePage
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.processes.screen import ProcessesTab
+from gputop.ui.processes.signal import SendSignal
+from gputop.ui.shell.actions import ACTIONS, REFUSALS, action_for
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.keys import KeysView
+from gputop.ui.shell.replay import ReplayBar
 from tests import recordings, streams
-from tests.insight.histories import WORKING, Machine, device, trainer
+from tests.health.histories import WORKING, Machine, device, trainer
 from tests.ui.pilots import settle, shown, until
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 
 class Watched(Replay):
@@ -284,8 +284,8 @@ async def test_no_process_of_a_recording_is_signalled(
     sample = streams.sample(1, [process])
     path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
     sent: list[object] = []
-    monkeypatch.setattr("gputop.telemetry.procfs.send_signal", lambda *each: sent.append(each))
-    monkeypatch.setattr("gputop.telemetry.procfs.environment", lambda *each: sent.append(each))
+    monkeypatch.setattr("gputop.sources.linux.procfs.send_signal", lambda *each: sent.append(each))
+    monkeypatch.setattr("gputop.sources.linux.procfs.environment", lambda *each: sent.append(each))
     async with dashboard(path) as (pilot, _):
         await press(pilot, "3")
         for key in ("f9", "e"):

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
-from gputop.bench.compare import compared
-from gputop.bench.results import ResultsError
-from gputop.telemetry.snapshot import Problem
-from gputop.ui.app import GputopApp
-from gputop.ui.draw import width_of
+from gputop.bench.results.compare import compared
+from gputop.bench.results.store import ResultsError
+from gputop.schema.snapshot import Problem
+from gputop.ui.benchmark import screen
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
 from gputop.ui.model import Telemetry
-from gputop.ui.palette import DIM, FAULT, STRONG, WARN
-from gputop.ui.screens import benchmark
-from gputop.ui.widgets.results import ResultsView
+from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import BASE, COPY, soak, table
 from tests.bench.workers import RESULT
 from tests.streams import PreparedStream, inventory, sample
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
     from tests.sessions import PreparedSession
 
 NOW = time.time()
@@ -127,7 +127,7 @@ def wheel(event: type[MouseEvent], view: ResultsView) -> MouseEvent:
 
 
 async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "recent", lambda _: many(30))
+    monkeypatch.setattr(screen, "recent", lambda _: many(30))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("2")
@@ -153,7 +153,7 @@ async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPa
 async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    monkeypatch.setattr(benchmark, "recent", lambda _: many(30))
+    monkeypatch.setattr(screen, "recent", lambda _: many(30))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("2")
@@ -173,8 +173,8 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
     def refused(_: object) -> list[Result]:
         raise ResultsError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
 
-    monkeypatch.setattr(benchmark, "recent", refused)
-    monkeypatch.setattr(benchmark, "append", refused)
+    monkeypatch.setattr(screen, "recent", refused)
+    monkeypatch.setattr(screen, "append", refused)
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("2")
@@ -193,7 +193,7 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
 async def test_devices_of_this_machine_have_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = inventory(2)
     here = replace(BASE, device_uuid=stream.devices[1].uuid)
-    monkeypatch.setattr(benchmark, "recent", lambda _: [here, BASE])
+    monkeypatch.setattr(screen, "recent", lambda _: [here, BASE])
     app = GputopApp(PreparedStream(stream, sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("2")

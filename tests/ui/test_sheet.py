@@ -9,8 +9,8 @@ from textual.app import App
 from textual.css import stylesheet
 from textual.widgets import Static
 
-from gputop.ui.app import GputopApp
-from gputop.ui.themed import Sheet, ThemedApp
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.themed import Sheet, ThemedApp
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle
 

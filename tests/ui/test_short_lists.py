@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.group_state import Odd
-from gputop.bench.plan import Target
-from gputop.telemetry.snapshot import Event
-from gputop.ui.burn import odd_rows
+from gputop.bench.plan.request import Target
+from gputop.bench.run.group_state import Odd
+from gputop.schema.snapshot import Event
+from gputop.ui.benchmark.cluster import odd_rows
+from gputop.ui.device.details import DetailsView
+from gputop.ui.device.events import EventsView
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.details import DetailsView
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.events import EventsView
-from gputop.ui.widgets.panel import Density
-from gputop.ui.widgets.processes import ProcessesView
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.monitor.panel import Density
+from gputop.ui.processes.widget import ProcessesView
 from tests import streams
 from tests.fleets import fleet
 from tests.ui import scenes
@@ -27,7 +27,7 @@ from tests.ui import scenes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
 
 HEIGHTS = range(1, 9)
 COUNTS = re.compile(r"\b(\d+ )?more\b|\bof \d+|below|above|for the others")

@@ -15,11 +15,11 @@ from textual.app import App
 from textual.screen import ModalScreen
 from textual.widgets import Label
 
-from gputop.ui import shortcut
-from gputop.ui.draw import Row, Span
-from gputop.ui.look import THEMES, Look
-from gputop.ui.palette import BUSY, DIM, TEXT
-from gputop.ui.shortcut import CellsUpdate, Part, of_live_views
+from gputop.ui.drawing.draw import Row, Span
+from gputop.ui.drawing.look import THEMES, Look
+from gputop.ui.drawing.palette import BUSY, DIM, TEXT
+from gputop.ui.terminal import live_updates
+from gputop.ui.terminal.live_updates import CellsUpdate, Part, of_live_views
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def test_it_is_installed_once_and_where_textual_has_the_known_shape(
 
     stock = Known.render_partial_update
     monkeypatch.setattr(_compositor, "Compositor", Known)
-    assert shortcut.install()
-    assert shortcut.install()
+    assert live_updates.install()
+    assert live_updates.install()
     assert Known.render_partial_update.stock is stock
     monkeypatch.setattr(Known, "_regions_to_spans", None)
-    assert not shortcut.install()
+    assert not live_updates.install()

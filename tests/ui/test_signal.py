@@ -14,8 +14,8 @@ from textual.app import App
 from textual.containers import Vertical
 
 import gputop.ui
-from gputop.telemetry.snapshot import Absence, Problem, Process
-from gputop.ui.screens.signal import OFFERED, SendSignal, SignalList, Target, target_of
+from gputop.schema.snapshot import Absence, Problem, Process
+from gputop.ui.processes.signal import OFFERED, SendSignal, SignalList, Target, target_of
 from tests.streams import GIB, device, process, unseen
 from tests.ui.pilots import settle
 
@@ -28,7 +28,7 @@ DEVICES = tuple(device(index) for index in range(12))
 class SignalApp(App[None]):
     """Asks for a signal to one process, and keeps the answers."""
 
-    CSS_PATH = Path(gputop.ui.__file__).with_name("gputop.tcss")
+    CSS_PATH = Path(gputop.ui.__file__).parent / "shell" / "gputop.tcss"
 
     def __init__(self, *processes: Process) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.screens.question.QUIET_SECONDS", 0.2)
+    monkeypatch.setattr("gputop.ui.widgets.question.QUIET_SECONDS", 0.2)
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)

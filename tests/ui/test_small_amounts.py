@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.fleet.model import Gpu
-from gputop.insight.findings import Evidence
+from gputop.health.findings import Evidence
 from gputop.output.page import page
-from gputop.telemetry.snapshot import Host, Machine, MachineState, Sample
+from gputop.schema.snapshot import Host, Machine, MachineState, Sample
+from gputop.ui.device.details import DetailsView
 from gputop.ui.fleet import detail
 from gputop.ui.fleet.metrics import BUSY, MEMORY
 from gputop.ui.model import Telemetry
-from gputop.ui.process_columns import COLUMNS, Around
-from gputop.ui.widgets import panel, panel_row, sections
-from gputop.ui.widgets.details import DetailsView
-from gputop.ui.widgets.header import Header
+from gputop.ui.monitor import hosts, panel
+from gputop.ui.monitor import row as panel_row
+from gputop.ui.monitor.panel import Density, Panel
+from gputop.ui.processes.columns import COLUMNS, Around
+from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.panel import Density, Panel
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.ui import scenes
@@ -28,8 +29,8 @@ from tests.ui import scenes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputop.telemetry.snapshot import DeviceSample
-    from gputop.ui.draw import Row
+    from gputop.schema.snapshot import DeviceSample
+    from gputop.ui.drawing.draw import Row
 
 GIB, MIB = 1 << 30, 1 << 20
 TOTAL = round(79.647 * GIB)
@@ -121,7 +122,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "section": text_of(sections.title(away, 200, None, 9.0)),
+        "section": text_of(hosts.title(away, 200, None, 9.0)),
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),

@@ -16,23 +16,23 @@ from rich.color import ColorSystem
 from textual.widgets import Select
 
 from gputop.bench.events import Done, Progress
-from gputop.bench.group_state import GroupState
+from gputop.bench.run.group_state import GroupState
+from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
-from gputop.telemetry.nvml import Reader, start
-from gputop.telemetry.snapshot import DriverState, Inventory, Sample, Source
+from gputop.sources.nvml.driver import Reader, start
 from gputop.ui import model
-from gputop.ui.app import GputopApp
-from gputop.ui.look import Terminal
-from gputop.ui.screens import benchmark
-from gputop.ui.screens.environment import Environment
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
+from gputop.ui.benchmark import screen
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.title import TitleView
+from gputop.ui.drawing.look import Terminal
+from gputop.ui.processes.environment import Environment
+from gputop.ui.shell.app import GputopApp
 from tests.driver.platforms import PLATFORMS
 from tests.sessions import sweep_points, table_events, table_result
+from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
-from tests.telemetry.test_nvml import Clock
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.strip import Strip
 
-    from gputop.bench.plan import Target
-    from gputop.telemetry.snapshot import Record
+    from gputop.bench.plan.request import Target
+    from gputop.schema.snapshot import Record
     from tests.driver import FakeDevice, FakeDriver
     from tests.sessions import PreparedSession
     from tests.ui.together import Scripted
@@ -482,8 +482,8 @@ def test_benchmark_of_every_kind(
         device_uuid="GPU-1",
         points=sweep_points("float32", 48.0, 6e-6),
     )
-    monkeypatch.setattr(benchmark, "recent", lambda _: [earlier])
-    monkeypatch.setattr(benchmark, "GroupState", partial(GroupState, now=lambda: 0.0))
+    monkeypatch.setattr(screen, "recent", lambda _: [earlier])
+    monkeypatch.setattr(screen, "GroupState", partial(GroupState, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with([no_driver(), sample()])
 

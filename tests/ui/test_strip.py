@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench import devices, plan
 from gputop.bench.events import Progress
-from gputop.ui.palette import DIM, WARN
-from gputop.ui.widgets import strip
-from gputop.ui.widgets.chart import ThroughputChart
+from gputop.bench.plan import devices, request
+from gputop.ui.benchmark import strip
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.drawing.palette import DIM, WARN
 from tests.runs import alone, begin, cpu_run, gpu_run, gpu_sample, look, take
 from tests.streams import NOW, inventory, sample
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.run_state import RunState
+    from gputop.bench.run.state import RunState
 
 BARS = "▮"
 
@@ -121,7 +121,7 @@ def test_a_cpu_has_no_power_and_no_reasons() -> None:
 
 
 def test_without_anything_known_the_plot_has_all_the_room() -> None:
-    run, clock = begin(plan.cpu_target(), 60.0)
+    run, clock = begin(request.cpu_target(), 60.0)
     clock.time = NOW + 1
     take(run, Progress(1.0, 1.0, 1, 0.3))
     rows = drawn(run)

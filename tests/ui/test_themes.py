@@ -15,8 +15,8 @@ from textual.filter import NoColor
 from textual.strip import Strip
 
 from gputop import settings as kept
-from gputop.ui import palette
-from gputop.ui.look import (
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.look import (
     ANSI,
     COLOUR_BLIND,
     COLOUR_BLIND_LIGHT,
@@ -29,11 +29,11 @@ from gputop.ui.look import (
     choose,
     following,
 )
-from gputop.ui.palette import ROLES
-from gputop.ui.widgets.panel import Density
+from gputop.ui.drawing.palette import ROLES
+from gputop.ui.monitor.panel import Density
 
 if TYPE_CHECKING:
-    from gputop.ui.look import Theme
+    from gputop.ui.drawing.look import Theme
 
 BACKGROUND = Background(0, 0, 0)
 TEXT_ROLES = ("DIM", "ACCENT", "WARN", "FAULT", "GOOD", "BADGE")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App
 
-from gputop.telemetry.snapshot import READINGS, Sample
-from gputop.ui.draw import Row, width_of
+from gputop.schema.snapshot import READINGS, Sample
+from gputop.ui.drawing.draw import Row, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.widgets.live import changed_spans
 from gputop.ui.widgets.timeline import (

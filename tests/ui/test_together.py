@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import OptionList, Select
 
-from gputop.bench import watch
 from gputop.bench.events import Done, Failed, Verified
-from gputop.bench.results import ResultsError
-from gputop.telemetry.snapshot import DeviceState, Problem
-from gputop.ui.app import GputopApp
-from gputop.ui.palette import FAULT
-from gputop.ui.screens import benchmark
-from gputop.ui.screens.benchmark import BenchmarkTab
-from gputop.ui.screens.question import Question
-from gputop.ui.screens.several import Several
-from gputop.ui.widgets.chart import ThroughputChart
-from gputop.ui.widgets.choice import ALL, MORE
-from gputop.ui.widgets.keys import KeysView
-from gputop.ui.widgets.readout import ReadoutView
-from gputop.ui.widgets.results import ResultsView
-from gputop.ui.widgets.run_title import TitleView
+from gputop.bench.results.store import ResultsError
+from gputop.bench.run import watch
+from gputop.schema.snapshot import DeviceState, Problem
+from gputop.ui.benchmark import screen
+from gputop.ui.benchmark.chart import ThroughputChart
+from gputop.ui.benchmark.choice import ALL, MORE
+from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.screen import BenchmarkTab
+from gputop.ui.benchmark.selection import Several
+from gputop.ui.benchmark.title import TitleView
+from gputop.ui.drawing.palette import FAULT
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.keys import KeysView
+from gputop.ui.widgets.question import Question
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import settle, shown, until
 from tests.ui.test_kinds import in_style
@@ -49,7 +49,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
         results.append(result)
         return result
 
-    monkeypatch.setattr(benchmark, "append", keep)
+    monkeypatch.setattr(screen, "append", keep)
     return results
 
 
@@ -189,7 +189,7 @@ async def test_a_result_that_cannot_be_kept_is_said(
     def full(_: Result) -> None:
         raise ResultsError(Problem("It is not kept", "the disk is full", "Make room"))
 
-    monkeypatch.setattr(benchmark, "append", full)
+    monkeypatch.setattr(screen, "append", full)
     async with quiet(2).run_test(size=SIZE) as pilot:
         await started(pilot)
         await ended(pilot)

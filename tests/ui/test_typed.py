@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from textual.events import Key, MouseDown, Paste, Resize
 from textual.messages import TerminalSupportsSynchronizedOutput
 
-from gputop.ui import themed, typed
-from gputop.ui.driver import TerminalDriver
-from gputop.ui.typed import FLOOD, FLOOD_SECONDS, LONGEST_HELD, LONGEST_PASTE, PASTE_SECONDS, Typed
+from gputop.ui.shell import themed
+from gputop.ui.terminal import keyboard as typed
+from gputop.ui.terminal.driver import TerminalDriver
+from gputop.ui.terminal.keyboard import (
+    FLOOD,
+    FLOOD_SECONDS,
+    LONGEST_HELD,
+    LONGEST_PASTE,
+    PASTE_SECONDS,
+    Typed,
+)
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -35,7 +43,7 @@ def test_a_textual_with_another_parser_keeps_its_own_driver(
     with monkeypatch.context() as patch:
         patch.setattr(typed, "XTermParser", _Other)
         assert themed._driver() is None
-    monkeypatch.setitem(sys.modules, "gputop.ui.driver", None)
+    monkeypatch.setitem(sys.modules, "gputop.ui.terminal.driver", None)
     assert themed._driver() is None
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.telemetry.snapshot import Absence, DeviceState, Event, Sample
-from gputop.ui.app import GputopApp
+from gputop.schema.snapshot import Absence, DeviceState, Event, Sample
 from gputop.ui.model import Telemetry
-from gputop.ui.screens.help import Help
-from gputop.ui.screens.why import WhyPage, WhyTitle
-from gputop.ui.widgets.devices import DevicesView
-from gputop.ui.widgets.findings import FindingsView
-from gputop.ui.widgets.header import Header
-from gputop.ui.widgets.keys import KeysView
+from gputop.ui.monitor.devices import DevicesView
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.help import Help
+from gputop.ui.shell.keys import KeysView
+from gputop.ui.why.findings import FindingsView
+from gputop.ui.why.screen import WhyPage, WhyTitle
 from tests import streams
-from tests.insight.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
+from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
 from tests.ui.pilots import settle, shown
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}

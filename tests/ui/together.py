@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench import devices
 from gputop.bench.events import (
     Conditions,
     Done,
@@ -18,8 +17,9 @@ from gputop.bench.events import (
     Result,
     Verified,
 )
-from gputop.bench.group_state import GroupState
-from gputop.bench.plan import Request, Target
+from gputop.bench.plan import devices
+from gputop.bench.plan.request import Request, Target
+from gputop.bench.run.group_state import GroupState
 from tests.sessions import PLANNED, RESULT, table_events
 from tests.streams import inventory, sample
 

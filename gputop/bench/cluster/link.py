@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gputop import from_checkout
 from gputop.bench.cluster.readings import Facts, facts
-from gputop.bench.interpreters import GET_TORCH
-from gputop.bench.places import KEPT_ERROR_BYTES, PlaceError
+from gputop.bench.plan.interpreters import GET_TORCH
+from gputop.bench.run.places import KEPT_ERROR_BYTES, PlaceError
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.exits import COULD_NOT_RUN, FAULT
-from gputop.telemetry import lifeline
-from gputop.telemetry.snapshot import Problem
+from gputop.schema.snapshot import Problem
+from gputop.stream import lifeline
 from gputop.text import visible
 
 if TYPE_CHECKING:
     import signal
 
-    from gputop.bench.plan import Request
+    from gputop.bench.plan.request import Request
 
 CONNECT_SECONDS = 30.0
 """Ray itself waits for two minutes, and prints meanwhile."""

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.plan import Target
-from gputop.telemetry.clock_events import words_of
-from gputop.telemetry.snapshot import (
+from gputop.bench.plan.request import Target
+from gputop.schema.clock_events import words_of
+from gputop.schema.snapshot import (
     Device,
     DeviceSample,
     DriverState,

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gputop.bench.cluster import post
-from gputop.bench.orders import NOT_INHERITED
-from gputop.telemetry import lifeline
+from gputop.bench.plan.orders import NOT_INHERITED
+from gputop.stream import lifeline
 
 PLACE_SECONDS = 60.0
 """Until Ray has to have started what it is asked for: free GPUs are given at once."""

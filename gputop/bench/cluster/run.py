@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.cluster.link import Cluster
 from gputop.bench.cluster.readings import sample
-from gputop.bench.foreground import follow_on_a_line
-from gputop.bench.group import Group
-from gputop.bench.group_state import GroupState
-from gputop.bench.outliers import Member
-from gputop.bench.places import PlaceError
-from gputop.bench.progress import many_devices
-from gputop.bench.selection import RefusedError
-from gputop.bench.watch import START_SECONDS, Ward
+from gputop.bench.plan.selection import RefusedError
+from gputop.bench.results.outliers import Member
+from gputop.bench.run.foreground import follow_on_a_line
+from gputop.bench.run.group import Group
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.places import PlaceError
+from gputop.bench.run.progress import many_devices
+from gputop.bench.run.watch import START_SECONDS, Ward
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from gputop.bench.cluster.link import Found, Post
-    from gputop.bench.conditions import Trace
     from gputop.bench.events import Event
-    from gputop.bench.plan import Request, Target
-    from gputop.bench.run_state import RunState
-    from gputop.bench.session import Session
-    from gputop.bench.watch import Limit
+    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.conditions import Trace
+    from gputop.bench.run.session import Session
+    from gputop.bench.run.state import RunState
+    from gputop.bench.run.watch import Limit
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""

@@ -14,8 +14,8 @@ from gputop.text import (
     visible,
     watts_of,
 )
-from gputop.ui.draw import Row, Span, faded, fit, reading, width_of
-from gputop.ui.palette import ACCENT, DIM, STRONG, WARN
+from gputop.ui.drawing.draw import Row, Span, faded, fit, reading, width_of
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:

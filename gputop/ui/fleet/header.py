@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, brief, duration, number, used_of, visible
-from gputop.ui.draw import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
+from gputop.ui.drawing.draw import Row, Span, cell, cells_of, clip, faded, fit, spread, width_of
+from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.fleet.filter import EXAMPLE
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, SUMMARISED, TEMPERATURE, counted
 from gputop.ui.fleet.painter import SIGN_STYLES
-from gputop.ui.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TEXT, WARN
 from gputop.ui.widgets.filter import FilterView
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
-    from gputop.telemetry.snapshot import Problem
+    from gputop.schema.snapshot import Problem
     from gputop.ui.fleet.grouping import View
     from gputop.ui.fleet.metrics import Metric
     from gputop.ui.fleet.state import FleetState

@@ -11,11 +11,11 @@ from rich.style import Style
 
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, visible
-from gputop.ui.draw import Row, Span, cell, fit, width_of
+from gputop.ui.drawing.draw import Row, Span, cell, fit, width_of
+from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import SHAPE, VALUE
 from gputop.ui.fleet.layout import Density
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, SIGNS, UNKNOWN, shares
-from gputop.ui.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from gputop.ui.fleet.layout import Layout, Tile

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gputop.text import visible
-from gputop.ui.draw import Row, Span, cells_of
-from gputop.ui.palette import ACCENT, STRONG
+from gputop.ui.drawing.draw import Row, Span, cells_of
+from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.widgets.live import LiveView
 
 

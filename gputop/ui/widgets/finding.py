@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from gputop.telemetry.alerts import Severity
-from gputop.telemetry.derived import HOST_CPU, PROCESS_CPU
+from gputop.health.alerts import Severity
+from gputop.schema.derived import HOST_CPU, PROCESS_CPU
 from gputop.text import duration, moment
-from gputop.ui.draw import Row, Span, cell, clip_words, fit, history, width_of
-from gputop.ui.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
+from gputop.ui.drawing.draw import Row, Span, cell, clip_words, fit, history, width_of
+from gputop.ui.drawing.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
 from gputop.ui.widgets.timeline import CHARTS, GUTTER, Chart
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.insight.findings import Evidence, Finding
-    from gputop.telemetry.snapshot import Device
+    from gputop.health.findings import Evidence, Finding
+    from gputop.schema.snapshot import Device
     from gputop.ui.model import Telemetry
 
 CHART_ROWS, MOST_CHARTS = 2, 2

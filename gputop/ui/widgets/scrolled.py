@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.ui.draw import Span
-from gputop.ui.palette import DIM
+from gputop.ui.drawing.draw import Span
+from gputop.ui.drawing.palette import DIM
 from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from textual.events import MouseScrollDown, MouseScrollUp
 
-    from gputop.ui.draw import Row
+    from gputop.ui.drawing.draw import Row
 
 WHEEL_LINES = 3
 

@@ -10,10 +10,10 @@ import math
 from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
-from gputop.output.values import value_text
+from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
-from gputop.ui.draw import Row, Span, cell, clip, fit, history, spread, window_start
-from gputop.ui.palette import ACCENT, BUSY, CPU, DIM, MEMORY, POWER, STRONG, TRACK, ink
+from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, history, spread, window_start
+from gputop.ui.drawing.palette import ACCENT, BUSY, CPU, DIM, MEMORY, POWER, STRONG, TRACK, ink
 from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.telemetry.snapshot import Device, DeviceSample
+    from gputop.schema.snapshot import Device, DeviceSample
 
 GUTTER = 21
 """Cells at the left: what a chart shows, and its value."""

@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gputop.telemetry.snapshot import encode
+from gputop.schema.snapshot import encode
 from tests import streams
 from tests.bench.workers import fake_interpreter
 from tests.faults.attacks.attack import Attack, Kind, Scene
 from tests.faults.processes import HELLO, PLAN, free
 
 if TYPE_CHECKING:
-    from gputop.telemetry.snapshot import Record
+    from gputop.schema.snapshot import Record
 
 GOES_ON = "q Quit"
 UNREADABLE = r"1,000 lines in a row|lines? .*cannot be read|it was left out"

@@ -1,0 +1,215 @@
+"""Which Python runs the worker: gputop may be installed apart from the torch of the user.
+
+Each candidate is asked in a process of its own, and without importing torch, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gputop.schema.snapshot import Problem
+from gputop.text import visible
+
+Origin = Literal[
+    "--python",
+    "active virtual environment",
+    "active conda environment",
+    "gputop's own",
+    "on the PATH",
+]
+
+PROBE_SECONDS = 20.0
+"""An interpreter on a network file system can take that long to start."""
+KILL_SECONDS = 1.0
+OLDEST_PYTHON = (3, 9)
+GET_TORCH = "https://pytorch.org/get-started"
+
+# Any Python from 2 on has to be able to read this and what follows. A module in the working
+# directory is not the one that is meant; the end of the input is that of gputop.
+LISTEN = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+import os, threading
+def listen():
+    os.read(0, 1)
+    os._exit(1)
+listening = threading.Thread(target=listen)
+listening.daemon = True
+listening.start()
+"""
+
+# A directory of that name without a module in it is not torch.
+PROBE = """
+import json
+answer = {"python": list(sys.version_info[:3]), "torch": None}
+if sys.version_info >= (3, 9):
+    import importlib.metadata, importlib.util
+    spec = importlib.util.find_spec("torch")
+    if spec is not None and spec.origin:
+        try:
+            answer["torch"] = importlib.metadata.version("torch")
+        except importlib.metadata.PackageNotFoundError:
+            answer["torch"] = "of unknown version"
+print(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that was looked at; usable where it has a torch and no fault."""
+
+    path: str
+    origin: Origin
+    torch_version: str | None = None
+    fault: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the worker can run in it."""
+        return self.torch_version is not None and self.fault is None
+
+    @property
+    def cpu_only(self) -> bool:
+        """Whether its torch says that it is built without CUDA."""
+        return self.torch_version is not None and self.torch_version.endswith("+cpu")
+
+    def __str__(self) -> str:
+        state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
+        return visible(f"{self.path} ({self.origin}): {state}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The interpreter that will be used, if any, and those that were looked at up to it."""
+
+    chosen: Interpreter | None
+    looked_at: tuple[Interpreter, ...]
+
+    @property
+    def problem(self) -> Problem | None:
+        """What is missing and what to type; None where an interpreter was chosen."""
+        if self.chosen is not None:
+            return None
+        working = next((each for each in self.looked_at if each.fault is None), None)
+        return Problem(
+            "No Python with torch was found",
+            f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}",
+            f"Install torch for {visible(working.path)} ({GET_TORCH}), or name a Python that has "
+            "it with `gputop --python PATH`"
+            if working
+            else "Name a Python that has it with `gputop --python PATH`",
+        )
+
+
+async def find(explicit: str | None = None, *, cuda: bool = False) -> Found:
+    """Looks at the candidates, all at once, and chooses the first in their order that has torch.
+
+    `explicit` (of `--python`) is the only candidate where it is given. With `cuda`, one whose torch
+    is built for CPUs alone is the choice only where there is no other.
+    """
+    probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
+    looked_at: list[Interpreter] = []
+    try:
+        for probe in probes:
+            looked_at.append(await probe)
+            if looked_at[-1].usable and not (cuda and looked_at[-1].cpu_only):
+                return Found(looked_at[-1], tuple(looked_at))
+    finally:
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+    return Found(next((each for each in looked_at if each.usable), None), tuple(looked_at))
+
+
+def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:
+    """Paths and where they come from, best first, each path once."""
+    if explicit is not None:
+        return ((explicit, "--python"),)
+    named: list[tuple[str | None, Origin]] = [
+        (_python_of("VIRTUAL_ENV"), "active virtual environment"),
+        (_python_of("CONDA_PREFIX"), "active conda environment"),
+        (sys.executable or None, "gputop's own"),
+        (shutil.which("python3"), "on the PATH"),
+        (shutil.which("python"), "on the PATH"),
+    ]
+    found: dict[str, Origin] = {}
+    for path, origin in named:
+        if path:
+            # Not resolved: the python of a virtual environment is a link to the one it is based on.
+            found.setdefault(os.path.abspath(path), origin)  # noqa: PTH100
+    return tuple(found.items())
+
+
+def _python_of(variable: str) -> str | None:
+    prefix = os.environ.get(variable)
+    return str(Path(prefix, "bin", "python")) if prefix else None
+
+
+class NoAnswerError(Exception):
+    """An interpreter did not run a program to its end; says why."""
+
+
+async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
+    """What a program that this Python runs writes, and its status; raises `NoAnswerError`.
+
+    It has a process and a session of its own, which end with the time.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            path,
+            "-c",
+            LISTEN + program,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise NoAnswerError("there is no such file") from None
+    except OSError as error:
+        raise NoAnswerError((error.strerror or str(error)).lower()) from None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(seconds):
+            # Not `communicate`: it may close the input, whose end is that of the process.
+            output = await process.stdout.read()
+            await process.wait()
+    except TimeoutError:
+        raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), KILL_SECONDS)
+    return output, process.returncode
+
+
+async def _probe(path: str, origin: Origin) -> Interpreter:
+    try:
+        output, status = await ask(path, PROBE, PROBE_SECONDS)
+    except NoAnswerError as error:
+        return Interpreter(path, origin, fault=str(error))
+    return _judged(path, origin, output, status)
+
+
+def _judged(path: str, origin: Origin, output: bytes, status: int | None) -> Interpreter:
+    try:
+        answer = json.loads(output.splitlines()[-1])
+        version, torch_version = tuple(answer["python"]), answer["torch"]
+    except (ValueError, LookupError, TypeError):
+        fault = "it does not answer like a Python" + (f" (status {status})" if status else "")
+        return Interpreter(path, origin, fault=fault)
+    if version < OLDEST_PYTHON:
+        fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"
+        return Interpreter(path, origin, fault=fault)
+    return Interpreter(path, origin, torch_version=torch_version and str(torch_version))

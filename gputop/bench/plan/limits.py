@@ -1,0 +1,119 @@
+"""Where heat ends a run before its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gputop.bench.plan.request import Target
+    from gputop.schema.snapshot import Device, DeviceSample, Inventory, Sample
+
+MARGIN_CELSIUS = 3
+"""Distance to the driver's threshold, so that the test ends before the device throttles."""
+DEFAULT_CELSIUS = 80
+"""Core limit where the driver reports neither a threshold nor a margin.
+
+It is low on purpose: the H100, H200 and L40S reach their maximum operating temperature at 87 to
+88°C, GeForce cards at 89 to 90°C.
+"""
+NONE = "none, no temperature is read"
+
+
+@dataclass(frozen=True, slots=True)
+class HeatLimit:
+    """A reading, and the value at which it ends a run."""
+
+    reading: str
+    celsius: int
+    kind: str
+    """In front of the value: `margin`, `memory`, `default`; empty for the core's own limit."""
+    why: str
+    """Where the value comes from."""
+
+    def is_reached(self, celsius: int) -> bool:
+        """True if the run has to end. A margin falls where a temperature rises."""
+        if self.kind == "margin":
+            return celsius <= self.celsius
+        return celsius >= self.celsius
+
+    @property
+    def short(self) -> str:
+        """`84°C`, `margin 3°C`."""
+        return f"{self.kind} {self.celsius}°C".lstrip()
+
+    @property
+    def value(self) -> str:
+        """`84°C (slowdown at 87°C)`."""
+        return f"{self.celsius}°C ({self.why})" if self.why else f"{self.celsius}°C"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}".lstrip()
+
+
+def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
+    """The limits that hold for a GPU: those whose reading and threshold are known."""
+    found = (
+        limit for limit in _known(gpu, readings) if getattr(readings, limit.reading) is not None
+    )
+    return tuple(found)
+
+
+def _known(gpu: Device, readings: DeviceSample) -> Iterator[HeatLimit]:
+    slowdown, most = gpu.temperature_slowdown_celsius, gpu.memory_temperature_max_celsius
+    margin = readings.temperature_margin_celsius
+    if slowdown is not None:
+        why = f"slowdown at {slowdown}°C"
+        yield HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why)
+    if margin is not None:
+        # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
+        # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
+        slowdown = gpu.temperature_slowdown_margin_celsius
+        why = "" if slowdown is None else f"slowdown at {slowdown}°C"
+        limit = max(0, slowdown or 0) + MARGIN_CELSIUS
+        yield HeatLimit("temperature_margin_celsius", limit, "margin", why)
+    elif slowdown is None:
+        why = "the driver reports none"
+        yield HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why)
+    if most is not None:
+        why = f"maximum {most}°C"
+        yield HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why)
+
+
+def in_words(limits: Iterable[HeatLimit]) -> str:
+    """`84°C (slowdown at 87°C), memory 92°C (maximum 95°C)`."""
+    return ", ".join(map(str, limits)) or NONE
+
+
+def in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
+    """The limits of several GPUs without their reasons, each once: `margin 3°C; 86°C`."""
+    texts = (", ".join(limit.short for limit in limits) or NONE for limits in several)
+    return "; ".join(dict.fromkeys(texts))
+
+
+def reached(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
+    """Name the limit that the device has reached, or return None, as for a CPU.
+
+    For a MIG instance it is one of the GPU that it is a part of.
+    """
+    if target.gpu_uuid is None or inventory is None or sample is None:
+        return None
+    gpu, readings = inventory.device(target.gpu_uuid), sample.device(target.gpu_uuid)
+    if gpu is None or readings is None:
+        return None
+    what = None if target.parent_uuid is None else f"GPU {gpu.label}"
+    for limit in heat_limits(gpu, readings):
+        celsius: int = getattr(readings, limit.reading)
+        if limit.is_reached(celsius):
+            return f"{_event(limit, what)} {celsius}°C, and its limit is {limit.value}"
+    return None
+
+
+def _event(limit: HeatLimit, gpu: str | None) -> str:
+    """`it reached`, `the margin of GPU 3 fell to`."""
+    verb = "fell to" if limit.kind == "margin" else "reached"
+    if limit.kind in ("margin", "memory"):
+        return f"its {limit.kind} {verb}" if gpu is None else f"the {limit.kind} of {gpu} {verb}"
+    return f"{gpu or 'it'} {verb}"

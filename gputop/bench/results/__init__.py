@@ -1,0 +1,1 @@
+"""Results of runs: stored, compared, and shown as text, HTML, CSV and for TensorBoard."""

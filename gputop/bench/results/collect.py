@@ -1,0 +1,208 @@
+"""Results that other runs wrote, one for each GPU, put together as far as they can be compared.
+
+`srun gputop bench --json > FILE` makes such files. What is damaged, or is of another test, is named
+and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench.events import Result
+from gputop.bench.results.compare import AS_LONG
+from gputop.bench.results.outliers import Member
+from gputop.exits import COULD_NOT_RUN, FAULT
+from gputop.schema.codec import DecodeError, from_json
+from gputop.text import duration, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file, or what is in it, that is not compared with the others."""
+
+    file: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{visible(self.file)} is left out: {visible(self.why)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What the files have in them."""
+
+    members: tuple[Member, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def collect(files: Sequence[str]) -> Collected:
+    """Reads all files; of those that differ in what was tested, the commonest are kept."""
+    found: list[tuple[str, Member]] = []
+    left_out: list[LeftOut] = []
+    for file in dict.fromkeys(files):
+        try:
+            found += [(file, member) for member in read(file)]
+        except ValueError as error:
+            left_out.append(LeftOut(file, str(error)))
+    found, twice = _once(found)
+    kept, mixed = _alike(found)
+    return Collected(tuple(member for _, member in kept), (*left_out, *twice, *mixed))
+
+
+def read(file: str) -> list[Member]:
+    """The devices of one file; raises `ValueError` with why it cannot be used."""
+    path = Path(file)
+    try:
+        if path.is_file() and path.stat().st_size > MOST_BYTES:
+            raise ValueError("it is larger than any result")
+        text = path.read_text()
+    except UnicodeDecodeError:
+        raise ValueError("it is no text") from None
+    except OSError as error:
+        raise ValueError((error.strerror or str(error)).lower()) from None
+    if not text.strip():
+        raise ValueError("it is empty, as where the run had no result: see its standard error")
+    try:
+        document = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON document, or only a part of one ({error})") from None
+    return [_member(each, path.name) for each in _documents(document)]
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _documents(document: Any) -> list[Any]:
+    """One result, several of one machine, or those of a whole cluster."""
+    if isinstance(document, dict) and isinstance(document.get("results"), list):
+        document = document["results"]
+    documents = document if isinstance(document, list) else [document]
+    if not documents:
+        raise ValueError("it has no result in it")
+    return documents
+
+
+def _member(document: Any, name: str) -> Member:
+    if not isinstance(document, dict) or "device" not in document:
+        raise ValueError("it is no result of `gputop bench --json`")
+    host, place = (document.get(key) for key in ("host", "place"))
+    place = place if isinstance(place, str) else name
+    if "problem" in document:
+        problem, status = document["problem"], document.get("status")
+        remedy = document.get("remedy")
+        if isinstance(problem, dict):
+            remedy = problem.get("remedy")
+            problem = f"{problem.get('what')}: {problem.get('why')}"
+        return Member(
+            str(host or ""),
+            _text(document.get("device_uuid")),
+            place,
+            str(document["device"]),
+            None,
+            str(problem),
+            status if status in (FAULT, COULD_NOT_RUN) else COULD_NOT_RUN,
+            _text(remedy),
+        )
+    try:
+        result = from_json(Result, {key: document[key] for key in document if key != "place"})
+    except (DecodeError, RecursionError) as error:
+        raise ValueError(f"it is no whole result ({error})") from None
+    return Member(result.host or "", result.device_uuid, place, result.device, result)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+Found = list[tuple[str, Member]]
+
+
+def _once(found: Found) -> tuple[Found, list[LeftOut]]:
+    """Each device once: tasks that had no GPU of their own all take the same one."""
+    kept: Found = []
+    left_out: list[LeftOut] = []
+    first: dict[tuple[str, str], str] = {}
+    for file, member in found:
+        before = member.uuid and first.setdefault((member.host, member.uuid), file)
+        if before and before != file:
+            why = f"it is of the same GPU as {before}: give each task one of its own"
+            left_out.append(LeftOut(file, why))
+        else:
+            kept.append((file, member))
+    return kept, left_out
+
+
+def _alike(found: Found) -> tuple[Found, list[LeftOut]]:
+    """Those that did the same as most of them did."""
+    tested = [_test(member.result) for _, member in found if member.result is not None]
+    if not tested:
+        return found, []
+    usual = dict(Counter(tested).most_common(1)[0][0])
+    seconds = _usual_seconds(
+        member.result
+        for _, member in found
+        if member.result is not None and dict(_test(member.result)) == usual
+    )
+    kept: Found = []
+    left_out: list[LeftOut] = []
+    for file, member in found:
+        why = member.result and _other(member.result, usual, seconds)
+        if why:
+            left_out.append(LeftOut(file, why))
+        else:
+            kept.append((file, member))
+    return kept, left_out
+
+
+def _test(result: Result) -> tuple[tuple[str, str], ...]:
+    """What has to be the same in results that are compared, each by its name."""
+    conditions = result.conditions
+    found = {
+        "kind": result.kind,
+        "data type": result.dtype,
+        "accumulation": result.accumulate,
+        "layout": result.layout if result.kind != "peak" else None,
+        "data": result.data,
+        "threads": result.threads,
+        "torch": result.torch_version,
+        "CUDA": result.cuda_version,
+        "driver": conditions.driver_version if conditions is not None else None,
+    }
+    if result.kind == "soak":
+        found["size"] = f"{result.m} x {result.n} x {result.k}"
+    return tuple((name, str(value)) for name, value in found.items() if value is not None)
+
+
+def _usual_seconds(results: Iterable[Result]) -> float | None:
+    """How long runs of one shape took, where their time was up."""
+    known = [each.seconds for each in results if not each.points and each.stopped == "time"]
+    return statistics.median(known) if known else None
+
+
+def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str | None:
+    """How it differs from what most files have; None where it does not."""
+    own = dict(_test(result))
+    names = [name for name in {**usual, **own} if own.get(name) != usual.get(name)]
+    if names:
+        differs = ", ".join(
+            f"{name} {own.get(name, 'unknown')}, not {usual.get(name, 'unknown')}" for name in names
+        )
+        return f"it is of another test: {differs}"
+    if result.stopped == "user":
+        return f"it was stopped after {duration(result.seconds)}"
+    if seconds and not result.points and result.stopped == "time":
+        length = result.seconds
+        if not AS_LONG * seconds <= length <= seconds / AS_LONG:
+            return f"it took {duration(length)}, the others {duration(seconds)}"
+    return None

@@ -1,0 +1,229 @@
+"""Which results are of the same thing, and how far one is under another."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gputop.bench.events import Comparison
+from gputop.text import brief, moment, number, tflops, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gputop.bench.events import Point, Result
+    from gputop.bench.plan.request import Target
+
+NOTICED_PERCENT = 5.0
+"""As far as that under the best is within what runs differ by."""
+AS_LONG = 0.9
+"""A run that takes that share of another's time, or more, is as long."""
+ALONE, TOGETHER = "alone", "together"
+"""The rows of a result of `pairs`."""
+
+
+def comparable(result: Result) -> tuple[object, ...]:
+    """Equal for results of the same device, made by the same method.
+
+    That is: the device by its host and its UUID (a CPU by its name), kind, data type, m, n, k,
+    accumulation, layout, distribution of the data, and threads on a CPU. A table has its rows in
+    the place of one shape; a search of shapes finds other ones each time, and is of its device and
+    data type.
+
+    Not in it is what is measured anew each time (products of the warm-up and of a batch), nor the
+    versions of torch and driver and the power limit: `changes` says where those differ.
+    """
+    device = (result.host or platform.node(), result.device_uuid or result.device)
+    method = (result.accumulate, result.data, result.threads)
+    if result.kind == "peak":
+        return (device, result.kind, result.dtype, method)
+    rows = frozenset((point.series, point.x, point.shape) for point in result.points)
+    shape = rows or (result.m, result.n, result.k)
+    return (device, result.kind, result.dtype, method, result.layout, shape)
+
+
+def score(result: Result) -> float | None:
+    """The one number that a result is compared by: more is better, None where it has none.
+
+    TFLOP/s: the mean of a run of one shape (of `pairs` the one together), the best row of a table.
+    A table without any is compared by the geometric mean of its rows: bytes per second, or
+    products per second.
+    """
+    if not result.points or result.kind == "pairs":
+        return result.tflops_mean
+    if result.tflops_peak is not None:
+        return result.tflops_peak
+    rates = [rate for rate in map(_rate, result.points) if rate and rate > 0]
+    return math.exp(math.fsum(map(math.log, rates)) / len(rates)) if rates else None
+
+
+def _rate(point: Point) -> float | None:
+    seconds = point.values.get("seconds")
+    return point.values.get("bytes_per_second") or (1 / seconds if seconds else None)
+
+
+def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
+    """The results, each compared with the runs of `among` that were made before it.
+
+    A result that was compared when it was kept stays as it is.
+    """
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for other in among:
+        groups[comparable(other)].append(other)
+    return [
+        each
+        if each.comparison is not None
+        else _with(each, _best_of(each, groups[comparable(each)]))
+        for each in results
+    ]
+
+
+def against(result: Result, among: Iterable[Result]) -> Result:
+    """Return the result compared with those runs of `among`, of which one at a time is kept."""
+    return result if result.comparison is not None else _with(result, best_of(result, among))
+
+
+def _with(result: Result, best: Result | None) -> Result:
+    comparison = Comparison(percent_under(result, best), regression(result, best))
+    return replace(result, comparison=comparison)
+
+
+def best_of(result: Result, among: Iterable[Result]) -> Result | None:
+    """The best earlier run that a result can be compared with, or None without any.
+
+    Faulty runs do not count. Nor do runs of one shape that were shorter: a device that had less
+    time to get hot is faster. For the same reason a result is not held above longer runs.
+    """
+    key = comparable(result)
+    return _best_of(result, (other for other in among if comparable(other) == key))
+
+
+def _best_of(result: Result, like: Iterable[Result]) -> Result | None:
+    best = best_as_short = None
+    most = most_as_short = -math.inf
+    for other in () if result.wrong_elements else like:
+        rate, earlier = score(other), other.started_at < result.started_at
+        if rate is None or other.wrong_elements or not (earlier and _as_long(other, result)):
+            continue
+        if rate > most:
+            most, best = rate, other
+        if rate > most_as_short and _as_long(result, other):
+            most_as_short, best_as_short = rate, other
+    return best if most >= (score(result) or 0.0) else best_as_short
+
+
+def _as_long(other: Result, result: Result) -> bool:
+    return bool(result.points) or other.seconds >= AS_LONG * result.seconds
+
+
+def percent_under(result: Result, best: Result | None) -> float | None:
+    """How far a result is under another, in percent of that one; negative where it is above."""
+    mine, other = score(result), score(best) if best is not None else None
+    if mine is None or not other:
+        return None
+    return 100 * (other - mine) / other
+
+
+def regression(result: Result, best: Result | None) -> str | None:
+    """A result that is more than `NOTICED_PERCENT` under the best, in one line; None otherwise."""
+    under = percent_under(result, best)
+    if best is None or under is None or under <= NOTICED_PERCENT:
+        return None
+    when = moment(best.started_at, "%d %b %Y %H:%M")
+    also = changes(result, best)
+    differs = f"; since then {also}" if also else ""
+    return (
+        f"{visible(result.device)} is slower than it was: {_what(result)} is {under:.1f} % under "
+        f"its best, {_figure(best)} on {when}{differs}. Compare clocks, power limit and "
+        "temperature, or run it again to be sure."
+    )
+
+
+def _what(result: Result) -> str:
+    shape = f" {result.n}" if not result.points and result.m == result.n == result.k else ""
+    return f"{result.kind} in {visible(result.dtype)}{shape} at {_figure(result)}"
+
+
+def _figure(result: Result) -> str:
+    unit, shown = rate_text(result)
+    value = score(result) or 0.0
+    if not result.points or result.tflops_peak is not None:
+        return f"{shown(value)} {unit}"
+    if unit == "products/s":  # their time says more
+        return f"{brief(1 / value) if value else 'nothing'} over its rows"
+    return f"{shown(value)} {unit} over its rows"
+
+
+def rate_text(result: Result) -> tuple[str, Callable[[float], str]]:
+    """The unit of what `score` says of such a result, and how a value is written in it."""
+    if not result.points or result.tflops_peak is not None or result.kind == "pairs":
+        return "TFLOP/s", tflops
+    if any("bytes_per_second" in point.values for point in result.points):
+        return "GB/s", lambda value: number(value / 1e9)
+    return "products/s", lambda value: f"{value:.4g}"
+
+
+def changes(result: Result, earlier: Result) -> str:
+    """What is not the same as it was, and may be the reason; empty where nothing is known."""
+    now, then = result.conditions, earlier.conditions
+    pairs = [("torch", earlier.torch_version, result.torch_version)]
+    if now is not None and then is not None:
+        pairs.append(("driver", then.driver_version or "", now.driver_version or ""))
+        limits = (then.power_limit_watts, now.power_limit_watts)
+        old, new = (f"{watts:.0f} W" if watts is not None else "" for watts in limits)
+        pairs.append(("power limit", old, new))
+    return ", ".join(
+        f"{name} {visible(old)} became {visible(new)}"
+        for name, old, new in pairs
+        if old and new and old != new
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far devices that did the same work are apart. They go by their labels."""
+
+    dtype: str
+    percent: float
+    """From the best to the last, of the best."""
+    best: str
+    behind: Mapping[str, float]
+    """Those that are noticeably behind the best, and by how many percent of it."""
+
+
+def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
+    """How far the devices of these results are apart, by their scores."""
+    return apart((target, result.dtype, score(result)) for target, result in results)
+
+
+def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, ...]:
+    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
+
+    More is better; a device that has reached nothing that is known is left out.
+    """
+    groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for target, dtype, value in reached:
+        if value is not None:
+            groups[target.kind, dtype][target.label] = value
+    return tuple(
+        _spread(dtype, reached) for (_, dtype), reached in groups.items() if len(reached) > 1
+    )
+
+
+def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
+    best = max(reached, key=reached.__getitem__)
+    top = reached[best]
+    under = {label: 100 * (top - each) / top if top else 0.0 for label, each in reached.items()}
+    behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
+    return Spread(dtype, max(under.values()), best, behind)
+
+
+def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | None]:
+    """TFLOP/s alone and together, and what together costs in percent; below 0 it is a gain."""
+    reached = {point.series: point.values.get("tflops") for point in result.points}
+    alone, together = reached.get(ALONE), reached.get(TOGETHER)
+    cost = 100 * (1 - together / alone) if alone and together is not None else None
+    return alone, together, cost

@@ -1,0 +1,233 @@
+"""The result of a run as people read it: a short table of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gputop.bench.results.columns import ENDS, best_row, percent_of_peak
+from gputop.bench.results.compare import rates_of_pair, score
+from gputop.bench.results.facts import conditions, figures, method
+from gputop.text import ABSENT, brief, percentage, quantity, size, tflops, visible
+from gputop.text import cells as room_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from gputop.bench.events import Point, Result
+    from gputop.bench.plan.request import Target
+    from gputop.bench.results.compare import Spread
+
+NAME_WIDTH = 10
+LAUNCH = "launch alone"
+"""The series of a latency run that is no running time: the work goes on."""
+FASTEST = 10
+"""Shapes of a search that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a run as lines of cells: the first line and the first column are headings."""
+
+    lines: list[list[str]]
+    best: frozenset[tuple[int, int]] = frozenset()
+    """Line and column of the cells that are the best of theirs."""
+
+    def turned(self) -> Table:
+        """With its lines as columns."""
+        lines = [list(line) for line in zip(*self.lines, strict=True)]
+        return Table(lines, frozenset((column, line) for line, column in self.best))
+
+
+def page(result: Result) -> str:
+    """All that there is to say, as lines of text."""
+    device = visible(result.device)
+    head = f"{device}, {result.kind}" if result.points else device
+    if result.kind != "copy":
+        head += f", {result.dtype}"
+    if result.kind == "soak":
+        head += f", {result.m} x {result.n} x {result.k}"
+    facts = (*figures(result), *conditions(result.conditions), *method(result))
+    rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
+    return "\n".join([visible(head), *_tables(result), *rows])
+
+
+def _tables(result: Result) -> list[str]:
+    if not result.points:
+        return []
+    return ["", *aligned(table(result.kind, result.points).lines), ""]
+
+
+def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
+    """The rows of that kind of run; of the shapes of a search, `most`."""
+    if kind == "sweep":
+        shown = {
+            "tflops": ("{}, TFLOP/s", lambda rate: f"{rate:.3g}"),
+            "seconds": ("{}, time", brief),
+        }
+        return _by_size(points, "N", lambda x: f"{x:.0f}", shown)
+    if kind == "copy":
+        shown = {"bytes_per_second": ("{}", lambda rate: f"{rate / 1e9:.4g}")}
+        return _by_size(points, "GB/s", size, shown)
+    return _ways(points) if kind == "latency" else _fastest(points, most)
+
+
+def table_of(results: Sequence[tuple[Target, Result]]) -> str:
+    """Several devices that did the same work: a line for each, and how it was done."""
+    pairs = any(result.kind == "pairs" for _, result in results)
+    rates = ("alone", "together", "cost") if pairs else ("TFLOP/s", "peak")
+    state = ("of peak", "power", "heat", "products", "wrong", "ended")
+    lines = [["", "type", "N", *rates, *state]]
+    for target, result in results:
+        cells = _pair(result) if result.kind == "pairs" else _rates(result)
+        lines.append([target.label, result.dtype, str(result.n or ABSENT), *cells, *_state(result)])
+    methods = [
+        visible(f"  {target.label}: {line}")
+        for target, result in results
+        if result.kind in ("soak", "pairs")  # the others have pages of their own
+        for line in (
+            *result.notes,
+            f"{result.method}; torch {result.torch_version}",
+            *_heat(result),
+        )
+    ]
+    return "\n".join([*aligned(lines), *([""] if methods else []), *methods])
+
+
+def _heat(result: Result) -> list[str]:
+    limit = result.conditions.heat_limit if result.conditions else None
+    return [] if limit is None else [f"heat limit: {limit}"]
+
+
+def _rates(result: Result) -> list[str]:
+    if result.tflops_peak is None:
+        return [best_row(result), ABSENT]
+    return [tflops(score(result)), tflops(result.tflops_peak)]
+
+
+def _pair(result: Result) -> list[str]:
+    alone, together, cost = rates_of_pair(result)
+    return [tflops(alone), tflops(together), percentage(cost, digits=1)]
+
+
+def _state(result: Result) -> list[str]:
+    known = result.conditions
+    return [
+        percent_of_peak(result),
+        quantity(known.power_watts_mean if known else None, " W"),
+        quantity(known.temperature_celsius_max if known else None, "°C"),
+        str(result.iterations),
+        str(result.wrong_elements or "no"),
+        ENDS.get(result.stopped, result.stopped),
+    ]
+
+
+def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
+    """How far devices are apart, and who is behind."""
+    for spread in spreads:
+        apart = f"in {spread.dtype} they are {percentage(spread.percent, digits=1)} apart"
+        if not spread.behind:
+            yield f"  {apart}, none is clearly behind the best, {spread.best}"
+            continue
+        named = "; ".join(
+            f"{label} {percentage(by, digits=1)}" for label, by in spread.behind.items()
+        )
+        yield f"  {apart}; behind the best, {spread.best}: {named}"
+
+
+def _by_size(
+    points: Sequence[Point],
+    head: str,
+    label: Callable[[float], str],
+    values: Mapping[str, tuple[str, Callable[[float], str]]],
+) -> Table:
+    """A line for each size, and for each series a column of each of the `values`.
+
+    These are a title and a text by the name of the value; the first of them is marked where it is
+    highest.
+    """
+    series, cells = _by_series(points)
+    sizes = sorted({point.x for point in points})
+    titles = [title.format(name) for name in series for title, _ in values.values()]
+    lines = [[head, *titles]]
+    for x in sizes:
+        known = [(cells.get((name, x), {}).get(v), v) for name in series for v in values]
+        lines.append([label(x), *(ABSENT if n is None else values[v][1](n) for n, v in known)])
+    first = next(iter(values))
+    best = (
+        (sizes.index(_most(points, name, first)) + 1, n * len(values) + 1)
+        for n, name in enumerate(series)
+    )
+    return Table(lines, frozenset(best))
+
+
+def _ways(points: Sequence[Point]) -> Table:
+    """A line for each way to run the same products, a column for each size; its least time."""
+    series, cells = _by_series(points)
+    sizes = sorted({point.x for point in points})
+    head = ["time per product", *(f"{x:.0f} x {x:.0f}" for x in sizes)]
+    times = [[cells.get((name, x), {}).get("seconds") for x in sizes] for name in series]
+    lines = [head, *([name, *map(brief, line)] for name, line in zip(series, times, strict=True))]
+    best = set()
+    for column in range(len(sizes)):
+        known = [
+            (seconds, n)
+            for n, line in enumerate(times)
+            if (seconds := line[column]) is not None and series[n] != LAUNCH
+        ]
+        if len(known) > 1:  # one alone is not the best of any
+            best.add((min(known)[1] + 1, column + 1))
+    return Table(lines, frozenset(best))
+
+
+def _most(points: Sequence[Point], series: str, name: str) -> float:
+    """The x at which a series is fastest."""
+    own = [point for point in points if point.series == series]
+    return max(own, key=lambda point: point.values.get(name, 0.0)).x
+
+
+def _fastest(points: Sequence[Point], most: int) -> Table:
+    """The best shapes, best first."""
+    lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
+    for point in ranked(points)[:most]:
+        values = point.values
+        rate, seconds = tflops(values.get("tflops")), brief(values.get("seconds"))
+        lines.append([rate, *sides(point), seconds, point.series])
+    best = ((1, column) for column in range(len(lines[0])) if points)
+    return Table(lines, frozenset(best))
+
+
+def sides(point: Point) -> list[str]:
+    """m, n and k of a product; absent where a row does not say them."""
+    said = [str(side) for side in point.shape[:3]]
+    return said + [ABSENT] * (3 - len(said))
+
+
+def ranked(points: Sequence[Point]) -> list[Point]:
+    """Shapes of a search, best first: those that were timed again before the others."""
+    return sorted(
+        points,
+        key=lambda point: ("confirmed" in point.series, point.values.get("tflops", 0.0)),
+        reverse=True,
+    )
+
+
+def _by_series(
+    points: Sequence[Point],
+) -> tuple[list[str], dict[tuple[str, float], Mapping[str, float]]]:
+    """The series in their order, and the values by series and x."""
+    series = list(dict.fromkeys(point.series for point in points))
+    return series, {(point.series, point.x): point.values for point in points}
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Lines of cells: the first `left` columns are text, the others numbers, to the right."""
+    shown = [[visible(cell) for cell in line] for line in lines]
+    widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
+    found = []
+    for line in shown:
+        blanks = (" " * (width - room_of(cell)) for cell, width in zip(line, widths, strict=True))
+        both = enumerate(zip(line, blanks, strict=True))
+        cells = (cell + blank if at < left else blank + cell for at, (cell, blank) in both)
+        found.append(f"  {'  '.join(cells)}".rstrip())
+    return found

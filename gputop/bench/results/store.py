@@ -1,0 +1,181 @@
+"""Results of earlier runs, in a SQLite file under the user's data directory.
+
+A file that cannot be used is left as it is, and a `ResultsError` says why in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import platformdirs
+
+from gputop.bench.events import Result
+from gputop.bench.results import compare
+from gputop.schema.codec import DecodeError, from_json
+from gputop.schema.snapshot import Problem
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = 1
+"""Of the tables, in `PRAGMA user_version`. What a document may have in it can grow without."""
+LOCK_SECONDS = 2.0
+
+_TABLE = """
+CREATE TABLE results (
+    id INTEGER PRIMARY KEY,
+    started_at REAL NOT NULL,
+    device_uuid TEXT,
+    document TEXT NOT NULL
+)
+"""
+
+
+class ResultsError(Exception):
+    """The results file cannot be read or written; `problem` says it to the user."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def path() -> Path:
+    """Where the results are kept."""
+    return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
+
+
+def append(result: Result) -> Result:
+    """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
+    result = compare.against(result, of_device(result.device_uuid, result.device))
+    document = json.dumps(asdict(result), allow_nan=False)
+    with _opened("write") as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if _version(connection) == 0:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(
+            "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)",
+            (result.started_at, result.device_uuid, document),
+        )
+        connection.execute("COMMIT")
+    return result
+
+
+def check_writable() -> None:
+    """Raises `ResultsError` where a result could not be kept; leaves everything as it is."""
+    file = path()
+    if _is_there():
+        with _opened("write") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _version(connection)
+            connection.execute("ROLLBACK")
+        return
+    folder = next(each for each in file.parents if each.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        remedy = f"See the permissions of {visible(str(folder))}"
+        raise ResultsError(_problem("its folder cannot be made or written to", remedy))
+
+
+def recent(limit: int | None = None) -> list[Result]:
+    """The latest results, newest first; raises `ResultsError` where the file cannot be read.
+
+    Those of older versions were kept without a comparison: it is made of the runs before them.
+    """
+    results = [*_read("", (), limit)]
+    if all(result.comparison is not None for result in results):
+        return results
+    return compare.compared(results, results if limit is None else _read(""))
+
+
+def of_device(uuid: str | None, name: str) -> Iterator[Result]:
+    """Those of one device, newest first: by its UUID, or of a CPU by `name`. There may be many."""
+    if uuid is not None:
+        return _read("WHERE device_uuid = ?", (uuid,))
+    return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)
+
+
+def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> Iterator[Result]:
+    if not _is_there():
+        return
+    with _opened("read") as connection:
+        if _version(connection) == 0:
+            return
+        query = f"SELECT document FROM results {where}"  # noqa: S608 - `where` is one of ours
+        rows = connection.execute(
+            f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
+            (*values, -1 if limit is None else limit),
+        )
+        yield from (from_json(Result, json.loads(document)) for (document,) in rows)
+
+
+def _is_there() -> bool:
+    try:
+        path().stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _refused(error, path()) from error
+    return True
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        why = f"a newer gputop made it (version {version}, this one knows {VERSION})"
+        raise ResultsError(_problem(why, "Upgrade this gputop"))
+    return int(version)
+
+
+@contextlib.contextmanager
+def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
+    file = path()
+    try:
+        if purpose == "write":
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Made by hand for its mode: SQLite gives its journal the same one.
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(
+            sqlite3.connect(
+                # To read as well: whoever comes first takes back what a killed writer left half
+                # done. SQLite itself only reads a file that may not be written to.
+                f"{file.as_uri()}?mode=rw",
+                uri=True,
+                timeout=LOCK_SECONDS,
+                isolation_level=None,  # transactions are begun and committed here
+            )
+        ) as connection:
+            yield connection
+    except (sqlite3.Error, DecodeError, ValueError, RecursionError, OSError) as error:
+        raise _refused(error, file) from error
+
+
+def _refused(error: Exception, file: Path) -> ResultsError:
+    """What went wrong, with what can be done about it."""
+    shown = visible(str(file))
+    if isinstance(error, OSError):
+        remedy = f"See the permissions of {shown}, and the room on its disk"
+        return ResultsError(_problem(error.strerror or str(error), remedy))
+    # The low byte is the kind of error, the rest a detail of it; without one it is the content.
+    kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = f"See whether another program holds {shown}"
+    elif kind == sqlite3.SQLITE_FULL:
+        remedy = f"Free some space on the disk of {shown}"
+    elif kind == sqlite3.SQLITE_IOERR:
+        remedy = f"See whether the disk of {shown} has room, and works"
+    elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        remedy = f"See the permissions of {shown} and of its folder"
+    else:
+        remedy = f"Move {shown} away; a new one is begun"
+    return ResultsError(_problem(str(error), remedy))
+
+
+def _problem(why: str, remedy: str) -> Problem:
+    return Problem("The file of earlier results cannot be used", visible(why), remedy)

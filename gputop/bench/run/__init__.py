@@ -1,0 +1,1 @@
+"""Runs: sessions with workers, the state of a run, and their supervision."""

@@ -1,0 +1,331 @@
+"""One stress test: finds the interpreter, starts the worker, reads its events, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import platform
+import signal
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
+from gputop.bench.plan import orders
+from gputop.bench.plan import request as plan
+from gputop.bench.run.places import STEP_SECONDS, Here, PlaceError
+from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
+from gputop.schema.codec import from_json
+from gputop.schema.snapshot import Problem
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.bench.plan.request import Request
+    from gputop.bench.run.places import Place, Worker
+
+STOP_SECONDS = 0.4
+"""From the stop message to SIGTERM; the worker needs half of it."""
+SECOND_LOOK_SECONDS = 0.5
+EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
+"""What a worker may say at most, on average: many times what one has to say."""
+
+
+class _NoResultError(Exception):
+    """The run is over without a result; carries how."""
+
+    def __init__(self, problem: Problem, status: int = COULD_NOT_RUN) -> None:
+        super().__init__(str(problem))
+        self.failed = Failed(problem, status)
+
+
+class Session:
+    """A stress test, from its request to its one `Done` or `Failed`. Never used twice.
+
+    With `waits` it is prepared, and begins at `go`: how several begin together. Its worker runs
+    at `place`, which is this machine unless another one is given.
+    """
+
+    def __init__(
+        self, request: Request, *, waits: bool = False, place: Place | None = None
+    ) -> None:
+        self._request = request
+        self._place: Place = place or Here()
+        self._wait_seconds = orders.wait_seconds(request.seconds) if waits else 0.0
+        self._worker: Worker | None = None
+        self._stopping = asyncio.Event()
+        self._hello: Hello | None = None
+        self._planned: Planned | None = None
+        self._started_at = 0.0
+        self._due = 0.0
+        self._silence = orders.HELLO_SECONDS
+        self._stopped_by: str | None = None
+        self._verified = Verified(0, 0)
+        self._points: list[Point] = []
+        self._said_its_last = False
+        self._said = 0
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """What happens, as it happens; the last is a `Done` or a `Failed`.
+
+        However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
+        """
+        try:
+            python = await self._prepared()
+            async with contextlib.aclosing(self._run(python)) as events:
+                async for event in events:
+                    yield event
+        except PlaceError as error:
+            yield Failed(error.problem, COULD_NOT_RUN)
+        except _NoResultError as end:
+            yield self._judged(end.failed)
+        finally:
+            await self._reap()
+
+    def go(self) -> None:
+        """Begins what was `Planned`, for a session that waits."""
+        self._wait_seconds = 0.0
+        if self._worker is not None:
+            self._worker.tell(b"go\n")
+
+    async def stop(self, by: str = "user") -> None:
+        """Ends the run, within half a second where the worker listens.
+
+        `by` is for the result; the first reason counts.
+        """
+        self._stopped_by = self._stopped_by or by
+        self._stopping.set()
+        worker = self._worker
+        if worker is None or worker.status is not None:
+            return
+        if self._hello is not None:
+            worker.tell(b"stop\n")
+            if await worker.ended(STOP_SECONDS):
+                return
+        for step in (signal.SIGTERM, signal.SIGKILL):
+            worker.signal(step)
+            if await worker.ended(STEP_SECONDS):
+                return
+
+    def kill(self) -> None:
+        """Ends the worker at once and without a result, for exits that cannot wait."""
+        self._stopping.set()
+        if self._worker is not None:
+            self._worker.signal(signal.SIGKILL)
+
+    async def _prepared(self) -> str:
+        """The interpreter to use, once the plan is known to fit."""
+        problem = plan.check(self._request)
+        if problem is not None:
+            raise _NoResultError(problem)
+        finding = asyncio.create_task(self._place.find(self._request))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                raise _stopped_early(self._stopped_by)
+            return await finding
+        finally:
+            for task in (finding, stopping):
+                task.cancel()
+            await asyncio.gather(finding, stopping, return_exceptions=True)
+
+    async def _run(self, python: str) -> AsyncGenerator[Event]:
+        worker = await self._start(python)
+        while True:
+            line = await self._line(worker)
+            if not line.endswith(b"\n"):  # what was cut off with its end says nothing
+                raise _NoResultError(await self._silent_end(worker), self._status_of_death)
+            event = self._event(line, python)
+            self._count()
+            await asyncio.sleep(0)  # a line that is there already lets nothing else have its turn
+            yield event
+            if isinstance(event, Done):
+                return
+
+    async def _start(self, python: str) -> Worker:
+        self._started_at = time.time()
+        order = json.dumps(orders.document(self._request, self._wait_seconds)).encode() + b"\n"
+        self._worker = worker = await self._place.start(python, self._request, order)
+        self._await(orders.HELLO_SECONDS)
+        if self._stopping.is_set():  # asked for while the process was being made
+            worker.signal(signal.SIGKILL)
+        return worker
+
+    async def _line(self, worker: Worker) -> bytes:
+        """The next line, b"" at the end; raises `_NoResultError` where it is late or has no end."""
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._due):
+                    return await worker.readline()
+            # Where this process was suspended its time is up at once, and the line is there.
+            return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)
+        except TimeoutError:
+            what = "The stress test's worker did not end in time"
+            why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
+            if self._hello is None:
+                what = "The stress test's worker did not start"
+                why = f"it said nothing within {orders.HELLO_SECONDS:g} s"
+                remedy = "See whether `import torch` works in that Python, or choose another"
+            elif self._planned is not None:
+                why = f"it said nothing for {self._silence:.0f} s in the middle of the run"
+            hung = self._planned is not None and self._request.target.kind == "cuda"
+            status = FAULT if hung else COULD_NOT_RUN
+            raise _NoResultError(Problem(what, why, remedy), status) from None
+        except ValueError:
+            raise _garbage(b"a line without an end") from None
+
+    def _await(self, seconds: float) -> None:
+        """Bounds the time to the next event."""
+        self._silence = seconds
+        self._due = asyncio.get_running_loop().time() + seconds
+
+    def _event(self, line: bytes, python: str) -> Event:
+        try:
+            document = json.loads(line)
+            name = document.get("event")
+            if isinstance(name, str) and name in EVENTS:
+                event = from_json(EVENTS[name], document)
+            elif name in ("done", "error"):
+                self._said_its_last = True
+                if "wrong_elements" in document:
+                    self._verified = from_json(Verified, document)
+                if name == "done":
+                    return Done(self._result(document, python))
+                raise _NoResultError(_problem(document), self._status_of(str(document.get("kind"))))
+            else:
+                raise _garbage(line)
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise _garbage(line) from error
+        self._remember(event)
+        return event
+
+    def _count(self) -> None:
+        """Counts an event; raises `_NoResultError` where they are more than can be followed."""
+        self._said += 1
+        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
+            what = "The stress test's worker says too much"
+            why = f"it was over {EVENTS_PER_SECOND} events a second"
+            raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
+
+    def _remember(self, event: Event) -> None:
+        """Keeps what the result is made of, and bounds the time to the next event."""
+        if isinstance(event, Hello):
+            self._hello = event
+            self._await(orders.prepare_seconds(self._request.seconds) + orders.MARGIN_SECONDS)
+        elif isinstance(event, Planned):
+            self._planned = event
+        elif isinstance(event, Verified):
+            self._verified = event
+        elif isinstance(event, Point):
+            self._points.append(event)
+        if self._planned is not None:  # longer than the worker waits itself: it can say more
+            patience = 1.25 * self._planned.patience_seconds
+            self._await(max(patience, self._wait_seconds) + orders.MARGIN_SECONDS)
+
+    def _result(self, document: dict[str, Any], python: str) -> Result:
+        hello, planned = self._hello, self._planned
+        measured = self._points if self._request.kind != "soak" else document.get("iterations")
+        if hello is None or planned is None or not measured:
+            if self._stopping.is_set():
+                raise _stopped_early(self._stopped_by)
+            raise ValueError("a result without a run")
+        target = self._request.target
+        shape = {"m": planned.m, "n": planned.n, "k": planned.k}  # unless the best row has one
+        known = {
+            "kind": self._request.kind,
+            "device": hello.device_name,
+            "device_uuid": target.uuid,
+            "dtype": planned.dtype,
+            "torch_version": hello.torch_version,
+            "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
+            "python": python,
+            "host": self._place.host or platform.node() or None,
+            "method": planned.method,
+            "started_at": self._started_at,
+            "accumulate": planned.accumulate,
+            "layout": planned.layout,
+            "data": planned.data,
+            "threads": hello.threads if target.kind == "cpu" else None,
+        }
+        if document.get("stopped") == "user":
+            known["stopped"] = self._stopped_by or "user"
+        return replace(from_json(Result, shape | document | known), points=tuple(self._points))
+
+    @property
+    def _status(self) -> int:
+        if not self._stopping.is_set():
+            return COULD_NOT_RUN
+        return INTERRUPTED if self._stopped_by in (None, "user") else DEGRADED
+
+    @property
+    def _status_of_death(self) -> int:
+        return self._status if self._stopping.is_set() else self._place.status_of_death
+
+    def _status_of(self, kind: str) -> int:
+        """The exit status of the worker's own error: a device that fails in the run is a fault."""
+        failed = kind == "hang" or (kind == "device" and self._planned is not None)
+        return FAULT if failed else self._status
+
+    def _judged(self, failed: Failed) -> Failed:
+        """The failure with the wrong elements that were found before it: those are what counts."""
+        checks, wrong = self._verified.checks, self._verified.wrong_elements
+        if not wrong:
+            return failed
+        problem = failed.problem
+        elements = "1 element was" if wrong == 1 else f"{wrong} elements were"
+        why = f"{problem.why}; {elements} wrong in {checks} checks"
+        return Failed(Problem(problem.what, why, problem.remedy), FAULT)
+
+    async def _silent_end(self, worker: Worker) -> Problem:
+        """Why a worker ended that did not say why."""
+        if self._stopping.is_set():
+            return _stopped_early(self._stopped_by).failed.problem
+        if worker.lost is not None:
+            return worker.lost
+        await worker.ended(STEP_SECONDS)
+        errors = await worker.errors()
+        what = "The stress test's worker ended without a result"
+        status = worker.status
+        if status is None:
+            return Problem(what, "it closed its output", "Try another torch with --python")
+        choose = "See whether `import torch` works in that Python, or choose another with --python"
+        if status < 0:
+            remedy = choose if self._hello is None else "See what `dmesg` says of it"
+            if -status == signal.SIGKILL:  # nearly always the kernel's
+                remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
+            return Problem(what, f"it was ended by {signal_name(status)}", remedy)
+        lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
+        last = lines.rpartition("␀")[2].strip()
+        return Problem(what, f"exit status {status}" + (f", {last}" if last else ""), choose)
+
+    async def _reap(self) -> None:
+        worker = self._worker
+        if worker is None:
+            return
+        try:
+            if self._said_its_last:  # and is on its way out
+                await worker.ended(STOP_SECONDS)
+        finally:
+            await worker.close()
+
+
+def _stopped_early(by: str | None) -> _NoResultError:
+    why = "no product had been timed yet"
+    if by in (None, "user"):
+        what, remedy = "The stress test was stopped", "Start it again to have a result"
+        return _NoResultError(Problem(what, why, remedy), INTERRUPTED)
+    what, remedy = "The stress test was ended by a limit", "See to the device, and start it again"
+    return _NoResultError(Problem(what, why, remedy), DEGRADED)
+
+
+def _problem(document: dict[str, Any]) -> Problem:
+    what, why, remedy = (visible(str(document.get(key))) for key in ("what", "why", "remedy"))
+    return Problem(what, why, remedy)
+
+
+def _garbage(line: bytes) -> _NoResultError:
+    text = visible(line[:200].decode(errors="replace").strip())
+    remedy = "Choose another interpreter with --python"
+    return _NoResultError(Problem("The stress test's worker said what is no event", text, remedy))

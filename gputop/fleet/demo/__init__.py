@@ -1,0 +1,1 @@
+"""A simulated fleet behind the API of a Prometheus server."""

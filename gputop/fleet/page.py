@@ -1,0 +1,205 @@
+"""A fleet as a page of text: `gputop status --prometheus`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gputop import __version__
+from gputop.fleet.model import Fleet, Gpu, Health, Wrong
+from gputop.fleet.spread import OF_DEVICE, devices, spread, totals
+from gputop.output.ansi import (
+    BOLD,
+    DIM,
+    LOUD_RED,
+    LOUD_YELLOW,
+    MAGENTA,
+    YELLOW,
+    Line,
+    Span,
+    clipped,
+    painted,
+)
+from gputop.schema.codec import to_json
+from gputop.text import (
+    ABSENT,
+    cells,
+    cut,
+    duration,
+    moment,
+    percentage,
+    quantity,
+    short_name,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from gputop.fleet.spread import Spread
+
+SCHEMA = 1
+"""Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
+DAY_SECONDS = 86_400
+MOST_ROWS = 40
+"""Of what is wrong: a page is read by people, and JSON has them all."""
+_LOOKS = {Health.FAULT: LOUD_RED, Health.STALE: MAGENTA, Health.WARNING: YELLOW}
+_FIGURES: tuple[tuple[str, str, str, Callable[[Gpu], float | None]], ...] = (
+    ("busy", " %", "gpu_utilization_percent", lambda gpu: gpu.gpu_utilization_percent),
+    ("memory", " %", "memory_used_bytes", lambda gpu: gpu.memory_used_percent),
+    ("temperature", "°C", "temperature_celsius", lambda gpu: gpu.temperature_celsius),
+    ("power", " W", "power_watts", lambda gpu: gpu.power_watts),
+)
+_COUNTED = (
+    (Health.FAULT, "fault", "faults"),
+    (Health.STALE, "stale", "stale"),
+    (Health.WARNING, "warning", "warnings"),
+)
+_LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
+"""What is said of a GPU besides its model."""
+
+
+def document(fleet: Fleet) -> dict[str, Any]:
+    """Return a fleet as JSON values: totals, findings with where they are, and every GPU."""
+    gpus = {gpu.key: gpu for gpu in fleet.gpus}
+    rest = to_json(dataclasses.replace(fleet, gpus=(), wrong=()))
+    return {
+        "schema": SCHEMA,
+        "gputop_version": __version__,
+        "time": rest.pop("time"),
+        "totals": to_json(totals(fleet.gpus, fleet.wrong)),
+        "wrong": [
+            {"host": gpus[each.key].host, "index": gpus[each.key].index, **to_json(each)}
+            for each in fleet.wrong
+        ],
+        **{name: value for name, value in rest.items() if name not in ("wrong", "gpus")},
+        "gpus": [to_json(gpu) for gpu in fleet.gpus],
+    }
+
+
+def page(fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool) -> str:
+    """Totals, how readings are spread, and what is wrong, worst first."""
+    lines = [
+        *_heading(fleet, where, match),
+        *_spreads(fleet),
+        *([Span(visible(str(each)), YELLOW)] for each in fleet.problems),
+        *_wrong(fleet),
+    ]
+    if width is not None:
+        lines = [clipped(line, width) for line in lines]
+    return "\n".join(painted(line, colour=colour) for line in lines)
+
+
+def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
+    first = [Span(visible(where, 200), BOLD)]
+    if match:
+        first += [Span(" · ", DIM), Span(visible(match, 200))]
+    if fleet.simulated:
+        first += [Span(" · ", DIM), Span("SIMULATED", LOUD_YELLOW)]
+    first += [Span(" · ", DIM), Span(moment(fleet.time, "%Y-%m-%d %H:%M:%S"))]
+    if not fleet.fresh:
+        first += [Span(" · ", DIM), Span("OLD", LOUD_YELLOW)]
+    yield first
+    found = totals(fleet.gpus, fleet.wrong)
+    parts = [
+        _counted(found.gpus, "GPU"),
+        *([_counted(found.instances, "MIG instance")] if found.instances else []),
+        _counted(found.hosts, "host"),
+        _counted(found.models, "model"),
+        *(
+            f"{count:,} {one if count == 1 else several}"
+            for health, one, several in _COUNTED
+            if (count := found.findings.get(health, 0))
+        ),
+    ]
+    if fleet.took_seconds is not None:
+        parts.append(f"asked in {fleet.took_seconds:.1f} s")
+    yield [Span(" · ".join(parts))]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _spreads(fleet: Fleet) -> Iterator[Line]:
+    """Rows of a table; what is of a whole GPU is counted once, whatever instances it has."""
+    if not fleet.gpus:
+        return
+    physical = devices(fleet.gpus)
+    yield [Span(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", DIM)]
+    for name, unit, of, value in _FIGURES:
+        found = spread(value(gpu) for gpu in (physical if of in OF_DEVICE else fleet.gpus))
+        lag = fleet.lag_seconds(of)
+        older = [Span(f"   {duration(lag)} older than the rest", YELLOW)] if lag > 0 else []
+        yield [Span(f"{name:<12}{_figures(found, unit)}"), *_total(name, found), *older]
+
+
+def _figures(found: Spread | None, unit: str) -> str:
+    if found is None:
+        return f"{ABSENT:>9}" * 3 + f"{0:>9}"
+    numbers = (found.median, found.low, found.high)
+    text = percentage if unit == "%" else quantity
+    return "".join(f"{text(n, unit):>9}" for n in numbers) + f"{found.count:>9,}"
+
+
+def _total(name: str, found: Spread | None) -> Line:
+    if name != "power" or found is None:
+        return []
+    watts = found.total
+    total = f"{watts / 1000:,.1f} kW" if watts >= 1000 else quantity(watts, " W")
+    return [Span(f"   {total} in all")]
+
+
+def _wrong(fleet: Fleet) -> Iterator[Line]:
+    if not fleet.gpus:
+        return
+    if not fleet.wrong:
+        yield [Span("Nothing is wrong", DIM)]
+        return
+    gpus = {gpu.key: gpu for gpu in fleet.gpus}
+    rows = [*_rows(fleet.wrong, gpus)]
+    shown = rows[:MOST_ROWS]
+    wide = max(cells(where) for _, where, _, _ in shown)
+    longest = max(cells(wrong.text) for wrong, _, _, _ in shown)
+    dates = [since(wrong, fleet.time) for wrong, _, _, _ in shown]
+    dated = max(map(len, dates))
+    for begun, (wrong, where, gpu, _) in zip(dates, shown, strict=True):
+        look = _LOOKS.get(wrong.severity, "")
+        about = " ".join([short_name(visible(gpu.name, 60)), *_said(gpu)])
+        yield [
+            Span(f"{wrong.severity.upper():<8}", look),
+            Span(f"{where}{' ' * (wide - cells(where))}  "),
+            Span(f"{wrong.text}{' ' * (longest - cells(wrong.text))}", look),
+            Span(f"  {begun:<{dated}}" if dated else "", DIM),
+            Span(f"  {about}", DIM),
+        ]
+    if len(rows) > MOST_ROWS:
+        rest = sum(count for *_, count in rows[MOST_ROWS:])
+        yield [Span(f"{ABSENT} {rest:,} more: --json has all", DIM)]
+
+
+def since(wrong: Wrong, now: float) -> str:
+    """Return when it began, as far as that is known."""
+    if wrong.since is None:
+        return ""
+    return "since " + moment(wrong.since, "%H:%M" if now - wrong.since < DAY_SECONDS else "%d %b")
+
+
+def _rows(wrong: tuple[Wrong, ...], gpus: dict[str, Gpu]) -> Iterator[tuple[Wrong, str, Gpu, int]]:
+    """Each with where it is; the same of a whole host is one row."""
+    groups: dict[tuple[str, str, Health, str], list[Wrong]] = {}
+    for each in wrong:
+        host = gpus[each.key].host
+        groups.setdefault((host, each.kind, each.severity, each.text), []).append(each)
+    for (host, _, _, _), several in groups.items():
+        first = gpus[several[0].key]
+        if len(several) > 1:
+            where = f"{visible(host, 60)} ({len(several)} GPUs)"
+        else:
+            where = visible(":".join(filter(None, (host, first.index))), 60)
+        yield several[0], cut(where, 40), first, len(several)
+
+
+def _said(gpu: Gpu) -> Iterator[str]:
+    for name in _LABELS:
+        if gpu.labels.get(name):
+            yield visible(gpu.labels[name], 60)

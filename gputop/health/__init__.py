@@ -1,0 +1,1 @@
+"""Diagnosis: rules over what the machine says, alerts, and doctor. Pure."""

@@ -1,0 +1,205 @@
+"""Checks of CUDA and torch: whether the GPUs can be computed on, and by which numbers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gputop.bench.plan.interpreters import GET_TORCH
+from gputop.bench.worker.cuda import runs_on
+from gputop.health.doctor.finding import Check, Group, Judgement, Status, note, ok, problem, warning
+from gputop.sources.linux.kernel_log import same_address
+from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+    from gputop.schema.snapshot import Device
+
+_BUILD = "Install a CUDA build of torch there, or name another Python with --python"
+_BUILDS = f"{GET_TORCH} lists the builds"
+
+
+def torch(facts: Facts) -> Iterator[Judgement]:
+    """Which one stress tests use."""
+    chosen, said, missing = facts.found.chosen, facts.torch, facts.found.problem
+    if missing is not None:
+        yield warning(f"{missing.what}: stress tests cannot run", missing.remedy)
+    if chosen is None or said is None:
+        return
+    where = visible(f"{chosen.path} ({chosen.origin})", 300)
+    if said.failure is not None:
+        why = visible(said.failure, 200).rstrip(".")
+        yield problem(f"cannot be imported by {where}: {why}", "Install it there anew")
+    else:
+        yield ok(f"{visible(said.version or '', 40)} of {where}")
+
+
+def build(facts: Facts) -> Iterator[Judgement]:
+    """One without CUDA computes on the CPU, whatever else is there."""
+    said = _imported(facts)
+    if said is None:
+        return
+    if said.cuda_version:
+        yield ok(f"built for CUDA {visible(said.cuda_version, 20)}")
+    elif facts.gpus:
+        yield problem(f"torch {visible(said.version or '', 40)} is built without CUDA", _BUILD)
+    else:
+        yield ok("built without CUDA, and there is no GPU")
+
+
+def cuda(facts: Facts) -> Iterator[Judgement]:
+    """Whether torch can use the driver."""
+    said = _imported(facts)
+    if said is None or not said.cuda_version or not facts.gpus or _hides_all(facts):
+        return
+    newest = facts.cuda_version
+    takes = f"the driver takes CUDA up to {visible(newest or '?', 20)}"
+    if said.fault is None and said.devices:
+        yield ok(f"{len(said.devices)} of {len(facts.gpus)} GPUs; {takes}")
+    elif newest and _major(said.cuda_version) > _major(newest):
+        yield problem(
+            f"built for CUDA {visible(said.cuda_version, 20)}, {takes}",
+            f"Update the driver, or install a build for CUDA {_major(newest)}; {_BUILDS}",
+        )
+    else:
+        why = visible(said.fault or "it sees no device", 200).rstrip(".")
+        yield problem(f"torch cannot use the GPUs: {why}", f"See what nvidia-smi says; {takes}")
+
+
+def architecture(facts: Facts) -> Iterator[Judgement]:
+    """Whether this build has code for each of the devices."""
+    said = _imported(facts)
+    if said is None or not said.architectures:
+        return
+    for device in facts.gpus:
+        capability = device.compute_capability
+        if capability is None:
+            continue
+        major, _, minor = capability.partition(".")
+        if runs_on(list(said.architectures), (int(major), int(minor))):
+            yield ok(f"it has code for compute capability {capability}", device)
+        else:
+            built = visible(" ".join(said.architectures), 200)
+            yield problem(
+                f"it has no code for compute capability {capability}, only for {built}",
+                f"Install a build that has; {_BUILDS}",
+                device,
+            )
+
+
+def selection(facts: Facts) -> Iterator[Judgement]:
+    """What CUDA_VISIBLE_DEVICES leaves over."""
+    said = facts.environment.get(VARIABLE)
+    if said is None:
+        yield ok("not set: CUDA programs see every GPU")
+        return
+    shown = f"{VARIABLE}={visible(said, 200)}"
+    if not facts.gpus:
+        yield note(f"{shown}, and there is no GPU")
+        return
+    try:
+        allowed = _allowed(facts)
+    except ValueError as error:
+        why, _, remedy = str(error).rpartition(". ")
+        yield warning(why, remedy)
+        return
+    gpus = sum(gpu.uuid in allowed.uuids for gpu in facts.gpus)
+    if not allowed.uuids:
+        why = f": it {allowed.note.removeprefix(VARIABLE).strip()}" if allowed.note else ""
+        yield warning(f"{shown} hides every GPU{why}", "Unset it, or name a GPU in it")
+    elif allowed.note is not None:
+        yield warning(
+            f"{allowed.note}, and what follows counts for nothing",
+            "Name GPUs by index or by UUID, as `gputop status --json` has them",
+        )
+    elif not gpus:
+        yield ok(f"{shown}: a MIG instance")
+    else:
+        yield ok(f"{shown}: {gpus} of {len(facts.gpus)} GPUs")
+
+
+def order(facts: Facts) -> Iterator[Judgement]:
+    """Whether CUDA's numbers are NVML's."""
+    if not facts.gpus:
+        return
+    chosen = facts.environment.get(VARIABLE) is not None
+    by_bus = facts.environment.get(ORDER) == BY_BUS
+    found = () if facts.torch is None else facts.torch.devices
+    pairs = [(each, _nvml(each, facts)) for each in found]
+    if not pairs or any(device is None for _, device in pairs):
+        if len(facts.gpus) == 1 or (by_bus and not chosen):
+            yield ok("CUDA's indices are NVML's")
+        else:
+            yield note("CUDA's indices may not be NVML's: torch does not say", _remedy(by_bus))
+        return
+    same = all(device is not None and each.index == device.index for each, device in pairs)
+    rows = tuple(_row(each, device) for each, device in pairs if device is not None)
+    if same:
+        can_differ = chosen or (len(facts.gpus) > 1 and not by_bus)
+        finding = "CUDA's indices are NVML's"
+        yield Judgement(Status.OK, finding, rows=rows if can_differ else ())
+    else:
+        yield Judgement(
+            Status.NOTE,
+            "CUDA's indices are not NVML's",
+            "Name devices by UUID" if chosen else _remedy(by_bus),
+            rows=rows,
+        )
+
+
+def _remedy(by_bus: bool) -> str:
+    return "Name devices by UUID" if by_bus else "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
+
+
+def _row(each: CudaDevice, device: Device) -> str:
+    return f"CUDA {each.index} = NVML {device.label}  {visible(device.name, 40)}  {device.uuid}"
+
+
+def _nvml(each: CudaDevice, facts: Facts) -> Device | None:
+    """The device as NVML has it, among the GPUs and their instances."""
+    among = facts.inventory.devices if facts.inventory else ()
+    for device in among:
+        if each.uuid and _bare(device.uuid) == _bare(each.uuid):
+            return device
+    for device in facts.gpus:
+        if each.pci_bus_id and same_address(each.pci_bus_id, device.pci_bus_id or ""):
+            return device
+    return None
+
+
+def _bare(uuid: str) -> str:
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _imported(facts: Facts) -> TorchFacts | None:
+    said = facts.torch
+    return said if said is not None and said.failure is None else None
+
+
+def _allowed(facts: Facts) -> Seen:
+    """Raises `ValueError` where it says nothing that is certain."""
+    devices = facts.inventory.devices if facts.inventory else ()
+    return seen(devices, facts.environment.get(VARIABLE), facts.environment.get(ORDER))
+
+
+def _hides_all(facts: Facts) -> bool:
+    with contextlib.suppress(ValueError):
+        return not _allowed(facts).uuids
+    return False
+
+
+def _major(version: str) -> int:
+    digits = version.partition(".")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+CHECKS = (
+    Check("torch", Group.TORCH, "torch", torch),
+    Check("torch_build", Group.TORCH, "build", build),
+    Check("torch_cuda", Group.TORCH, "CUDA", cuda),
+    Check("architecture", Group.TORCH, "architecture", architecture),
+    Check("visible_devices", Group.TORCH, "visible GPUs", selection),
+    Check("device_order", Group.TORCH, "device order", order),
+)

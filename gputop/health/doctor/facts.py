@@ -1,0 +1,233 @@
+"""What the checks go by, and how it is gathered: nothing that can hang does so in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gputop.bench.plan import interpreters
+from gputop.bench.plan.interpreters import Found, NoAnswerError, ask
+from gputop.bench.results import store
+from gputop.schema.codec import DecodeError, from_json
+from gputop.schema.snapshot import DeviceState, DriverState
+from gputop.sources.linux import driver_files as system
+from gputop.sources.linux import kernel_log
+from gputop.sources.linux.driver_files import System
+from gputop.sources.linux.kernel_log import KernelLog
+from gputop.sources.nvml import bindings
+from gputop.stream.child import StreamError, one_snapshot
+from gputop.terminal import terminfo_colours
+
+if TYPE_CHECKING:
+    from gputop.bench.plan.interpreters import Interpreter
+    from gputop.schema.snapshot import Device, DeviceSample, Event, Inventory, Problem, Sample
+
+ASK_SECONDS = 60.0
+"""Importing torch from a network file system, and starting CUDA on many devices, can take long."""
+
+# `uuid` is there since torch 2.5, the bus id since 2.9. No device gets a context by this.
+PROBE = """
+import json, os
+channel = os.dup(1)
+os.dup2(2, 1)
+answer = {}
+def first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+try:
+    import torch
+    answer["version"] = str(torch.__version__)
+    answer["cuda_version"] = torch.version.cuda
+    if torch.version.cuda:
+        answer["architectures"] = torch.cuda.get_arch_list()
+        try:
+            torch.cuda.init()
+            answer["devices"] = []
+            for index in range(torch.cuda.device_count()):
+                each = torch.cuda.get_device_properties(index)
+                bus = None
+                if hasattr(each, "pci_bus_id"):
+                    numbers = each.pci_domain_id, each.pci_bus_id, each.pci_device_id
+                    bus = "%04x:%02x:%02x.0" % numbers
+                answer["devices"].append({
+                    "index": index,
+                    "name": each.name,
+                    "uuid": str(each.uuid) if hasattr(each, "uuid") else None,
+                    "pci_bus_id": bus,
+                    "compute_capability": "%d.%d" % (each.major, each.minor),
+                })
+        except Exception as error:
+            answer["fault"] = first_line(error)
+except BaseException as error:
+    answer["failure"] = type(error).__name__ + ": " + first_line(error)
+os.write(channel, json.dumps(answer).encode())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """A device as CUDA numbers it, under this environment's `CUDA_VISIBLE_DEVICES`."""
+
+    index: int
+    name: str
+    uuid: str | None = None
+    """As torch has it, without the `GPU-` that NVML puts before it."""
+    pci_bus_id: str | None = None
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFacts:
+    """A torch that was imported, unless `failure` says why it was not."""
+
+    version: str | None = None
+    cuda_version: str | None = None
+    """That it is built for; None for a build without CUDA."""
+    architectures: tuple[str, ...] = ()
+    devices: tuple[CudaDevice, ...] = ()
+    fault: str | None = None
+    """Why it cannot use CUDA, in its own words."""
+    failure: str | None = None
+
+
+async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) -> TorchFacts:
+    """What the torch of that interpreter says, within the time."""
+    try:
+        output, status = await ask(interpreter.path, PROBE, seconds)
+    except NoAnswerError as error:
+        return TorchFacts(failure=str(error))
+    try:
+        answer: Any = json.loads(output)
+        return from_json(TorchFacts, answer)
+    except (DecodeError, ValueError, RecursionError):
+        return TorchFacts(failure=f"it ended without an answer (status {status})")
+
+
+OTHER = "gputop"
+"""Another project's distribution, with a package and a command of the same name."""
+DRIVER_SECONDS = 30.0
+"""Eight devices without persistence mode take about half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything at one moment; as it stands, a machine that has nothing."""
+
+    inventory: Inventory | None = None
+    sample: Sample | None = None
+    unanswered: Problem | None = None
+    """Why there is no inventory."""
+    system: System = field(default_factory=System)
+    kernel_log: KernelLog = field(default_factory=KernelLog)
+    found: Found = field(default_factory=lambda: Found(None, ()))
+    """The interpreter for stress tests."""
+    torch: TorchFacts | None = None
+    """What its torch says; None where there is none."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    on_terminal: bool = False
+    colours: int | None = None
+    """By terminfo."""
+    python_version: str = platform.python_version()
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the distributions that install a `pynvml`, by name."""
+    other_gputop: str | None = None
+    """Version of the other distribution called `gputop`, where it is installed beside this one."""
+    results_file: str = ""
+    results_problem: Problem | None = None
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why the driver cannot be used."""
+        return self.unanswered or (self.inventory.problem if self.inventory else None)
+
+    @property
+    def driver_answers(self) -> bool:
+        """Whether it said what devices there are."""
+        return (
+            self.inventory is not None
+            and self.problem is None
+            and self.inventory.driver_state is DriverState.OK
+        )
+
+    @property
+    def driver_version(self) -> str | None:
+        """As NVML has it."""
+        return self.inventory.driver_version if self.inventory else None
+
+    @property
+    def cuda_version(self) -> str | None:
+        """The newest CUDA that the driver takes."""
+        return self.inventory.cuda_version if self.inventory else None
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """Without the MIG instances on them."""
+        devices = self.inventory.devices if self.inventory else ()
+        return tuple(device for device in devices if device.parent_uuid is None)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the driver reported meanwhile."""
+        return self.sample.events if self.sample else ()
+
+    def readings(self, device: Device) -> DeviceSample | None:
+        """Of that device, if there are any."""
+        return self.sample.device(device.uuid) if self.sample else None
+
+    def answering(self) -> Iterator[tuple[Device, DeviceSample]]:
+        """The GPUs that answer, with their readings."""
+        for device in self.gpus:
+            readings = self.readings(device)
+            if readings is not None and readings.state is DeviceState.OK:
+                yield device, readings
+
+
+async def gather(
+    python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
+) -> Facts:
+    """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
+    asked_torch = asyncio.create_task(interpreters.find(python, cuda=True))
+    inventory, sample, unanswered = await _snapshot(driver_seconds)
+    found = await asked_torch
+    try:
+        store.check_writable()
+        results_problem = None
+    except store.ResultsError as error:
+        results_problem = error.problem
+    return Facts(
+        inventory=inventory,
+        sample=sample,
+        unanswered=unanswered,
+        system=system.look(root),
+        kernel_log=kernel_log.read(root),
+        found=found,
+        torch=await torch_facts(found.chosen) if found.chosen else None,
+        environment=dict(os.environ),
+        on_terminal=sys.stdout.isatty(),
+        colours=terminfo_colours(),
+        bindings=bindings.installed(),
+        other_gputop=_version_of(OTHER),
+        results_file=str(store.path()),
+        results_problem=results_problem,
+    )
+
+
+def _version_of(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+async def _snapshot(seconds: float) -> tuple[Inventory | None, Sample | None, Problem | None]:
+    try:
+        return *await one_snapshot(complete=True, timeout_seconds=seconds), None
+    except StreamError as error:
+        return None, None, error.problem

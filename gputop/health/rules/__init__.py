@@ -1,0 +1,1 @@
+"""Rules that find what is wrong, a module for each subject. Pure."""

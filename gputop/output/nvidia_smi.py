@@ -1,0 +1,261 @@
+"""Samples as `nvidia-smi --query-gpu=LIST --format=csv` prints them, for scripts made for it.
+
+Names and aliases are those of `nvidia-smi --help-query-gpu`; headers, units and the forms of values
+are as drivers of the branches 535 to 590 print them: https://github.com/utkuozdemir/nvidia_gpu_exporter
+keeps a table of both, taken from real ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
+from gputop.schema.snapshot import (
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    Inventory,
+    Record,
+    Sample,
+)
+from gputop.text import csv_field, moment, visible
+
+MISSING = {
+    Absence.NO_PERMISSION: "[Insufficient Permissions]",
+    Absence.LOST: "[GPU is lost]",
+    Absence.TIMED_OUT: "[Unknown Error]",
+    Absence.ERROR: "[Unknown Error]",
+}
+"""What stands for a value by the reason for which there is none."""
+NEEDS_RESET = "[GPU requires reset]"
+DEFAULT_QUERY = (
+    "timestamp,index,name,uuid,utilization.gpu,utilization.memory,memory.used,memory.total,"
+    "temperature.gpu,power.draw,power.limit,clocks.sm,clocks.mem,pstate,fan.speed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A device at one moment."""
+
+    inventory: Inventory
+    sample: Sample
+    device: Device
+    readings: DeviceSample
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One query, and how it is answered."""
+
+    name: str
+    value: Callable[[Row], Any]
+    """None where there is none."""
+    field: str = ""
+    """Of the schema: under this name stands why there is none."""
+    unit: str = ""
+    none: str = "[N/A]"
+    """Printed for a value that is not supported or disabled."""
+
+    @property
+    def title(self) -> str:
+        """As the header has it: `utilization.gpu [%]`."""
+        return f"{self.name} [{self.unit}]" if self.unit else self.name
+
+    def text(self, row: Row, *, units: bool) -> str:
+        """The value as it is printed, or what stands for it."""
+        value = self.value(row)
+        if value is None:
+            return self._missing(row)
+        # A comma in a name begins another field, since nvidia-smi quotes none.
+        text = "".join(map(csv_field, re.split("([,;])", visible(str(value), 256))))
+        return f"{text} {self.unit}" if units and self.unit else text
+
+    def _missing(self, row: Row) -> str:
+        if row.readings.state is DeviceState.NEEDS_RESET:
+            return NEEDS_RESET
+        reason = row.readings.absent.get(self.field) or row.device.absent.get(self.field)
+        return self.none if reason is None else MISSING.get(reason, self.none)
+
+
+def _read(
+    name: str,
+    field: str,
+    unit: str = "",
+    form: Callable[[Any], Any] = lambda value: value,
+    none: str = "[N/A]",
+) -> Column:
+    """A column of a field of the device's readings, or else of the device."""
+
+    def value(row: Row) -> Any:
+        has = row.readings if hasattr(row.readings, field) else row.device
+        found = getattr(has, field)
+        return None if found is None else form(found)
+
+    return Column(name, value, field, unit, none)
+
+
+def _mib(value: int) -> int:
+    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
+    return -(-value >> 20)
+
+
+def _hundredths(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _yes(value: bool) -> str:
+    return "Yes" if value else "No"
+
+
+def _stamp(row: Row) -> str:
+    """`2025/11/20 12:00:00.000`, as the time is here."""
+    milliseconds = round(row.sample.time * 1000)
+    whole, part = divmod(milliseconds, 1000)
+    return f"{moment(whole, '%Y/%m/%d %H:%M:%S')}.{part:03d}"
+
+
+def _gpus(row: Row) -> int:
+    return sum(device.parent_uuid is None for device in row.inventory.devices)
+
+
+def _mask(reasons: tuple[str, ...]) -> str:
+    """Return the driver's mask: `0x0000000000000004`."""
+    return f"0x{mask_of(reasons):016X}"
+
+
+def _clock_reasons(family: str) -> Iterator[Column]:
+    yield _read(f"{family}.active", "clock_event_reasons", "", _mask)
+    for event in CLOCK_EVENTS:
+
+        def held(reasons: tuple[str, ...], word: str = event.word) -> str:
+            return "Active" if word in reasons else "Not Active"
+
+        if event.smi:
+            yield _read(f"{family}.{event.smi}", "clock_event_reasons", "", held)
+
+
+_ALL = (
+    Column("timestamp", _stamp),
+    Column("driver_version", lambda row: row.inventory.driver_version),
+    Column("count", _gpus),
+    _read("name", "name"),
+    _read("index", "index"),
+    _read("uuid", "uuid"),
+    _read("pci.bus_id", "pci_bus_id"),
+    _read("pci.device_id", "pci_device_id", "", lambda digits: f"0x{digits.upper()}10DE"),
+    _read("compute_cap", "compute_capability"),
+    _read("compute_mode", "compute_mode", "", str.title),
+    _read("persistence_mode", "persistence_mode", "", str.capitalize),
+    _read("mig.mode.current", "mig_mode", "", str.capitalize),
+    _read("ecc.mode.current", "ecc_enabled", "", lambda yes: "Enabled" if yes else "Disabled"),
+    _read("pcie.link.gen.current", "pcie_generation"),
+    _read("pcie.link.gen.gpucurrent", "pcie_generation"),
+    _read("pcie.link.gen.max", "pcie_generation_max"),
+    _read("pcie.link.width.current", "pcie_width"),
+    _read("pcie.link.width.max", "pcie_width_max"),
+    _read("fan.speed", "fan_percent", "%"),
+    _read("pstate", "performance_state", "", lambda state: f"P{state}"),
+    _read("utilization.gpu", "gpu_utilization_percent", "%"),
+    _read("utilization.memory", "memory_utilization_percent", "%"),
+    _read("utilization.encoder", "encoder_utilization_percent", "%"),
+    _read("utilization.decoder", "decoder_utilization_percent", "%"),
+    _read("utilization.jpeg", "jpeg_utilization_percent", "%"),
+    _read("utilization.ofa", "ofa_utilization_percent", "%"),
+    _read("memory.total", "memory_total_bytes", "MiB", _mib),
+    _read("memory.reserved", "memory_reserved_bytes", "MiB", _mib),
+    _read("memory.used", "memory_used_bytes", "MiB", _mib),
+    _read("memory.free", "memory_free_bytes", "MiB", _mib),
+    _read("temperature.gpu", "temperature_celsius"),
+    _read("temperature.gpu.tlimit", "temperature_margin_celsius"),
+    _read("temperature.memory", "memory_temperature_celsius", none="N/A"),
+    _read("power.draw", "power_watts", "W", _hundredths),
+    _read("power.draw.average", "power_average_watts", "W", _hundredths),
+    _read("power.draw.instant", "power_instant_watts", "W", _hundredths),
+    _read("power.limit", "power_limit_requested_watts", "W", _hundredths),
+    _read("enforced.power.limit", "power_limit_watts", "W", _hundredths),
+    _read("power.default_limit", "power_limit_default_watts", "W", _hundredths),
+    _read("power.min_limit", "power_limit_min_watts", "W", _hundredths),
+    _read("power.max_limit", "power_limit_max_watts", "W", _hundredths),
+    # One domain since Kepler.
+    _read("clocks.current.graphics", "sm_clock_mhz", "MHz"),
+    _read("clocks.current.sm", "sm_clock_mhz", "MHz"),
+    _read("clocks.current.memory", "memory_clock_mhz", "MHz"),
+    _read("clocks.current.video", "video_clock_mhz", "MHz"),
+    _read("clocks.max.graphics", "sm_clock_max_mhz", "MHz"),
+    _read("clocks.max.sm", "sm_clock_max_mhz", "MHz"),
+    _read("clocks.max.memory", "memory_clock_max_mhz", "MHz"),
+    _read("ecc.errors.corrected.volatile.total", "ecc_corrected"),
+    _read("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
+    _read("ecc.errors.corrected.aggregate.total", "ecc_corrected_lifetime"),
+    _read("ecc.errors.uncorrected.aggregate.total", "ecc_uncorrected_lifetime"),
+    _read("remapped_rows.pending", "remap_pending", "", _yes),
+    _read("remapped_rows.failure", "remap_failed", "", _yes),
+    *_clock_reasons("clocks_event_reasons"),
+    *_clock_reasons("clocks_throttle_reasons"),  # as drivers before 535 have it
+)
+COLUMNS = {column.name: column for column in _ALL}
+"""What can be asked for."""
+ALIASES = {
+    "gpu_name": "name",
+    "gpu_uuid": "uuid",
+    "gpu_bus_id": "pci.bus_id",
+    "clocks.gr": "clocks.current.graphics",
+    "clocks.sm": "clocks.current.sm",
+    "clocks.mem": "clocks.current.memory",
+    "clocks.video": "clocks.current.video",
+    "clocks.max.gr": "clocks.max.graphics",
+    "clocks.max.mem": "clocks.max.memory",
+}
+"""Their other names; the header has the one behind."""
+
+
+def parse_query(text: str) -> tuple[Column, ...]:
+    """The columns of a list of names; raises `ValueError` with the closest names there are."""
+    known = {**COLUMNS, **{alias: COLUMNS[name] for alias, name in ALIASES.items()}}
+    columns = []
+    for name in (word.strip() for word in text.split(",")):
+        if name not in known:
+            near = get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"Closest: {', '.join(near)}." if near else "Try `gputop stream --help`."
+            raise ValueError(f"{name!r} cannot be queried. {hint}")
+        columns.append(known[name])
+    return tuple(columns)
+
+
+class CsvLines:
+    """The lines of a stream as CSV: the titles, then one for each GPU and sample.
+
+    MIG instances have none, as with nvidia-smi.
+    """
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, header: bool = True, units: bool = True
+    ) -> None:
+        self._columns = columns
+        self._units = units
+        self._header = header
+        self._inventory: Inventory | None = None
+        self.rows = 0
+        """How many there were."""
+
+    def of(self, record: Record) -> Iterator[str]:
+        """What the record says."""
+        if isinstance(record, Inventory):
+            self._inventory = record
+            return
+        if self._header:
+            self._header = False
+            yield ", ".join(column.title for column in self._columns)
+        for device in self._inventory.devices if self._inventory else ():
+            readings = record.device(device.uuid)
+            if device.parent_uuid is None and readings is not None:
+                assert self._inventory is not None
+                row = Row(self._inventory, record, device, readings)
+                self.rows += 1
+                yield ", ".join(column.text(row, units=self._units) for column in self._columns)

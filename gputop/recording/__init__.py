@@ -1,0 +1,1 @@
+"""Recordings: written, read where they are damaged, and replayed."""

@@ -1,0 +1,248 @@
+"""Plays a recording at its own pace: a stream as a child's, that can be paused and sought in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gputop.schema.snapshot import Event, Host, Record, Sample
+
+if TYPE_CHECKING:
+    from gputop.recording.reader import Numbered, Recording
+
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+FRAME_SECONDS = 0.1
+"""Between two pictures: what falls due within it is shown together."""
+MOST_AT_ONCE = 64
+"""Samples of one picture; where more would be due, the time waits for them."""
+REBUILT_SAMPLES = 300
+"""What charts get of the time before a place that was sought: five minutes at one a second."""
+EARLIER_EVENTS = 20
+"""Samples with events before those that are looked at: what happened is an alert for an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What has become due; `anew` where nothing that was played before it counts any more.
+
+    The records are read while one goes through them, once.
+    """
+
+    records: Iterable[Record | Event]
+    anew: bool = False
+
+
+class Replay:
+    """The stream of a recording. Its clock is the recording's: it stands still while it is paused.
+
+    A position is in seconds since the first sample.
+    """
+
+    def __init__(self, recording: Recording, clock: Callable[[], float] = time.monotonic) -> None:
+        self.recording = recording
+        self.speed = 1.0
+        self.paused = False
+        self.ended = False
+        """Whether the last sample was played."""
+        self._clock = clock
+        self._base, self._since = 0.0, clock()
+        self._next = 0.0
+        """The position of the sample that comes next: time waits for it."""
+        self._taking: float | None = None
+        """The position of what is being taken in right now."""
+        self._wanted: float | None = None
+        """Where to go, once what is under way is done."""
+        self._changed = asyncio.Event()
+        self._grown = asyncio.Event()
+        self._source: Iterator[Numbered] = iter(())
+        self._ahead: Numbered | None = None
+        """What comes next, already read."""
+        self._number = 0
+        """The sample that is read next."""
+        self._closed = False
+        self._known, self._whole = 0, False
+        """How many samples of the recording the source has, and whether that is all of them."""
+
+    @property
+    def position(self) -> float:
+        """Where it is, or is about to be."""
+        return min(self._reached, self._next) if self._wanted is None else self._wanted
+
+    @property
+    def playing(self) -> bool:
+        """Whether it goes on by itself."""
+        return not (self.paused or self.ended)
+
+    @property
+    def end(self) -> float:
+        """The position of the last sample, as far as it is known."""
+        return self.recording.index.end
+
+    @property
+    def _reached(self) -> float:
+        if self.paused:
+            return self._base
+        return self._base + (self._clock() - self._since) * self.speed
+
+    def now(self) -> float:
+        """The clock by which what is shown is new or old."""
+        return self.position if self._taking is None else self._taking
+
+    def pause(self) -> None:
+        """Stops, or goes on; at the end it begins again."""
+        if self.ended:
+            self.paused = False
+            self.seek(-self.end)
+            return
+        self._rebase(self.position)
+        self.paused = not self.paused
+        self._changed.set()
+
+    def change_speed(self, step: int) -> None:
+        """The next speed, or the one before it where `step` is negative."""
+        self._rebase(self.position)
+        place = SPEEDS.index(self.speed) + step
+        self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
+        self._changed.set()
+
+    def seek(self, seconds: float) -> None:
+        """Goes that far on, or back, as far as the recording is known."""
+        self._wanted = max(0.0, min(self.end, self.position + seconds))
+        self._changed.set()
+
+    def ask(self, **wanted: Any) -> None:
+        """Nothing can be had of a recording but what is in it."""
+
+    async def close(self) -> None:
+        """Ends what a thread is reading; all else ends with `records`."""
+        self._closed = True
+
+    async def records(self) -> AsyncGenerator[Played]:
+        """What becomes due, for ever."""
+        indexing = asyncio.create_task(self._index())
+        shown = -FRAME_SECONDS
+        try:
+            while True:
+                if self._wanted is not None:
+                    yield self._jump(self._wanted)
+                    continue
+                if self._ahead is None:
+                    self._ahead = await self._read(indexing)
+                self.ended = self._ahead is None
+                self._next = self._next_due()
+                left = (self._next - self._reached) / self.speed
+                left = max(left, shown + FRAME_SECONDS - self._clock())
+                if self.ended or self.paused or left > 0:
+                    await self._wait(None if self.ended or self.paused else left)
+                    continue
+                due = await self._due(indexing)
+                self._next = self._next_due()
+                yield Played(self._taken(due))
+                shown = self._clock()
+        finally:
+            indexing.cancel()
+
+    def _rebase(self, position: float) -> None:
+        self._base, self._since = position, self._clock()
+
+    def _due_at(self, numbered: Numbered) -> float:
+        return self.recording.index.position(numbered.number)
+
+    def _next_due(self) -> float:
+        return self.end if self._ahead is None else self._due_at(self._ahead)
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Until something is asked for, and that long at most."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        self._changed.clear()
+
+    async def _index(self) -> None:
+        try:
+            while not self.recording.index.complete:
+                await asyncio.to_thread(self.recording.index.extend)
+                self._has_grown()
+        finally:
+            asyncio.get_running_loop().call_soon(self._has_grown)  # once the task is done
+
+    def _has_grown(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    async def _read(self, indexing: asyncio.Task[None]) -> Numbered | None:
+        """The next record; None at the end of the recording."""
+        index = self.recording.index
+        while True:
+            found = await asyncio.to_thread(next, self._source, None)
+            if found is not None:
+                self._number = found.number + isinstance(found.record, Sample)
+                return found
+            if self._whole:
+                return None
+            self._number = max(self._number, self._known)
+            while index.count <= self._number and not indexing.done():
+                await self._grown.wait()
+            if indexing.done():
+                indexing.result()  # raises what went wrong
+            self._open(self._number)
+
+    def _open(self, number: int) -> None:
+        """Reads on from that sample."""
+        index = self.recording.index
+        self._whole, self._known = index.complete, index.count
+        self._source, self._number = self.recording.play(number), number
+
+    async def _due(self, indexing: asyncio.Task[None]) -> list[Numbered]:
+        """What has become due, in order."""
+        reached, due = self._reached, [self._ahead] if self._ahead else []
+        while len(due) < MOST_AT_ONCE:
+            self._ahead = await self._read(indexing)
+            if self._ahead is None or self._due_at(self._ahead) > reached:
+                return due
+            due.append(self._ahead)
+        self._ahead = None
+        self._rebase(self._due_at(due[-1]))
+        return due
+
+    def _taken(self, due: Iterable[Numbered]) -> Iterator[Record]:
+        try:
+            for numbered in due:
+                if self._closed:
+                    return
+                self._taking = self._due_at(numbered)
+                yield numbered.record
+        finally:
+            self._taking = None
+
+    def _jump(self, position: float) -> Played:
+        index = self.recording.index
+        last = index.at(position)
+        first = max(0, last - REBUILT_SAMPLES + 1)
+        self._wanted, self._ahead, self.ended = None, None, False
+        self._rebase(position)
+        self._next = index.position(last + 1) if last + 1 < index.count else index.end
+        self._open(first)
+        return Played(self._rebuilt(first, last), anew=True)
+
+    def _rebuilt(self, first: int, last: int) -> Iterator[Record | Event]:
+        """What was to be known at that sample."""
+        earlier = [n for n in self.recording.index.events if n < first][-EARLIER_EVENTS:]
+        for number in earlier:
+            records = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
+            yield from next(records, _NOTHING).events
+        yield from self._taken(self._until(last))
+
+    def _until(self, last: int) -> Iterator[Numbered]:
+        for numbered in self._source:
+            self._number = numbered.number + isinstance(numbered.record, Sample)
+            if numbered.number > last:
+                self._ahead = numbered
+                return
+            yield numbered
+
+
+_NOTHING = Sample(0.0, Host())

@@ -1,0 +1,1 @@
+"""Producers of snapshots: NVML, the Linux host, the sampler, and a simulation."""

@@ -1,0 +1,224 @@
+"""What a machine shows of its NVIDIA driver without a call to it: files, all under one root.
+
+Nothing here opens a GPU, which can take seconds or block: only the driver's control file is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gputop.frozen import dataclass
+from gputop.sources.linux.cgroup import place_of
+
+LIBRARY = "libnvidia-ml.so.1"
+WSL_FOLDER = "/usr/lib/wsl/lib"
+LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+)
+"""Where distributions have it."""
+OTHER_FOLDERS = (WSL_FOLDER, "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
+"""Where WSL, Kubernetes nodes and NixOS have it: no loader looks there unless it is told to."""
+NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
+"""PCI vendor, and classes: VGA and 3D controllers."""
+_VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class PciGpu:
+    """An NVIDIA GPU on the PCI bus, and which kernel driver has it: `nvidia`, `nouveau`, …."""
+
+    address: str
+    driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A device file that this process may not open."""
+
+    file: str
+    why: str
+    group: str | None = None
+    """Who else may, where it is not root's group."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is there of the driver; as it stands, a machine that has nothing of it."""
+
+    kernel: str | None = None
+    """Its release, such as `6.8.0-45-generic`."""
+    module_version: str | None = None
+    """Of NVIDIA's kernel module, where it is loaded: in a container, the host's."""
+    module_is_built: bool | None = None
+    """Whether it is there for this kernel; None where that is not seen, as in a container."""
+    nouveau: bool = False
+    """Whether that module is loaded."""
+    gpus: tuple[PciGpu, ...] | None = None
+    """None where no PCI bus is shown."""
+    device_files: tuple[str, ...] = ()
+    """`/dev/nvidiactl` and those of the GPUs."""
+    refusals: tuple[Refusal, ...] = ()
+    container: str | None = None
+    """What kind it is, such as `docker`; `container` where that is not known."""
+    wsl: bool = False
+    library: str | None = None
+    """Where `LIBRARY` lies."""
+    library_version: str | None = None
+    library_aside: bool = False
+    """Whether that is one of `OTHER_FOLDERS`, and LD_LIBRARY_PATH does not name it."""
+
+    @property
+    def control_file(self) -> bool:
+        """Whether there is `/dev/nvidiactl`, which comes before any GPU."""
+        return "/dev/nvidiactl" in self.device_files
+
+    def held_by(self, driver: str) -> tuple[str, ...]:
+        """The addresses of the GPUs that this kernel driver has."""
+        return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
+
+
+def look(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> System:
+    """The machine under that root; what cannot be read is as if it were not there."""
+    environment = os.environ if environment is None else environment
+    kernel = _text(root / "proc/sys/kernel/osrelease") or None
+    library, aside = _library(root, environment)
+    files = tuple(_device_files(root))
+    return System(
+        kernel=kernel,
+        module_version=_module_version(root),
+        module_is_built=_is_built(root, kernel),
+        nouveau=(root / "sys/module/nouveau").exists(),
+        gpus=_gpus(root),
+        device_files=files,
+        refusals=tuple(_refusals(root, files)),
+        container=_container(root, environment),
+        wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
+        library=library,
+        library_version=_library_version(root, library),
+        library_aside=aside,
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _module_version(root: Path) -> str | None:
+    for file in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
+        if found := _VERSION.search(_text(root / file)):
+            return found[0]
+    return None
+
+
+def _is_built(root: Path, kernel: str | None) -> bool | None:
+    listed = _text(root / "lib/modules" / (kernel or "?") / "modules.dep")
+    return bool(re.search(r"^\S*/nvidia\.ko\S*:", listed, re.MULTILINE)) if listed else None
+
+
+def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
+    bus = root / "sys/bus/pci/devices"
+    if not bus.is_dir():
+        return None
+    return tuple(
+        PciGpu(name, _driver_of(bus / name))
+        for name in _names(bus)
+        if _text(bus / name / "vendor") == NVIDIA
+        and _text(bus / name / "class").startswith(DISPLAY)
+    )
+
+
+def _driver_of(device: Path) -> str | None:
+    try:
+        return (device / "driver").readlink().name
+    except OSError:
+        return None
+
+
+def _device_files(root: Path) -> Iterator[str]:
+    for name in _names(root / "dev"):
+        if name == "nvidiactl" or re.fullmatch(r"nvidia\d+", name):
+            yield f"/dev/{name}"
+
+
+def _refusals(root: Path, files: tuple[str, ...]) -> Iterator[Refusal]:
+    for file in files:
+        path = root / file[1:]
+        why = _refused(path) if file == "/dev/nvidiactl" else _forbidden(path)
+        if why:
+            yield Refusal(file, why, _group(path))
+
+
+def _refused(path: Path) -> str | None:
+    # Opened, since what control groups refuse is in no mode bit.
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        without_module = error.errno in (errno.ENXIO, errno.ENODEV)
+        return None if without_module else (error.strerror or str(error)).lower()
+    return None
+
+
+def _forbidden(path: Path) -> str | None:
+    return None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
+
+
+def _group(path: Path) -> str | None:
+    try:
+        import grp
+
+        found = path.stat().st_gid
+        return grp.getgrgid(found).gr_name if found else None
+    except (ImportError, KeyError, OSError):
+        return None
+
+
+_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
+_VARIABLES = {"KUBERNETES_SERVICE_HOST": "kubernetes", "APPTAINER_CONTAINER": "apptainer"}
+
+
+def _container(root: Path, environment: Mapping[str, str]) -> str | None:
+    for variable, kind in _VARIABLES.items():
+        if environment.get(variable):
+            return kind
+    for mark, kind in _MARKS.items():
+        if (root / mark).exists():
+            return kind
+    inside = place_of(_text(root / "proc/self/cgroup")).container
+    return _text(root / "run/systemd/container")[:40] or ("container" if inside else None)
+
+
+def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, bool]:
+    """Where it lies, and whether the loader is not told to look there."""
+    named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    searched = [os.path.normpath(name) for name in named if name.startswith("/")]
+    searched += LIBRARY_FOLDERS
+    for folder in (*searched, *OTHER_FOLDERS):
+        file = f"{folder}/{LIBRARY}"
+        if (root / file[1:]).exists():
+            return file, folder not in searched
+    return None, False
+
+
+def _library_version(root: Path, library: str | None) -> str | None:
+    """From the name of the file that it is a link to: `libnvidia-ml.so.580.95.05`."""
+    if library is None:
+        return None
+    found = _VERSION.search(Path(os.path.realpath(root / library.lstrip("/"))).name)
+    return found[0] if found else None

@@ -1,0 +1,108 @@
+"""The machine around the devices: its CPU, its memory and its load."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+
+from gputop.schema.snapshot import Absence, Host
+
+SLOW_SECONDS = 2.0
+"""Clocks and temperatures cost a file for each core: they are read this often."""
+FIRST_WINDOW_SECONDS = 0.1
+"""A CPU percentage over less than this would be noise."""
+MEMORY = ("memory_used_bytes", "memory_total_bytes", "memory_available_bytes")
+CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
+
+
+class HostReader:
+    """Reads the machine; percentages are of the time since the read before."""
+
+    def __init__(self) -> None:
+        self._read_at = time.monotonic()
+        self._slow_at = -SLOW_SECONDS
+        self._clock: float | None = None
+        self._temperature: float | None = None
+        self._cores: tuple[float, ...] | None = ()
+        _core_percent()
+
+    def read(self) -> Host:
+        """The machine now."""
+        absent: dict[str, Absence] = {}
+        now = time.monotonic()
+        if now - self._read_at >= FIRST_WINDOW_SECONDS:
+            self._cores = _core_percent()
+            self._read_at = now
+        cores = self._cores or ()
+        if not cores:
+            reason = Absence.NO_DATA_YET if self._cores is not None else Absence.NOT_SUPPORTED
+            absent["cpu_percent"] = absent["cpu_core_percent"] = reason
+        if now - self._slow_at >= SLOW_SECONDS:
+            self._slow_at = now
+            self._clock, self._temperature = _cpu_clock(), _cpu_temperature()
+        if self._clock is None:
+            absent["cpu_clock_mhz"] = Absence.NOT_SUPPORTED
+        if self._temperature is None:
+            absent["cpu_temperature_celsius"] = Absence.NOT_SUPPORTED
+        memory = _memory()
+        if memory is None:
+            absent |= dict.fromkeys(MEMORY, Absence.NOT_SUPPORTED)
+        load = _load_average()
+        if not load:
+            absent["load_average"] = Absence.NOT_SUPPORTED
+        return Host(
+            cpu_percent=sum(cores) / len(cores) if cores else None,
+            cpu_core_percent=cores,
+            # Not to be had without swapping: psutil leaves shared memory out of `used`.
+            memory_used_bytes=memory[0] - memory[1] if memory else None,
+            memory_total_bytes=memory[0] if memory else None,
+            memory_available_bytes=memory[1] if memory else None,
+            load_average=load,
+            cpu_clock_mhz=self._clock,
+            cpu_temperature_celsius=self._temperature,
+            absent=absent,
+        )
+
+
+# A sandbox may show of /proc the processes only (`subset=pid`): what is not there is absent.
+
+
+def _core_percent() -> tuple[float, ...] | None:
+    try:
+        return tuple(psutil.cpu_percent(percpu=True))
+    except OSError:
+        return None
+
+
+def _memory() -> tuple[int, int] | None:
+    """In bytes, all of it and what is available."""
+    try:
+        memory = psutil.virtual_memory()
+    except OSError:
+        return None
+    return memory.total, memory.available
+
+
+def _load_average() -> tuple[float, ...]:
+    try:
+        return os.getloadavg()
+    except OSError:
+        return ()
+
+
+def _cpu_clock() -> float | None:
+    try:
+        frequency = psutil.cpu_freq()
+    except (NotImplementedError, OSError, ValueError):
+        return None  # psutil passes on what a kernel or a container leaves out of /sys
+    return frequency.current if frequency and frequency.current else None
+
+
+def _cpu_temperature() -> float | None:
+    sensors = psutil.sensors_temperatures()
+    for name in CPU_SENSORS:
+        if sensors.get(name):
+            return max(float(entry.current) for entry in sensors[name])
+    return None

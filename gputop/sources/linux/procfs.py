@@ -1,0 +1,243 @@
+"""Single processes in /proc: what they take, what they were started with, and signals to them.
+
+A process is known by its pid and its start time, since pids are used again. The standard library
+alone: the dashboard, which acts on processes, loads this; `owners` reads through it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gputop.frozen import dataclass
+from gputop.schema.snapshot import Problem
+
+PROC = "/proc"
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+"""The unit of CPU and start times in /proc/PID/stat."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+ENVIRONMENT_BYTES = 1 << 22
+"""More of an environment is left out; the kernel allows a few MiB."""
+
+
+class ProcError(Exception):
+    """A process cannot be acted on; `problem` says it to the user."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What changes about a process, in one file; `man proc_pid_stat` numbers the fields."""
+
+    name: str
+    """Of the executable, cut at 15 bytes, or what the process made of it."""
+    parent_pid: int
+    """0 where there is none, or none that this pid namespace sees."""
+    cpu_ticks: int
+    """In user and in kernel mode, of all its threads, also of those that have ended."""
+    start_ticks: int
+    """Since the boot: with the pid, the identity of a process."""
+    resident_bytes: int
+    """As the kernel counts it for speed: some pages too few or too many."""
+    state: str = ""
+    """One letter: `R` runs, `S` sleeps, `D` waits and cannot be interrupted, mostly for storage."""
+
+    def started(self, boot: float) -> float:
+        """When the process was started, as the kernel was at `boot`; both in Unix seconds."""
+        return boot + self.start_ticks / TICKS_PER_SECOND
+
+
+def read(path: str, limit: int = 4096) -> bytes:
+    """The first bytes of a file in /proc, in one read; raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, limit)
+    finally:
+        os.close(descriptor)
+
+
+def text(data: bytes) -> str:
+    """Bytes of another process: what is no UTF-8 becomes surrogates."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def parse_stat(data: bytes) -> Stat:
+    """The content of /proc/PID/stat; raises ValueError for anything else."""
+    # The name may have spaces, parentheses and line ends in it: only the last ")" is its end.
+    before, end, after = data.rpartition(b")")
+    fields = after.split(maxsplit=22)
+    if not end or len(fields) < 22:
+        raise ValueError("not the content of /proc/PID/stat")
+    return Stat(
+        name=text(before.partition(b"(")[2]),
+        parent_pid=int(fields[1]),
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        start_ticks=int(fields[19]),
+        resident_bytes=max(0, int(fields[21])) * PAGE_BYTES,
+        state=text(fields[0]),
+    )
+
+
+def read_stat(pid: int, proc: str = PROC) -> Stat:
+    """That process now; raises OSError where it is gone or hidden, ValueError for nonsense."""
+    return parse_stat(read(f"{proc}/{pid}/stat"))
+
+
+def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
+    """The pids that its first thread has started and that still run, up to some hundreds.
+
+    Raises OSError where it is gone, hidden or the kernel does not tell; ValueError for nonsense.
+    """
+    data = read(f"{proc}/{pid}/task/{pid}/children")
+    *whole, _ = data.split(b" ")  # each ends with a space: what does not was cut off
+    return tuple(int(word) for word in whole)
+
+
+def boot_time(proc: str = PROC) -> float:
+    """When the kernel says now that it was started, in Unix seconds.
+
+    The same for all who ask, and with a slewed clock, but it moves when the clock is set. Where
+    /proc does not show it, the clocks tell.
+    """
+    try:
+        match = re.search(rb"^btime (\d+)$", Path(f"{proc}/stat").read_bytes(), re.MULTILINE)
+    except OSError:
+        match = None
+    if match is None:
+        return math.floor(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
+    return int(match[1])
+
+
+def _ahead() -> float:
+    """Seconds that the time of day is ahead of the clock since boot: they change with the step
+    of a clock that is set, and not with one that is slewed."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+BOOT_TIME, _AHEAD = boot_time(), _ahead()
+"""What start times are counted from, until the clock is set.
+
+Whoever wants to act on processes loads this module at its start, so that a sampler that it starts
+counts from the same moment.
+"""
+STEP_SECONDS = 1.5
+"""By more than this a clock is set; a leap second is less."""
+
+
+class BootTime:
+    """What start times are counted from: `BOOT_TIME`, and what the kernel says after a step.
+
+    So the age of a process is right also after it, and its start time the same until then.
+    """
+
+    def __init__(self, proc: str = PROC) -> None:
+        self._proc = proc
+        self._seconds, self._ahead = BOOT_TIME, _AHEAD
+
+    def now(self) -> float:
+        """In Unix seconds."""
+        ahead = _ahead()
+        if abs(ahead - self._ahead) > STEP_SECONDS:
+            self._seconds, self._ahead = boot_time(self._proc), ahead
+        return self._seconds
+
+
+def is_process(stat: Stat, start_time: float, proc: str = PROC) -> bool:
+    """Whether that is the process of that start time, in Unix seconds.
+
+    It may have been read before the clock was set, or after it, in another process.
+    """
+    return any(
+        round((start_time - boot) * TICKS_PER_SECOND) == stat.start_ticks
+        for boot in (BOOT_TIME, boot_time(proc))
+    )
+
+
+def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> Problem | None:
+    """Sends a signal to a process of this machine, if it is still the one of that start time.
+
+    No other process can get it, not even where the pid is used again at this moment (Linux 5.3 and
+    later). Returns why it was not sent.
+    """
+    what = f"Process {pid} got no signal"
+    if pid <= 1:
+        return Problem(what, "pid 1 and below are the system and groups", "Choose another process")
+    if pid == os.getpid():
+        return Problem(what, "it is this gputop", "Quit it with q")
+    try:
+        with _explained(what), _handle(pid) as handle:
+            _expect(pid, start_time, what, proc)
+            if handle is None:
+                os.kill(pid, number)
+            else:
+                signal.pidfd_send_signal(handle, number)
+    except ProcError as error:
+        return error.problem
+    return None
+
+
+def environment(pid: int, start_time: float, proc: str = PROC) -> tuple[tuple[str, str], ...]:
+    """Names and values that a process of this machine was started with, in its order.
+
+    What it changed later is not among them. Names and values are data, and secret: not to be
+    trusted, logged or kept. Raises ProcError. May block for a process that hangs in the kernel.
+    """
+    what = f"The environment of process {pid} is not shown"
+    with _explained(what), Path(f"{proc}/{pid}/environ").open("rb") as file:
+        # After it is opened: from here on it is that process's, or reads as empty.
+        _expect(pid, start_time, what, proc)
+        data = file.read(ENVIRONMENT_BYTES)
+    entries = (text(entry).partition("=") for entry in data.split(b"\0") if entry)
+    return tuple((name, value) for name, _, value in entries)
+
+
+def _expect(pid: int, start_time: float, what: str, proc: str) -> None:
+    if not is_process(read_stat(pid, proc), start_time, proc):
+        raise ProcError(Problem(what, "it ended, and another has its pid", "Choose it again"))
+
+
+@contextmanager
+def _handle(pid: int) -> Iterator[int | None]:
+    """A descriptor that stays with the process which has that pid now; None where there is none."""
+    try:
+        # Missing from a Python that was built for an old kernel.
+        handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        raise
+    except OSError:
+        # An old kernel, or a sandbox that does not know the call.
+        handle = None
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turns what the system refuses into a ProcError."""
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError, OverflowError):
+        problem = Problem(what, "it has ended", "The list follows at the next reading")
+    except PermissionError:
+        problem = Problem(
+            what, "it is not yours, or protected", "Run gputop as its user or as root"
+        )
+    except OSError as error:
+        problem = Problem(what, error.strerror or str(error), "Try again")
+    except ValueError as error:
+        problem = Problem(what, str(error), "Look whether /proc is the kernel's")
+    else:
+        return
+    raise ProcError(problem)

@@ -1,0 +1,1 @@
+"""NVML: the only package that imports pynvml."""

@@ -1,0 +1,204 @@
+"""Why the driver cannot be used: its failure, and what the machine shows, as one problem. Pure.
+
+The dashboard's line, that of `status` and doctor's finding are this one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from gputop.schema.snapshot import Problem
+from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
+
+if TYPE_CHECKING:
+    from gputop.sources.linux.driver_files import Refusal, System
+
+
+class Failure(StrEnum):
+    """What NVML says."""
+
+    NO_LIBRARY = "no_library"
+    NOT_LOADED = "not_loaded"
+    MISMATCH = "mismatch"
+    NO_PERMISSION = "no_permission"
+    TOO_OLD = "too_old"
+    NO_DEVICES = "no_devices"
+    GONE = "gone"
+    """It worked, and then was there no more."""
+    OTHER = "other"
+
+
+GIVE_GPUS = {
+    "podman": "Start it with --device nvidia.com/gpu=all",
+    "kubernetes": "Ask for nvidia.com/gpu in the pod's limits",
+    "apptainer": "Start it with --nv",
+}
+_GIVE_GPUS = "Start it with --gpus all"
+
+
+def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
+    """The problem behind a failure, with the check that finds it; `words` are NVML's own."""
+    match failure:
+        case Failure.NO_LIBRARY:
+            return _no_library(system)
+        case Failure.NOT_LOADED:
+            return _not_loaded(system)
+        case Failure.MISMATCH:
+            return _mismatch(system)
+        case Failure.NO_PERMISSION:
+            return _no_permission(system)
+        case Failure.TOO_OLD:
+            return Problem(
+                "NVIDIA driver too old",
+                "it lacks a function that nvidia-ml-py calls",
+                "Upgrade the driver",
+                "nvml",
+            )
+        case Failure.NO_DEVICES:
+            return _no_devices(system)
+        case Failure.GONE:
+            return Problem(
+                "NVIDIA driver gone",
+                "it was unloaded or replaced while gputop ran",
+                "It is used again as soon as it is loaded",
+                "module",
+            )
+        case Failure.OTHER:
+            return _other(system, words)
+
+
+def _no_library(system: System) -> Problem:
+    if system.library:
+        if system.library_aside:
+            folder = system.library.rpartition("/")[0]
+            why, remedy = f"it is in {folder}", f"Try export LD_LIBRARY_PATH={folder}"
+            check = "wsl" if folder == WSL_FOLDER else "library"
+            return Problem("NVIDIA library not found", why, remedy, check)
+        return Problem(
+            "NVIDIA library not loaded",
+            f"{LIBRARY} is there, and does not fit",
+            "Try sudo ldconfig, or install the driver anew",
+            "library",
+        )
+    if system.container and system.module_version:
+        return _bare_container(system, "the library is not here")
+    missing = f"{LIBRARY} is not found"
+    if system.wsl:
+        remedy = "Install it on Windows, then run wsl --shutdown there"
+        return Problem("No NVIDIA driver", missing, remedy, "wsl")
+    if system.held_by("nouveau"):
+        remedy = "Install it, block nouveau, and reboot"
+        return Problem("No NVIDIA driver", f"{missing}, nouveau has the GPU", remedy, "nouveau")
+    if system.gpus == () and not system.container:
+        remedy = "Plug one in, or try gputop --demo"
+        return Problem(
+            "No NVIDIA driver", f"{missing}, and there is no NVIDIA GPU", remedy, "library"
+        )
+    remedy = "Install the driver, or start the container with --gpus all"
+    return Problem("No NVIDIA driver", missing, remedy, "library")
+
+
+def _not_loaded(system: System) -> Problem:
+    if system.held_by("nouveau"):
+        return _nouveau()
+    if system.module_version and not system.control_file:
+        if system.container:
+            return _bare_container(system, "no /dev/nvidiactl here")
+        return Problem(
+            "No NVIDIA device files",
+            "the driver is loaded, /dev/nvidiactl is missing",
+            "Try sudo nvidia-modprobe -c 0 -u",
+            "permission",
+        )
+    what = "NVIDIA driver not loaded"
+    if system.kernel and system.module_is_built is False:
+        return Problem(
+            what,
+            f"it is not built for kernel {system.kernel[:24]}",
+            "Install it anew, or boot another kernel",
+            "module",
+        )
+    why = "its kernel module does not run"
+    remedy = "Try sudo modprobe nvidia, then read dmesg"
+    if system.container:
+        remedy = "On the host, try sudo modprobe nvidia"
+    return Problem(what, why, remedy, "module")
+
+
+def _nouveau() -> Problem:
+    return Problem(
+        "nouveau is in the way",
+        "it has the GPU, so NVIDIA's driver cannot",
+        "Block nouveau in /etc/modprobe.d, and reboot",
+        "nouveau",
+    )
+
+
+def _bare_container(system: System, why: str) -> Problem:
+    remedy = GIVE_GPUS.get(system.container or "", _GIVE_GPUS)
+    return Problem(
+        "Container without the GPUs",
+        f"the host runs {system.module_version or 'the driver'}, {why}",
+        remedy,
+        "container",
+    )
+
+
+def _mismatch(system: System) -> Problem:
+    what = "NVIDIA driver half upgraded"
+    why = "the kernel still runs another version of it"
+    loaded, library = system.module_version, system.library_version
+    if loaded and library and loaded != library:
+        why = f"the kernel runs {loaded}, the library is {library}"
+    remedy = "Reboot, or reload the nvidia modules"
+    if system.container:
+        remedy = "Restart the container, or the host"
+    return Problem(what, why, remedy, "versions")
+
+
+def _no_permission(system: System) -> Problem:
+    what = "No permission for the GPUs"
+    if not system.refusals:
+        why = "/dev/nvidia* refuses this user or container"
+        return Problem(what, why, "Ask for access to these devices", "permission")
+    first = system.refusals[0]
+    why = f"{first.file}: {first.why}"
+    if system.container:
+        return Problem(what, why, "Restart the container, with the GPUs", "permission")
+    return Problem(what, why, ask_for(first), "permission")
+
+
+def ask_for(refusal: Refusal) -> str:
+    """What to do to be let in."""
+    if refusal.group:
+        return f"Join the group {refusal.group[:16]}, then log in anew"
+    return "Ask for access to these devices"
+
+
+def _no_devices(system: System) -> Problem:
+    what = "No NVIDIA device"
+    if system.held_by("nouveau"):
+        return _nouveau()
+    if passed := system.held_by("vfio-pci"):
+        why = f"{passed[0]} is held for a virtual machine (vfio-pci)"
+        return Problem(what, why, "Run gputop there, or unbind it", "devices")
+    given = [file for file in system.device_files if file != "/dev/nvidiactl"]
+    if system.container and not given:
+        return _bare_container(system, "no GPU of it is here")
+    if failed := system.held_by("nvidia"):
+        why = f"the driver has {failed[0]} and cannot start it"
+        return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")
+    return Problem(
+        what,
+        "the driver is loaded and has none",
+        "`lspci | grep -i nvidia` lists what is plugged in",
+        "devices",
+    )
+
+
+def _other(system: System, words: str) -> Problem:
+    # After `systemctl daemon-reload` a container may no longer open what it was given.
+    if system.container and system.refusals:
+        return _no_permission(system)
+    return Problem("NVML does not work", words, "Run nvidia-smi, then read dmesg", "nvml")

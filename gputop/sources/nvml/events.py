@@ -1,0 +1,141 @@
+"""What the driver reports by itself: Xid errors, as they come.
+
+Only these: uncorrected memory errors, remapped rows and a device that falls off the bus have Xids
+of their own, and what is counted is a reading. The calls are those of
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlEvents.html, the numbers those of
+https://docs.nvidia.com/deploy/xid-errors/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import time
+from typing import Any
+
+from gputop.schema.snapshot import Absence, Event
+from gputop.sources.nvml.calls import nvml
+from gputop.sources.nvml.question import absence_of
+
+WAIT_SECONDS = 1.0
+_XID = nvml.nvmlEventTypeXidCriticalError
+_NO_NUMBER = 999
+
+
+class _Set:
+    """An event set of NVML, with what readers put into it."""
+
+    def __init__(self) -> None:
+        self.handle = nvml.nvmlEventSetCreate()
+        self.uuids: dict[int, str] = {}
+        """Of the devices that were asked whether they report, by the address of their handle."""
+        self.reporting: set[int] = set()
+        """Those that do."""
+        self.outdated = False
+
+    def __del__(self) -> None:
+        # Not before nobody has it any more: a device that hangs may still be put into it.
+        if hasattr(self, "handle"):
+            with contextlib.suppress(nvml.NVMLError):  # as after nvmlShutdown
+                nvml.nvmlEventSetFree(self.handle)
+
+
+class Events:
+    """The events of all of a driver's devices.
+
+    Each device is registered by the thread of its own reader; one thread waits for all. A set with
+    a lost device reports nothing but the loss, so there is a new one after it, to which each reader
+    brings its device at its next `register`: what happens to it before that is not reported. Where
+    several Xids come between two calls of `wait`, NVML may have the number of the last for all.
+    """
+
+    def __init__(self) -> None:
+        self._supported = True
+        self._refused: set[int] = set()
+        """Handles that spoil a set."""
+        self._set = self._new()
+
+    def register(self, handle: Any, uuid: str) -> None:
+        """Lets the device of that handle report, if it can; asks it once for each set.
+
+        May block. Raises `NVMLError` where the device is lost.
+        """
+        current, address = self._set, _address(handle)
+        if current is None or current.outdated or address in self._refused:
+            return
+        asked = address in current.uuids
+        current.uuids[address] = uuid  # in any case: another device can come to a handle
+        if asked:
+            return
+        try:
+            if nvml.nvmlDeviceGetSupportedEventTypes(handle) & _XID:
+                nvml.nvmlDeviceRegisterEvents(handle, _XID, current.handle)
+                current.reporting.add(address)
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                del current.uuids[address]
+                raise
+            if error.value == nvml.NVML_ERROR_UNKNOWN:
+                # NVML: the set is in an undefined state then, and to be freed.
+                self._refused.add(address)
+                current.reporting.clear()
+                current.outdated = True
+
+    def forget(self, handle: Any) -> None:
+        """The device was lost: if it comes back, its next `register` is as the first one."""
+        current, address = self._set, _address(handle)
+        self._refused.discard(address)
+        if current is not None and address in current.reporting:
+            # NVML cannot take a device out of a set.
+            current.outdated = True
+
+    def wait(self) -> tuple[Event, ...]:
+        """What came since the last call; waits for it up to `WAIT_SECONDS`. For one thread."""
+        current = self._set
+        if current is None or not current.reporting:
+            if current is None or current.outdated:
+                self._set = self._new()
+            return _nothing()
+        seconds = 0.0 if current.outdated else WAIT_SECONDS
+        try:
+            data = nvml.nvmlEventSetWait_v2(current.handle, int(seconds * 1000))
+        except nvml.NVMLError as error:
+            timed_out = error.value == nvml.NVML_ERROR_TIMEOUT
+            if timed_out and not current.outdated:
+                return ()
+            self._note(error)
+            # Before the wait, so that readers find it.
+            self._set = self._new()
+            return () if timed_out else _nothing()
+        if not data.eventType & _XID:
+            return ()
+        number = None if data.eventData == _NO_NUMBER else int(data.eventData)
+        return (Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),)
+
+    def close(self) -> None:
+        """Gives the set back, before NVML is shut down: after that it is nobody's to free."""
+        self._supported, self._set = False, None
+
+    def _new(self) -> _Set | None:
+        """Another set, or None where there is none now."""
+        try:
+            return _Set() if self._supported else None
+        except nvml.NVMLError as error:
+            self._note(error)
+            return None
+
+    def _note(self, error: Any) -> None:
+        if absence_of(error.value) is Absence.NOT_SUPPORTED:
+            self._supported = False
+
+
+def _address(handle: Any) -> int:
+    """What is the same for each copy of a handle."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _nothing() -> tuple[Event, ...]:
+    """No events, and none so soon: whoever asks again at once must not keep a core busy."""
+    threading.Event().wait(WAIT_SECONDS)
+    return ()

@@ -1,0 +1,353 @@
+"""What is asked of NVML for each reading, and how often.
+
+In tiers by what it costs the driver: at every tick, every `SECOND`, every `SLOW` seconds, and once.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gputop.schema.clock_events import words_of
+from gputop.schema.snapshot import Absence
+from gputop.sources.nvml.calls import nvml
+from gputop.sources.nvml.fields import Batch, Clock, Durations, Field, Sum, signed
+from gputop.sources.nvml.question import SECOND, SLOW, UNAVAILABLE, Question, one, text
+from gputop.sources.nvml.traffic import NvLink, Pcie
+from gputop.sources.nvml.utilization import BusySamples
+
+# Numbers, where the oldest nvidia-ml-py that will do lacks the name.
+_ARCHITECTURES = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}
+_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+_MODES = {0: "disabled", 1: "enabled"}
+_VIRTUALIZATIONS = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+_RECOVERY_ACTIONS = {
+    0: "none",
+    1: "gpu_reset",
+    2: "node_reboot",
+    3: "drain_p2p",
+    4: "drain_and_reset",
+    5: "recover_imex_domain",
+    6: "bus_reset",
+    7: "system_reboot",
+}
+_CORES_PER_SM = {
+    "3": 192,
+    "5": 128,
+    "6": 128,
+    "6.0": 64,
+    "7": 64,
+    "8": 128,
+    "8.0": 64,
+    "9": 128,
+    "10": 128,
+    "11": 128,
+    "12": 128,
+}
+"""By compute capability, or else by its first part. Source: helper_cuda.h of the CUDA samples."""
+_CLOCK_EVENT_TIMES = {
+    "sw_power_cap": (74,),
+    "sync_boost": (76,),
+    "board_limit": (77,),
+    "low_utilization": (78,),
+    "reliability": (79,),
+}
+
+
+def _clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
+    """The fields by cause, the best first. Some are under other numbers in other drivers.
+
+    Slowdown by heat is under two numbers, and one counter.
+    """
+    if driver_version >= (580, 82):
+        numbers = {"sw_thermal": (269, 75), "hw_thermal": (270,), "hw_power_brake": (271,)}
+    elif (575, 51) <= driver_version <= (580, 65):
+        numbers = {"sw_thermal": (251, 75), "hw_thermal": (252,), "hw_power_brake": (253,)}
+    else:  # under these numbers such a driver has something else
+        numbers = {"sw_thermal": (75,)}
+    return _CLOCK_EVENT_TIMES | numbers
+
+
+def _utilization(handle: Any) -> tuple[Any, ...]:
+    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
+    return rates.gpu, rates.memory
+
+
+def _memory_v2(handle: Any) -> tuple[Any, ...]:
+    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
+    return memory.total, *_used_and_free(memory), memory.reserved
+
+
+def _memory_v1(handle: Any) -> tuple[Any, ...]:
+    # `used` includes what version 2 reports as reserved, and nothing says how much that is.
+    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle))
+    return memory.total, *_used_and_free(memory), Absence.NOT_SUPPORTED
+
+
+def _some(memory: Any) -> Any:
+    """What is known of the memory; none at all is how some say that they have none of their own."""
+    if memory.total == 0:
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    return memory
+
+
+def _used_and_free(memory: Any) -> tuple[Any, Any]:
+    """Neither is known where one cannot be: what is free would be a guess, and it is chosen by."""
+    if memory.used in UNAVAILABLE or memory.free in UNAVAILABLE:
+        return (Absence.NOT_SUPPORTED,) * 2
+    if max(memory.used, memory.free) > memory.total:
+        return (Absence.ERROR,) * 2
+    return memory.used, memory.free
+
+
+def _pci(handle: Any) -> tuple[str, str]:
+    # From the numbers: the domain of the text has four or eight digits, depending on the driver.
+    pci = nvml.nvmlDeviceGetPciInfo(handle)
+    bus_id = f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
+    return bus_id, f"{pci.pciDeviceId >> 16:04x}"  # the lower half is the vendor
+
+
+def _word(words: Mapping[int, str], number: int) -> str | Absence:
+    """The word for it; one that came with a later driver keeps its number."""
+    unavailable = number in (-1, 0xFFFF_FFFF)
+    return Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
+
+
+def _clock_events(call: Callable[[Any], int]) -> Callable[[Any], tuple[Any]]:
+    def source(handle: Any) -> tuple[Any]:
+        mask = call(handle)
+        if mask == 0xFFFF_FFFF_FFFF_FFFF:
+            return (Absence.NOT_SUPPORTED,)
+        return (words_of(mask),)
+
+    return source
+
+
+def _fans(handle: Any) -> tuple[Any]:
+    speeds = [
+        nvml.nvmlDeviceGetFanSpeed_v2(handle, fan)
+        for fan in range(nvml.nvmlDeviceGetNumFans(handle))
+    ]
+    missing = not speeds or 0xFFFF_FFFF in speeds
+    return (Absence.NOT_SUPPORTED if missing else tuple(speeds),)
+
+
+def _bar1(handle: Any) -> tuple[int, int]:
+    memory = nvml.nvmlDeviceGetBAR1MemoryInfo(handle)
+    return memory.bar1Total, memory.bar1Used
+
+
+def _sm_count(handle: Any) -> tuple[int | Absence]:
+    """Of a whole GPU, whose CUDA cores NVML counts; its attributes are of MIG instances only."""
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    cores = _CORES_PER_SM.get(f"{major}.{minor}", _CORES_PER_SM.get(f"{major}"))
+    count, rest = divmod(nvml.nvmlDeviceGetNumGpuCores(handle), cores or 1)
+    return (Absence.NOT_SUPPORTED if cores is None or rest or not count else count,)
+
+
+def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
+    """The first of what a call returns, where the second is about the first."""
+    return lambda handle: (call(handle)[0],)
+
+
+def _mode(
+    call: Callable[[Any], Any], words: Mapping[int, str] = _MODES
+) -> Callable[[Any], tuple[Any]]:
+    return lambda handle: (_word(words, call(handle)),)
+
+
+def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
+    return one(nvml.nvmlDeviceGetTemperatureThreshold, which)
+
+
+_MARGIN_THRESHOLDS = {
+    "temperature_shutdown_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
+    "temperature_slowdown_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
+    "memory_temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
+    "temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
+}
+"""T.Limit temperatures: degrees below zero are beyond the maximum operating temperature."""
+
+
+def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
+    fields = (Field(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
+    return Batch(time.monotonic, *fields)(handle)
+
+
+MEMORY = Question(
+    "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
+    _memory_v2,
+    _memory_v1,
+)
+BAR1 = Question("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
+MEMORY_TOTAL = Question(
+    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
+)
+BAR1_TOTAL = Question("bar1_total_bytes", lambda h: _bar1(h)[:1])
+"""These four are for MIG instances, too."""
+
+IDENTITY = (
+    Question("uuid", text(nvml.nvmlDeviceGetUUID)),
+    Question("name", text(nvml.nvmlDeviceGetName)),
+    Question("pci_bus_id pci_device_id", _pci),
+    Question("minor_number", one(nvml.nvmlDeviceGetMinorNumber)),
+    Question("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    Question(
+        "compute_capability",
+        lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
+    ),
+    Question("sm_count", _sm_count),
+    MEMORY_TOTAL,
+    BAR1_TOTAL,
+    Question("sm_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    Question("memory_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
+    Question("video_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
+    Question("power_limit_default_watts", one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    Question(
+        "power_limit_min_watts power_limit_max_watts",
+        nvml.nvmlDeviceGetPowerManagementLimitConstraints,
+    ),
+    Question("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
+    Question("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
+    Question("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
+    Question(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
+    Question("pcie_generation_max", one(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    Question("pcie_width_max", one(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
+    Question("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
+)
+"""Once: who a device is."""
+
+MODES = tuple(
+    Question(name, source, seconds=SLOW)
+    for name, source in (
+        ("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
+        ("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
+        ("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
+        ("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
+    )
+)
+"""What an administrator changes about a device while it runs."""
+
+# From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
+_SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
+_SHARED_NAMES = re.compile(r"\b(GB10|Orin|Tegra|Thor|Xavier)\b")
+
+
+def memory_is_shared(
+    name: str | None, compute_capability: str | None, total_bytes: int | Absence
+) -> bool | Absence:
+    """Whether the host's memory is the device's: NVML has no call for it.
+
+    Memory that NVML does not say is no evidence by itself. The chips without any of their own are
+    known by compute capability; where the driver says even less than that, the name will do.
+    """
+    if compute_capability in _SHARED_CAPABILITIES:
+        return True
+    if not isinstance(total_bytes, Absence):
+        return False
+    named = total_bytes is Absence.NOT_SUPPORTED and _SHARED_NAMES.search(name or "")
+    return True if named else total_bytes
+
+
+def readings(
+    driver_version: tuple[int, ...] = (),
+    clock: Clock = time.monotonic,
+    pcie: Pcie | None = None,
+    share: float = 1.0,
+) -> tuple[Question, ...]:
+    """What one device is asked again and again; what it counts starts with this.
+
+    `share` is that of `Asker`.
+    """
+    samples = BusySamples(clock)
+    often = Batch(
+        clock,
+        Field("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
+        Field("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
+        Field("energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY),
+    )
+    second = Batch(
+        clock,
+        Field("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
+        pcie or Pcie(clock),
+        NvLink(clock, share),
+    )
+    slow = Batch(
+        clock,
+        Durations("clock_event_seconds", clock, _clock_event_times(driver_version)),
+        Field("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        Field("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
+        Field("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
+        Field("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
+        Field("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+        Sum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
+        Field("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
+        Field("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
+        Field("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
+        Field(
+            "recovery_action",
+            nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+            convert=lambda number: _word(_RECOVERY_ACTIONS, number),
+        ),
+    )
+    return (
+        Question("gpu_utilization_percent memory_utilization_percent", _utilization),
+        Question(samples.names, samples),
+        MEMORY,
+        Question(
+            "temperature_celsius",
+            one(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
+            one(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+        ),
+        Question("power_watts", one(nvml.nvmlDeviceGetPowerUsage)),
+        Question("sm_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        Question("memory_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        Question("performance_state", one(nvml.nvmlDeviceGetPerformanceState)),
+        Question(
+            "clock_event_reasons",
+            _clock_events(nvml.nvmlDeviceGetCurrentClocksEventReasons),
+            _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+        ),
+        Question(often.names, often),
+        *(
+            Question(names, source, seconds=SECOND)
+            for names, source in (
+                ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
+                ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
+                # A stress test ends by it: heat rises several degrees in a few seconds.
+                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
+                (second.names, second),
+            )
+        ),
+        *(
+            Question(names, source, seconds=SLOW)
+            for names, source in (
+                ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+                ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
+                ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
+                ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),
+                ("fans_percent", _fans),
+                ("pcie_generation", one(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
+                ("pcie_width", one(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
+                (slow.names, slow),
+            )
+        ),
+        BAR1,
+        Question("power_limit_watts", one(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
+        Question(
+            "power_limit_requested_watts", one(nvml.nvmlDeviceGetPowerManagementLimit), seconds=SLOW
+        ),
+    )

@@ -1,0 +1,253 @@
+"""What goes over PCIe and NVLink: rates, from counters of bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gputop.schema.snapshot import Absence
+from gputop.sources.nvml.calls import nvml
+from gputop.sources.nvml.fields import Clock, Found, Key, Value, first_reason
+from gputop.sources.nvml.question import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
+
+
+class Counter:
+    """Bytes per second from a counter in units of `scale` bytes, on a link that none outruns.
+
+    Some are handed over in 64 bits and counted in 32. So each one counts as 32 bits wide until it
+    has said a number beyond that: there is no rate where it may have wrapped unseen.
+    """
+
+    def __init__(self, scale: int, fastest: float) -> None:
+        self._scale = scale
+        self._fastest = fastest
+        self._wide = False
+        self.ambiguous = False
+        """True if it may have wrapped, any number of times, between its last two values."""
+        self._before: tuple[int, float] | None = None
+
+    def rate(self, value: Value | Absence, now: float) -> int | Absence:
+        """Since the call before; `no_data_yet` for the first one and where it is not certain."""
+        if isinstance(value, Absence):
+            return value
+        before, self._before = self._before, (value.number, now)
+        self._wide = self._wide or value.number >= 1 << 32
+        if before is None or now <= before[1]:
+            return Absence.NO_DATA_YET
+        counted, elapsed = value.number - before[0], now - before[1]
+        span = math.inf if self._wide else 1 << min(32, value.bits)
+        self.ambiguous = span * self._scale <= self._fastest * elapsed
+        rate: float = counted * self._scale / elapsed
+        # One that goes backwards has wrapped, or was set back by a reset: nobody knows which.
+        if self.ambiguous or not 0 <= rate <= self._fastest:
+            return Absence.NO_DATA_YET
+        return round(rate)
+
+
+_PCIE_FASTEST = 256e9
+"""Bytes per second, one way: above generation 7 with 16 lanes."""
+
+
+_PCIE_MEASURED = {
+    Key(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
+    Key(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
+}
+"""The counters, with what the driver measures in their place."""
+
+
+class Pcie:
+    """PCIe traffic: from the byte counters, or else from the driver's own measurement.
+
+    That one takes 20 ms a direction, and so is made seldom, and only of a direction whose counter
+    is missing or may have wrapped unseen.
+    """
+
+    names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
+
+    def __init__(self, clock: Clock, share: float = 1.0) -> None:
+        """`share` is that of `Asker`."""
+        self._clock = clock
+        self._share = share
+        self._counters = {key: Counter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
+        self._needed: set[Key] = set()
+        """Those whose rate has to be measured."""
+        self._due = -math.inf
+        self._measured: dict[Key, int | Absence] = {}
+
+    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
+        """Both counters."""
+        yield from self._counters
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:
+        """Received and sent."""
+        now = self._clock()
+        rates = {key: counter.rate(found[key], now) for key, counter in self._counters.items()}
+        self._needed = {
+            key
+            for key, counter in self._counters.items()
+            if found[key] is Absence.NOT_SUPPORTED or counter.ambiguous
+        }
+        self.look_ahead(handle, 0.0)
+        for key in self._needed:
+            if self._measured[key] is not Absence.NOT_SUPPORTED:
+                rates[key] = self._measured[key]
+        return [*rates.values()]
+
+    def look_ahead(self, handle: Any, seconds: float) -> None:
+        """Has the driver measure now what is due within that time, where that is needed."""
+        now = self._clock()
+        due = now + seconds >= self._due or not self._needed <= self._measured.keys()
+        if self._needed and due:
+            self._measured = {key: _measure(handle, key) for key in self._needed}
+            missing = Absence.NOT_SUPPORTED in self._measured.values()
+            self._due = now + (AGAIN if missing else SLOW) * self._share
+            self._share = 1.0
+
+
+def _measure(handle: Any, key: Key) -> int | Absence:
+    """Bytes per second in the last 20 ms; NVML's "not available" is a number here, too."""
+    try:
+        measured = nvml.nvmlDeviceGetPcieThroughput(handle, _PCIE_MEASURED[key]) * 1024
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise
+        return absence_of(error.value)
+    if measured // 1024 in UNAVAILABLE:
+        return Absence.NOT_SUPPORTED
+    return measured if 0 <= measured <= _PCIE_FASTEST else Absence.ERROR
+
+
+_NVLINK_FASTEST = 2e12
+"""Bytes per second, one way: above all links of NVLink 6 together."""
+_LINK_FASTEST = 200e9
+"""Of one link."""
+_MOST_LINKS = 256
+"""More than any device has, whatever this nvidia-ml-py knows of."""
+_ALL_LINKS = 0xFFFF_FFFF
+_LINK_COUNT = Key(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+
+
+class _Direction:
+    """One direction of NVLink: the first family of counters that the links have."""
+
+    def __init__(self, *families: tuple[int, int]) -> None:
+        self._families = families
+        self._counters: dict[Key, Counter] = {}
+        self._summed: tuple[int, int] | None = None
+        """The family of which the device has the sum."""
+        self._each: Any = Absence.NO_DATA_YET
+        """The rates of the links, when they were looked at."""
+
+    def wanted(self, found: Found, links: int, *, each: bool) -> Iterator[Key]:
+        """The counters, of `each` link, or of all together where that will do."""
+        if self._summed and not each:
+            yield Key(self._summed[0], _ALL_LINKS)
+            return
+        for field, _ in self._families:
+            keys = [Key(field, link) for link in (*range(links), _ALL_LINKS)]
+            yield from keys
+            if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
+                return
+
+    def rates(self, found: Found, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
+        """In sum, and of each link: None for one that is down."""
+        if self._summed and not each:
+            field, scale = self._summed
+            total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        else:
+            total, self._each = self._look(found, links, now)
+        return total, self._each
+
+    def _look(self, found: Found, links: int, now: float) -> tuple[Any, Any]:
+        field, scale = next(
+            (
+                family
+                for family in self._families
+                if any(isinstance(found.get(Key(family[0], n)), Value) for n in range(links))
+            ),
+            self._families[0],
+        )
+        keys = [Key(field, link) for link in range(links)]
+        each = [self._rate(key, scale, found, now) for key in keys]
+        total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        self._summed = None if isinstance(total, Absence) else (field, scale)
+        if all(isinstance(rate, Absence) for rate in each):
+            return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
+        reason = first_reason(each)
+        if reason is not Absence.NOT_SUPPORTED:  # a link that only this time says nothing
+            return total if not isinstance(total, Absence) else reason, reason
+        summed = sum(rate for rate in each if not isinstance(rate, Absence))
+        if isinstance(total, Absence):
+            total = summed
+        elif self._each_says_all(found, keys):
+            return total, Absence.NOT_SUPPORTED
+        return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
+
+    def _rate(self, key: Key, scale: int, found: Found, now: float) -> int | Absence:
+        if key not in self._counters:
+            fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
+            self._counters[key] = Counter(scale, fastest)
+        return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
+
+    def _each_says_all(self, found: Found, keys: list[Key]) -> bool:
+        """Whether the driver ignores which link is asked for, and a sum would count all n times."""
+        counted = [value.number for key in keys if isinstance(value := found[key], Value)]
+        total = found[Key(keys[0].field, _ALL_LINKS)]
+        return isinstance(total, Value) and sum(counted) > 1.5 * total.number
+
+
+class NvLink:
+    """NVLink traffic of the device, in sum and of each link."""
+
+    names = (
+        "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second"
+        " nvlink_link_rx_bytes_per_second nvlink_link_tx_bytes_per_second"
+    )
+
+    def __init__(self, clock: Clock, share: float = 1.0) -> None:
+        """`share` is that of `Asker`."""
+        self._clock = clock
+        self._share = share
+        self._links = 0
+        self._due = -math.inf
+        """When each link is looked at again: what there is of all together is asked more often."""
+        self._of_each = True
+        # In KiB up to NVLink 4, in bytes since.
+        self._received = _Direction(
+            (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
+            (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 1),
+        )
+        self._sent = _Direction(
+            (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 1024),
+            (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
+        )
+
+    def wanted(self, found: Found) -> Iterator[Key]:
+        """How many links there are, until that is known, and the counters of each."""
+        if not self._links:
+            yield _LINK_COUNT
+            self._links = _links(found.get(_LINK_COUNT))
+        if self._links:
+            yield from self._received.wanted(found, self._links, each=self._of_each)
+            yield from self._sent.wanted(found, self._links, each=self._of_each)
+
+    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+        """Received and sent, in sum; received and sent, of each link."""
+        if not self._links:
+            count = found[_LINK_COUNT]
+            return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
+        now = self._clock()
+        each = self._of_each
+        received, received_each = self._received.rates(found, self._links, now, each=each)
+        sent, sent_each = self._sent.rates(found, self._links, now, each=each)
+        if each:
+            self._due = now + SLOW * self._share
+            self._share = 1.0
+        self._of_each = now + SECOND >= self._due
+        return received, sent, received_each, sent_each
+
+
+def _links(count: Value | Absence | None) -> int:
+    known = count.number if isinstance(count, Value) else 0
+    return known if 0 < known <= _MOST_LINKS else 0

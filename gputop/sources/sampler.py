@@ -1,0 +1,490 @@
+"""The loop behind `gputop stream`: a reader thread for each device, an emitter at the interval.
+
+At each tick every reader that is free reads its device. The emitter waits for them a moment, then
+sends what there is, on time: a device that hangs holds up its own thread only, and shows its age.
+
+Readers take turns, as long as they are quick: threads that read at the same time do it no sooner,
+since each call gives up Python's lock and has to win it back, which takes more than the call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from gputop import __version__
+from gputop.bounds import EVENTS
+from gputop.schema.samples import joined, repeated
+from gputop.schema.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Event,
+    Inventory,
+    Problem,
+    Process,
+    Record,
+    Sample,
+    Source,
+    silence_limit,
+)
+from gputop.sources.interface import (
+    Driver,
+    DriverError,
+    GpuProcess,
+    Owner,
+    OwnersOf,
+    Reader,
+    Reading,
+    ReplacedError,
+)
+from gputop.sources.linux.cpu import cpu_name
+from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
+from gputop.sources.linux.owners import ALL, Owners
+
+RETRY_SECONDS = 2.0
+"""How often a driver that could not be used is tried again: it may be loaded meanwhile."""
+GRACE_SECONDS = 0.15
+"""How long a tick waits for readers that answered the last one, where the next one comes soon: so
+much older than the interval can be what is shown, and drawing it takes time, too."""
+LONGEST_AHEAD_SECONDS = 2.0
+"""Where the interval is longer, what takes long is asked for with the rest, lest it be too old."""
+STALL_SECONDS = 0.02
+TURNS_SECONDS = 0.1
+"""A device that takes longer does not keep the others waiting, and all of them together do not keep
+the tick: the rest is read beside it."""
+FIRST_GRACE_SECONDS = 1.0
+"""How long the first sample with devices waits for all of them, and every one at most."""
+
+
+def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
+    """Sleeps that long, if it is in the future, or until the event; whether that came."""
+    return (cut_short or threading.Event()).wait(max(0.0, seconds))
+
+
+class _Owned(NamedTuple):
+    """A reading, and who the processes are that it lists."""
+
+    reading: Reading
+    owners: tuple[Owner, ...]
+
+
+@dataclass
+class _Slot:
+    """A reader and what it read last; guarded by the sampler's lock."""
+
+    reader: Reader
+    owners: OwnersOf
+    ask: threading.Condition
+    """Of the sampler's lock: its own, or each answer would wake all readers."""
+    asked: int = 0
+    answered: int = 0
+    since: float = 0.0
+    """Monotonic time of the last answer, or of the start."""
+    read_at: float = 0.0
+    """When what it read last was begun to be read: no value of it is older."""
+    asked_at: float = 0.0
+    """When it was asked what it has not answered yet, or what it answered last."""
+    readings: tuple[_Owned, ...] = ()
+    sent: bool = False
+    """Whether these have been sent before."""
+    late: bool = False
+    over: bool = False
+    """Whether the driver is gone, and its thread is to end."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPU and its instances, as far as they are known."""
+        return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
+
+    def silent(self, now: float, interval: float) -> float:
+        """Seconds without an answer to any of its questions, of those that it was asked in.
+
+        While the interval was longer, or nobody read the stream, it owed none. One that answers
+        each question, and takes long over it, is slow and does not hang.
+        """
+        return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
+
+
+class _Look(NamedTuple):
+    """What is known of a GPU and its instances at one moment."""
+
+    devices: tuple[Device, ...]
+    readings: tuple[_Owned, ...]
+    age: float
+    hung: bool
+    sent: bool
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What came of starting the driver so far; replaced as a whole."""
+
+    driver: Driver | None = None
+    problem: Problem | None = None
+    slots: tuple[_Slot, ...] = ()
+
+    @property
+    def state(self) -> DriverState:
+        if self.driver is not None:
+            return DriverState.OK
+        return DriverState.STARTING if self.problem is None else DriverState.UNAVAILABLE
+
+
+class Sampler:
+    """Yields the records of this machine's stream, for ever, on time."""
+
+    def __init__(
+        self,
+        start: Callable[[], Driver],
+        interval: float,
+        source: Source = Source.NVML,
+        owners: Callable[[], OwnersOf] = Owners,
+        *,
+        gpm: bool = True,
+    ) -> None:
+        self._start = start
+        self._interval = interval
+        self._gpm = gpm
+        self._source = source
+        self._host = HostReader()
+        self._new_owners = owners
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._opened = _Opened()
+        self._waiting: deque[_Slot] = deque()
+        """Those whose turn comes in this tick."""
+        self._hurry = threading.Event()
+        """Set where the next tick should come at once."""
+        self._events: deque[Event] = deque(maxlen=EVENTS)
+        self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the driver answered, or failed to."""
+        return self._opened.state is not DriverState.STARTING
+
+    def records(self) -> Iterator[Record]:
+        """An inventory, then samples, and a new inventory before the sample that differs."""
+        threading.Thread(target=self._open, name="driver", daemon=True).start()
+        sent: Inventory | None = None
+        for opened in self._ticks():
+            # Both from one look: a reader may learn more about its device between them.
+            devices, sample = self._look(opened.slots)
+            inventory = self._inventory(opened, devices)
+            if sent is None or dataclasses.replace(inventory, time=sent.time) != sent:
+                sent = inventory
+                yield inventory
+            yield sample
+
+    def set_interval(self, seconds: float) -> None:
+        """Another interval, from now on."""
+        self._interval = seconds
+        self._tick_now()
+
+    def set_gpm(self, *, wanted: bool) -> None:
+        """Whether GPM is sampled: it costs the devices more than the rest."""
+        begins = wanted and not self._gpm
+        self._gpm = wanted
+        if begins:  # it takes two ticks until there is a value
+            self._tick_now()
+
+    def _tick_now(self) -> None:
+        with self._changed:
+            self._hurry.set()
+            self._changed.notify_all()
+
+    def _ticks(self) -> Iterator[_Opened]:
+        """Once at each interval, and as soon as the driver has answered for the first time.
+
+        Yields what was asked at that tick: the driver may open at any moment. But for one that is
+        gone by the end of it.
+        """
+        pause(FIRST_WINDOW_SECONDS)
+        due = time.monotonic()
+        asked: _Opened | None = None
+        for tick in itertools.count(1):
+            opened = self._opened
+            grace = _grace(self._interval) if opened is asked else FIRST_GRACE_SECONDS
+            asked = opened
+            self._read_all(opened.slots, tick, grace)
+            gone = any(slot.over for slot in opened.slots)
+            yield self._opened if gone else opened
+            interval = self._interval
+            due += interval
+            if opened.state is DriverState.STARTING and self._settles_before(due):
+                # Nobody should wait a whole interval for the first values.
+                due = time.monotonic()
+                continue
+            hurried = pause(due - time.monotonic(), self._hurry)
+            if hurried:
+                self._hurry.clear()
+            now = time.monotonic()
+            # This process was stopped, or nobody read the stream: what was missed stays missed.
+            if hurried or now - due > interval / 2:
+                due = now
+
+    def _settles_before(self, due: float) -> bool:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.settled or self._hurry.is_set(),
+                timeout=max(0.0, due - time.monotonic()),
+            )
+            return self.settled
+
+    def _open(self) -> None:
+        """Starts the driver, however long that takes, and again while it cannot be used.
+
+        Raises `ReplacedError` where one that worked has come back as another.
+        """
+        worked = False
+        while True:
+            try:
+                driver = self._start()
+                readers = driver.readers()
+            except DriverError as error:
+                if worked and error.mismatch:
+                    raise ReplacedError("the NVIDIA driver was replaced") from None
+                with self._changed:
+                    self._opened = _Opened(problem=error.problem)
+                    self._changed.notify_all()
+                pause(RETRY_SECONDS)
+                continue
+            again = self._opened.state is DriverState.UNAVAILABLE
+            self._run(driver, readers)
+            worked = True
+            if again:
+                self._tick_now()
+            with self._changed:
+                self._changed.wait_for(lambda: self._opened.driver is None)
+            driver.close()
+
+    def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:
+        """A thread for each reader, and one for what the driver reports."""
+        now = time.monotonic()
+        slots = tuple(
+            _Slot(reader, self._new_owners(), threading.Condition(self._lock), since=now)
+            for reader in readers
+        )
+        with self._changed:
+            self._opened = _Opened(driver, slots=slots)
+            self._changed.notify_all()
+        for slot in slots:
+            threading.Thread(
+                target=self._read_for_ever, args=(slot,), name="device", daemon=True
+            ).start()
+        threading.Thread(target=self._listen, args=(driver,), name="events", daemon=True).start()
+
+    def _forsake(self, slot: _Slot, problem: Problem) -> None:
+        """The driver under that reader is gone: nothing that was read with it holds any longer."""
+        with self._changed:
+            if slot.over:
+                return
+            for each in self._opened.slots:
+                each.over = True
+                each.ask.notify()
+            self._opened = _Opened(problem=problem)
+            self._changed.notify_all()
+        self._tick_now()
+
+    def _listen(self, driver: Driver) -> None:
+        while self._opened.driver is driver:
+            events = driver.events()
+            with self._changed:
+                self._events += events
+
+    def _read_for_ever(self, slot: _Slot) -> None:
+        while True:
+            with slot.ask:
+                slot.ask.wait_for(lambda: slot.over or slot.asked > slot.answered)
+                if slot.over:
+                    return
+                tick = slot.asked
+            began = time.monotonic()
+            try:
+                read = slot.reader.read(gpm=self._gpm)
+            except DriverError as error:
+                self._forsake(slot, error.problem)
+                return
+            # Owners here, and not by the emitter: /proc blocks for one that hangs in the kernel.
+            readings = tuple(
+                _Owned(reading, tuple(slot.owners.of(p.pid) for p in reading.processes))
+                for reading in read
+            )
+            slot.owners.keep({p.pid for reading, _ in readings for p in reading.processes})
+            with self._changed:
+                if slot.readings and not slot.sent:
+                    readings = _after(slot.readings, readings)
+                slot.answered, slot.readings, slot.read_at = tick, readings, began
+                slot.since, slot.sent, slot.late = time.monotonic(), False, False
+                if not self._waiting:
+                    self._changed.notify_all()
+            # The next tick would wait for this; now nobody does.
+            slot.reader.look_ahead(min(self._interval, LONGEST_AHEAD_SECONDS))
+            with self._changed:
+                self._ask_next()
+
+    def _read_all(self, slots: tuple[_Slot, ...], tick: int, grace: float) -> None:
+        """Asks every reader; returns when those that are not late have answered, or after grace."""
+        with self._changed:
+            now = time.monotonic()
+            self._waiting = deque(slot for slot in slots if slot.answered >= slot.asked)
+            for slot in slots:
+                slot.asked = tick
+            for slot in self._waiting:
+                slot.asked_at = now
+            self._ask_next()
+            while self._waiting and time.monotonic() - now < TURNS_SECONDS:
+                before = len(self._waiting)
+                self._changed.wait(STALL_SECONDS)
+                if len(self._waiting) == before:
+                    self._ask_next()
+            while self._waiting:
+                self._ask_next()
+            self._changed.wait_for(
+                lambda: all(s.late or s.over or s.answered >= tick for s in slots),
+                now + grace - time.monotonic(),
+            )
+            for slot in slots:
+                slot.late = slot.answered < tick
+
+    def _ask_next(self) -> None:
+        """It is the next one's turn, if one has not begun by itself; the lock is held."""
+        while self._waiting:
+            slot = self._waiting.popleft()
+            if slot.answered < slot.asked:
+                slot.ask.notify()
+                return
+
+    def _inventory(self, opened: _Opened, devices: tuple[Device, ...]) -> Inventory:
+        return Inventory(
+            time=time.time(),
+            source=self._source,
+            driver_state=opened.state,
+            interval_seconds=self._interval,
+            driver_version=opened.driver.driver_version if opened.driver else None,
+            cuda_version=opened.driver.cuda_version if opened.driver else None,
+            problem=opened.problem,
+            devices=devices,
+            hostname=self._hostname,
+            cpu_name=self._cpu_name,
+            gputop_version=__version__,
+        )
+
+    def _look(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
+        """The devices, and what is known of them, at one moment."""
+        interval = self._interval
+        # The last tick within the limit comes a moment before it, and is the one that tells.
+        limit = silence_limit(interval) - interval / 2
+        with self._changed:
+            now = time.monotonic()
+            looks = [
+                _Look(
+                    slot.devices,
+                    slot.readings,
+                    age=now - (slot.read_at or slot.since),
+                    hung=slot.silent(now, interval) > limit,
+                    sent=slot.sent,
+                )
+                for slot in slots
+            ]
+            for slot in slots:
+                slot.sent = True
+            events = tuple(self._events)
+            self._events.clear()
+        # Indices move when a device is lost: two readers may have found the same one.
+        first: dict[str, _Look] = {}
+        for look in looks:
+            first.setdefault(look.devices[0].uuid, look)
+        looks = [*first.values()]
+        devices = tuple(device for look in looks for device in look.devices)
+        samples = tuple(
+            _current(device, owned, look)
+            for look in looks
+            for device, owned in zip_longest(look.devices, look.readings)
+        )
+        processes = tuple(
+            _process(reading.device.uuid, listed, owner, hung=look.hung)
+            for look in looks
+            for reading, owners in look.readings
+            for listed, owner in zip(reading.processes, owners, strict=True)
+        )
+        sample = Sample(
+            time.time(),
+            self._host.read(),
+            samples,
+            processes,
+            events,
+            uptime_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
+        )
+        return devices, sample
+
+
+def _grace(interval: float) -> float:
+    """How long a tick waits: where ticks are far apart, what is late would be old at the next."""
+    return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
+
+
+def _current(device: Device, owned: _Owned | None, look: _Look) -> DeviceSample:
+    """What is known of a device now: its last reading with its age, or why there is none."""
+    if owned is not None and not look.hung:
+        sample = repeated(owned.reading.sample) if look.sent else owned.reading.sample
+        return dataclasses.replace(sample, age_seconds=look.age)
+    reason = Absence.TIMED_OUT if look.hung else Absence.NO_DATA_YET
+    return DeviceSample(
+        uuid=device.uuid,
+        state=DeviceState.NOT_RESPONDING if look.hung else DeviceState.OK,
+        age_seconds=look.age if look.hung else None,
+        absent=dict.fromkeys((*READINGS, "processes"), reason),
+    )
+
+
+def _after(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
+    """The newer readings, with what would be lost of those that have not been sent."""
+    before = [owned.reading.sample for owned in unsent]
+    found = joined(before, [owned.reading.sample for owned in readings])
+    return tuple(
+        owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
+        for owned, sample in zip(readings, found, strict=True)
+    )
+
+
+UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
+OWNED = (*ALL, "unmasked")
+
+
+def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
+    """What the driver and the host say of a process, together.
+
+    Of a device that does not respond its processes are still shown: they are who to ask.
+    """
+    values: dict[str, Any] = dict(zip(OWNED, _owned(owner), strict=True))
+    absent = dict(owner.absent)
+    if owner.absence is not None:
+        absent |= dict.fromkeys(ALL, owner.absence)
+    of_memory, of_use = listed.absence, listed.utilization_absence
+    if hung:
+        of_memory = of_use = Absence.TIMED_OUT
+    else:
+        values["memory_used_bytes"] = listed.memory_used_bytes
+        values |= zip(UTILIZATIONS, _utilizations(listed), strict=True)
+    if of_memory:
+        absent["memory_used_bytes"] = of_memory
+    if of_use:
+        absent |= dict.fromkeys(UTILIZATIONS, of_use)
+    return Process(pid=listed.pid, device_uuid=uuid, kind=listed.kind, absent=absent, **values)
+
+
+_owned, _utilizations = attrgetter(*OWNED), attrgetter(*UTILIZATIONS)

@@ -1,0 +1,273 @@
+"""Simulated devices for `--demo`: a training run on eight GPUs, the same at every start.
+
+Seven devices train in step: a data loader that stalls now and then, a checkpoint every few minutes,
+one device that runs hot and slow. The eighth is held by a notebook that does nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from gputop.schema.snapshot import (
+    GPM_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    Event,
+    ProcessKind,
+    Source,
+)
+from gputop.sources.interface import GpuProcess, Owner, Reading
+from gputop.sources.sampler import Sampler
+
+GIB = 1 << 30
+MIB = 1 << 20
+SEED = 8
+DEVICES = 8
+NAME = "NVIDIA H100 80GB HBM3"
+TOTAL_BYTES = 81_559 * MIB
+RESERVED_BYTES = 624 * MIB
+IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
+CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
+HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
+FIRST_PID = 48_211
+SLOWDOWN_CELSIUS = 89
+SAMPLE_SECONDS = 1 / 6
+"""From one of the driver's own samples to the next."""
+LINKS = 18
+ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
+
+
+@dataclass
+class SimulatedReader:
+    """One device of the training run; its state is a function of the time since the start."""
+
+    index: int
+    began: float = field(default_factory=time.monotonic)
+    heard_at: float = 0.0
+    device: Device = field(init=False)
+
+    def __post_init__(self) -> None:
+        digits = random.Random(f"{SEED}:{self.index}")  # noqa: S311 - a picture, not a secret
+        # The training has run for long.
+        self._temperature = {HOT_DEVICE: 86.0, NOTEBOOK_DEVICE: 33.0}.get(self.index, 64.0)
+        self._at = 0.0
+        self._joules = 0.0
+        self._noise = digits
+        self._sample_noise = random.Random(f"{SEED}:{self.index}:samples")  # noqa: S311 - the same
+        self.device = Device(
+            index=self.index,
+            uuid=f"GPU-51a0{self.index:04x}-{digits.getrandbits(16):04x}-4d0e-8c11-{self.index:012x}",
+            name=NAME,
+            pci_bus_id=f"00000000:{0x1A + 0x10 * self.index:02X}:00.0",
+            pci_device_id="2330",
+            memory_total_bytes=TOTAL_BYTES,
+            compute_capability="9.0",
+            sm_clock_max_mhz=1980,
+            memory_clock_max_mhz=2619,
+            video_clock_max_mhz=1545,
+            power_limit_default_watts=LIMIT_WATTS,
+            power_limit_min_watts=200.0,
+            power_limit_max_watts=LIMIT_WATTS,
+            temperature_slowdown_celsius=SLOWDOWN_CELSIUS,
+            temperature_shutdown_celsius=92,
+            memory_temperature_max_celsius=95,
+            pcie_generation_max=5,
+            pcie_width_max=16,
+            bar1_total_bytes=128 * GIB,
+            architecture="hopper",
+            minor_number=self.index,
+            compute_mode="default",
+            persistence_mode="enabled",
+            mig_mode="disabled",
+            ecc_enabled=True,
+            memory_is_shared=False,
+            sm_count=132,
+        )
+
+    def look_ahead(self, seconds: float) -> None:
+        """Nothing takes long."""
+
+    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+        """The device now, moved on by the time since the last read."""
+        now = time.monotonic() - self.began
+        busy = self._busy(now, self._noise)
+        samples = self._samples(now, busy)
+        hot = self.index == HOT_DEVICE
+        power = IDLE_WATTS + busy / 100 * (575 + 12 * math.sin(now / 7 + self.index))
+        power = min(LIMIT_WATTS, power + self._noise.gauss(0, 6) * (busy > 0))
+        self._joules += power * (now - self._at)
+        self._warm(power, now, hot=hot)
+        clock = 345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
+        used = self._used_bytes()
+        processes = self._processes(used, busy)
+        attributed = sum(process.memory_used_bytes or 0 for process in processes)
+        per_link = busy * 190_000_000 // 99
+        sample = DeviceSample(
+            uuid=self.device.uuid,
+            age_seconds=0.0,
+            gpu_utilization_percent=busy,
+            gpu_utilization_samples_percent=samples,
+            gpu_utilization_samples_seconds=round(SAMPLE_SECONDS, 3),
+            memory_utilization_percent=round(busy * 0.46),
+            encoder_utilization_percent=0,
+            decoder_utilization_percent=0,
+            jpeg_utilization_percent=0,
+            ofa_utilization_percent=0,
+            **(self._gpm(busy) if gpm else {}),
+            memory_used_bytes=used,
+            memory_total_bytes=TOTAL_BYTES,
+            memory_free_bytes=TOTAL_BYTES - RESERVED_BYTES - used,
+            memory_reserved_bytes=RESERVED_BYTES,
+            memory_attributed_bytes=attributed,
+            memory_unattributed_bytes=used - attributed,
+            bar1_used_bytes=2 * MIB,
+            temperature_celsius=round(self._temperature),
+            temperature_margin_celsius=SLOWDOWN_CELSIUS - round(self._temperature),
+            memory_temperature_celsius=round(self._temperature) + 6,
+            power_watts=round(power, 1),
+            power_average_watts=round(power, 1),
+            power_instant_watts=round(power, 1),
+            energy_joules=round(self._joules, 1),
+            power_limit_watts=LIMIT_WATTS,
+            power_limit_requested_watts=LIMIT_WATTS,
+            sm_clock_mhz=clock - clock % 15,
+            memory_clock_mhz=2619 if used > GIB else 1593,
+            video_clock_mhz=1545 if busy else 345,
+            performance_state=0,
+            clock_event_reasons=self._clock_events(busy, hot=hot),
+            clock_event_seconds={"sw_power_cap": 0.0, "sw_thermal": round(now, 1) if hot else 0.0},
+            pcie_generation=5,
+            pcie_width=16,
+            pcie_rx_bytes_per_second=busy * 3_100_000,
+            pcie_tx_bytes_per_second=busy * 1_200_000,
+            pcie_replays=0,
+            nvlink_rx_bytes_per_second=LINKS * per_link,
+            nvlink_tx_bytes_per_second=LINKS * per_link,
+            nvlink_link_rx_bytes_per_second=(per_link,) * LINKS,
+            nvlink_link_tx_bytes_per_second=(per_link,) * LINKS,
+            ecc_corrected=0,
+            ecc_uncorrected=0,
+            ecc_corrected_lifetime=0,
+            ecc_uncorrected_lifetime=0,
+            remapped_rows=0,
+            remapped_rows_uncorrected=0,
+            remap_pending=False,
+            remap_failed=False,
+            recovery_action="none",
+            absent=ABSENT if gpm else ABSENT | dict.fromkeys(GPM_READINGS, Absence.DISABLED),
+        )
+        return (Reading(self.device, sample, processes),)
+
+    def _gpm(self, busy: int) -> dict[str, Any]:
+        """A run in bfloat16 that uses its SMs well and its tensor cores by half."""
+        shares = {"sm_active": 0.91, "sm_occupancy": 0.34, "tensor_active": 0.52}
+        shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
+        shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
+        return {
+            f"{name}_percent": round(min(100, max(0, self._noise.gauss(share * busy, share))), 1)
+            for name, share in shares.items()
+        }
+
+    def _clock_events(self, busy: int, *, hot: bool) -> tuple[str, ...]:
+        if not busy:
+            return ("idle",)
+        return ("sw_thermal",) if hot else ()
+
+    def _samples(self, now: float, busy: int) -> tuple[int, ...]:
+        """Those since the last read; the newest of them is what the device says of itself."""
+        first, end = (int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now))
+        earlier = (
+            self._busy(number * SAMPLE_SECONDS, self._sample_noise)
+            for number in range(first, end - 1)
+        )
+        return (*earlier, busy) if end > first else ()
+
+    def _busy(self, now: float, noise: random.Random) -> int:
+        if self.index == NOTEBOOK_DEVICE:
+            return 0
+        into = now % CHECKPOINT_EVERY_SECONDS
+        if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
+            return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
+        stalled = math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6  # one loader stalls them all
+        ceiling = 62 if stalled else 99
+        return max(0, min(100, round(noise.gauss(ceiling, 1.2))))
+
+    def _warm(self, power: float, now: float, *, hot: bool) -> None:
+        target = 28 + power / (10.9 if hot else 17.5)
+        share = 1 - math.exp(-(now - self._at) / 25)
+        self._temperature += (target - self._temperature) * share
+        self._at = now
+
+    def _used_bytes(self) -> int:
+        if self.index == NOTEBOOK_DEVICE:
+            return 18_432 * MIB
+        return (71_300 + 37 * self.index) * MIB
+
+    def _processes(self, used: int, busy: int) -> tuple[GpuProcess, ...]:
+        return (
+            GpuProcess(
+                FIRST_PID + self.index,
+                ProcessKind.COMPUTE,
+                used - 530 * MIB,
+                sm_utilization_percent=busy,
+                memory_utilization_percent=round(busy * 0.46),
+                encoder_utilization_percent=0,
+                decoder_utilization_percent=0,
+            ),
+        )
+
+
+class SimulatedOwners:
+    """Who runs the simulated processes: they began some hours ago."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+
+    def of(self, pid: int) -> Owner:
+        """The trainer's rank, or the notebook."""
+        rank = pid - FIRST_PID
+        if rank == NOTEBOOK_DEVICE:
+            command = "python -m ipykernel_launcher -f kernel-5c1f.json"
+            return Owner("bo", command, self._began - 40_000, 0.3, 1_240 * MIB, 2_210)
+        command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
+        return Owner(
+            "ada",
+            command,
+            self._began - 7_200 + rank,
+            cpu_percent=100.0 + 7 * rank,
+            memory_resident_bytes=9_300 * MIB + rank * 41 * MIB,
+            parent_pid=FIRST_PID - 1,
+            slurm_job="71524",
+        )
+
+    def keep(self, pids: set[int]) -> None:
+        """There is nothing to forget."""
+
+
+class SimulatedDriver:
+    """Eight H100s that are not there."""
+
+    driver_version = "580.65.06"
+    cuda_version = "13.0"
+
+    def readers(self) -> tuple[SimulatedReader, ...]:
+        return tuple(SimulatedReader(index) for index in range(DEVICES))
+
+    def events(self) -> tuple[Event, ...]:
+        """Nothing ever happens."""
+        threading.Event().wait(1.0)
+        return ()
+
+    def close(self) -> None:
+        """It never goes."""
+
+
+def sampler(interval: float, *, gpm: bool = True) -> Sampler:
+    """The sampler of the simulation: marked as such in every inventory."""
+    return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)

@@ -1,0 +1,340 @@
+"""What a stream has said: the last minutes as series on one time axis, and figures since the start.
+
+A series is a ring of numbers, not of objects: 64 devices of 20 series of 1,200 samples take 12 MB.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, overload
+
+from gputop.frozen import dataclass
+from gputop.schema.derived import DERIVED, derive
+from gputop.schema.snapshot import READINGS
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import DeviceSample, Sample
+
+CAPACITY = 1200
+"""Samples kept: twenty minutes at one a second."""
+# fmt: off
+KEPT = (
+    "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent", "memory_used_bytes",
+    "power_watts", "temperature_celsius", "sm_clock_mhz", "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second", "dram_active_percent", "fp64_active_percent",
+    "memory_unattributed_bytes", "pcie_generation", "pcie_width", "ecc_corrected",
+)
+# fmt: on
+"""The readings that are drawn over time, and those of which rules want to know how they were."""
+FASTEST = {"energy_joules": 1e5}
+"""What counters count in a second at most, far beyond all devices."""
+LONGEST_WEIGHT_SECONDS = 60.0
+"""A reading says nothing about more time before it than this: the longest interval there is."""
+MOST_GONE = 64
+"""Devices kept that the newest sample does not have: the last ones that came."""
+FINE_CAPACITY = 720
+"""Numbers kept of a device: two minutes of six a second, in 16 kB."""
+
+
+class FineSeries:
+    """The driver's own samples of *busy*: several with each sample that we take."""
+
+    __slots__ = ("_many", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[int, bytes]] = deque()
+        self._many = 0
+
+    def add(self, number: int, piece: tuple[int, ...]) -> None:
+        """Takes in what the sample of that number brought; an impossible value makes it a gap."""
+        if min(piece) < 0 or max(piece) > 100:
+            return
+        self._pieces.append((number, bytes(piece)))
+        self._many += len(piece)
+        while self._many > FINE_CAPACITY:
+            self._many -= len(self._pieces.popleft()[1])
+
+    def since(self, number: int) -> bytes:
+        """Those that came with later samples than that one, oldest first."""
+        return b"".join([piece for at, piece in self._pieces if at > number])
+
+
+class Series(Sequence[float | None]):
+    """Numbers in order of time, oldest first; None where there was none. A view: it moves on."""
+
+    def __init__(self, ring: array[float], start: int, stop: int) -> None:
+        """The places `start` to `stop` of a ring, counted without its wrapping around."""
+        self._ring = ring
+        self._start = start
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @overload
+    def __getitem__(self, index: int) -> float | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[float | None]: ...
+    def __getitem__(self, index: int | slice) -> float | list[float | None] | None:
+        if isinstance(index, slice):
+            places = range(self._start, self._stop)[index]
+            if places.step != 1 or not places:
+                return [self._at(place) for place in places]
+            found = _cut(self._ring, places.start, places.stop)
+            return [value if value == value else None for value in found]
+        return self._at(range(self._start, self._stop)[index])
+
+    def __iter__(self) -> Iterator[float | None]:
+        return (self._at(place) for place in range(self._start, self._stop))
+
+    def _at(self, place: int) -> float | None:
+        value = self._ring[place % len(self._ring)]
+        return None if math.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A reading since the start, or since it was reset; in the reading's unit."""
+
+    minimum: float
+    mean: float
+    """Over time, not over samples: the interval can be changed while it runs."""
+    maximum: float
+    count: int
+    """Samples that had the reading."""
+    increase: float
+    """How much it went up in all: of a counter, what it counted.
+
+    One that goes backwards goes on from there: what it counted meanwhile is not known.
+    """
+
+
+class _Figures:
+    """A reading's statistics as they grow."""
+
+    __slots__ = ("_at", "_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
+
+    def __init__(self, value: float, at: float) -> None:
+        self._at = at
+        self.minimum = self.maximum = self.last = value
+        self.mean = float(value)
+        self._seconds = 0.0
+        self.increase = 0.0
+        self.count = 1
+
+    def add(self, value: float, seconds: float, at: float, fastest: float) -> None:
+        """Takes in a value that stands for that many seconds before it.
+
+        `at` is when it was read; what went up by more than `fastest` a second leapt.
+        """
+        self.count += 1
+        self._seconds += seconds
+        # The first one stands for no time: it counts while it is the only one.
+        if value != self.mean and self._seconds:
+            self.mean += (value - self.mean) * (seconds / self._seconds)
+        if value != self.last:
+            if value < self.minimum:
+                self.minimum = value
+            elif value > self.maximum:
+                self.maximum = value
+            if 0 < value - self.last <= fastest * max(1.0, at - self._at):
+                self.increase += value - self.last
+            self.last = value
+        self._at = at
+
+    def frozen(self) -> Statistics:
+        """As they are now."""
+        # Rounding may leave the mean of equal numbers a bit beside them.
+        mean = min(float(self.maximum), max(float(self.minimum), self.mean))
+        return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
+
+
+class _Device:
+    """What is known of one device."""
+
+    def __init__(self, number: int, time: float, nothing: array[float]) -> None:
+        self.first = self.newest = number
+        """The numbers of the first and of the newest sample that it was in."""
+        self.since = time
+        self.rings = dict.fromkeys((*KEPT, *DERIVED), nothing)
+        """All those that had no number yet are one, which only has gaps."""
+        self.figures: dict[str, _Figures] = {}
+        self.fine = FineSeries()
+        self._nothing = nothing
+
+    def put(self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]) -> None:
+        """Writes them to that place of the rings."""
+        for name, ring in self.rings.items():
+            value = derived[name] if name in derived else getattr(readings, name)
+            if value is not None and ring is self._nothing:
+                ring = self.rings[name] = ring[:]  # noqa: PLW2901 - its own from now on
+            if ring is not self._nothing:
+                ring[place] = math.nan if value is None else value
+
+
+class History:
+    """The last readings by device and name, and the statistics of all; devices are known by UUID.
+
+    One that is away has gaps. It is forgotten once nothing of it is left in the series.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._devices: dict[str, _Device] = {}
+        self._nothing = array("d", [math.nan]) * capacity
+        self._times, self._seconds = self._nothing[:], self._nothing[:]
+        self._newest: Sample | None = None
+        self._elapsed = 0.0
+        self.count = 0
+        """Samples ever added: places the newest one in a chart that does not scroll."""
+
+    def add(self, sample: Sample) -> None:
+        """Takes in a sample; devices that it does not have get a gap."""
+        number, self.count = self.count, self.count + 1
+        place = number % self._capacity
+        elapsed = 0.0 if self._newest is None else _between(self._newest, sample)
+        seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
+        self._newest = sample
+        self._times[place] = sample.time
+        self._elapsed += elapsed
+        self._seconds[place] = self._elapsed
+        derived = derive(sample)
+        for readings in sample.devices:
+            device = self._devices.get(readings.uuid)
+            if device is None:
+                device = _Device(number, sample.time, self._nothing)
+                self._devices[readings.uuid] = device
+            device.newest = number
+            device.put(place, readings, derived[readings.uuid])
+            if readings.gpu_utilization_samples_percent:
+                device.fine.add(number, readings.gpu_utilization_samples_percent)
+            _count(device.figures, readings, seconds, self._elapsed)
+        gone = 0
+        for uuid, device in reversed(list(self._devices.items())):
+            if device.newest == number:
+                continue
+            for ring in device.rings.values():
+                ring[place] = math.nan  # also where there is nothing but that
+            gone += 1
+            if number - device.newest >= self._capacity or gone > MOST_GONE:
+                del self._devices[uuid]
+
+    def series(self, uuid: str, name: str) -> Sequence[float | None]:
+        """The readings of that name, oldest first; the last one is of the newest sample."""
+        device = self._devices.get(uuid)
+        if device is None or name not in device.rings:
+            return ()
+        return Series(device.rings[name], max(device.first, self._oldest), self.count)
+
+    def last(self, uuid: str, name: str, many: int) -> array[float]:
+        """The last numbers of that name, at most so many, as fast as can be; NaN for missing."""
+        device = self._devices.get(uuid)
+        if device is None or name not in device.rings:
+            return array("d")
+        return _cut(
+            device.rings[name], max(device.first, self._oldest, self.count - many), self.count
+        )
+
+    def busy_samples(self, uuid: str, many: int) -> bytes:
+        """The driver's own samples of *busy*, %, from the first of the last `many` samples on.
+
+        They come evenly, as long as none is missing: it is for the caller to count them.
+        """
+        device = self._devices.get(uuid)
+        return device.fine.since(self.count - many) if device else b""
+
+    def samples_within(self, seconds: float) -> int:
+        """How many of the last samples are not older than that, counted from the newest one."""
+        limit, times = self._elapsed - seconds, self._seconds
+        low, high = self._oldest, self.count
+        while low < high:  # bisect, on a ring
+            middle = (low + high) // 2
+            if times[middle % self._capacity] < limit:
+                low = middle + 1
+            else:
+                high = middle
+        return self.count - low
+
+    @property
+    def times(self) -> Sequence[float | None]:
+        """When the samples were taken, in Unix seconds: not in order where the clock was set."""
+        return Series(self._times, self._oldest, self.count)
+
+    @property
+    def seconds(self) -> Sequence[float | None]:
+        """How long after the first sample each was taken, whatever the clock was set to."""
+        return Series(self._seconds, self._oldest, self.count)
+
+    def span(self, samples: int) -> float:
+        """Seconds from the first to the last of so many of the last samples."""
+        axis = self.seconds
+        first = axis[-samples] if 0 < samples <= len(axis) else None
+        return 0.0 if first is None else self._elapsed - first
+
+    @property
+    def _oldest(self) -> int:
+        return max(0, self.count - self._capacity)
+
+    def statistics(self, uuid: str, name: str) -> Statistics | None:
+        """The statistics of a number of `READINGS`; None where it has not been read.
+
+        One that has a number by cause is asked for as `clock_event_seconds.sw_power_cap`.
+        """
+        device = self._devices.get(uuid)
+        figures = device.figures.get(name) if device else None
+        return figures.frozen() if figures else None
+
+    def since(self, uuid: str) -> float | None:
+        """Since when there are statistics of the device, in Unix seconds."""
+        device = self._devices.get(uuid)
+        return device.since if device else None
+
+    def reset(self, uuid: str) -> None:
+        """Begins the device's statistics anew; its series stay."""
+        device = self._devices.get(uuid)
+        if device is not None and self._newest is not None:
+            device.figures.clear()
+            device.since = self._newest.time
+
+
+def _between(before: Sample, after: Sample) -> float:
+    """Seconds from one sample to the next."""
+    ups = before.uptime_seconds, after.uptime_seconds
+    if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
+        return ups[1] - ups[0]
+    # A clock that is set back makes time stand still, and does not undo what was.
+    return max(0.0, after.time - before.time)
+
+
+def _cut(ring: array[float], start: int, stop: int) -> array[float]:
+    """The places `start` to `stop` of a ring, counted without its wrapping around."""
+    many, size = stop - start, len(ring)
+    first = start % size
+    piece = ring[first : first + many]
+    return piece if len(piece) == many else piece + ring[: many - len(piece)]
+
+
+_of_all = attrgetter(*READINGS)
+
+
+def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
+    """Counts numbers alone: a truth or a word is none."""
+    numbers: Iterable[tuple[str, float]]
+    for name, value in zip(READINGS, _of_all(readings), strict=True):
+        kind = type(value)
+        if kind is int or kind is float:
+            numbers = ((name, value),)
+        elif value is not None and isinstance(value, Mapping):
+            numbers = ((f"{name}.{cause}", number) for cause, number in value.items())
+        else:
+            continue
+        for named, number in numbers:
+            known = figures.get(named)
+            if known is None:
+                figures[named] = _Figures(number, at)
+            else:
+                known.add(number, seconds, at, FASTEST.get(named, math.inf))

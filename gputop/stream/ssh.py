@@ -1,0 +1,148 @@
+"""Another machine's stream over the system's `ssh`: its command line, and why it ended. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop import FROM_CHECKOUT
+from gputop.schema.snapshot import THIS_MACHINE, Problem
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gputop.stream.child import Interruption
+
+REMOTE_COMMAND = ("gputop",)
+CONNECT_SECONDS = 10
+OPTIONS = (
+    "BatchMode=yes",  # what it asks would be asked on the dashboard's screen
+    f"ConnectTimeout={CONNECT_SECONDS}",
+    "ServerAliveInterval=2",  # a link that is dead is noticed after three of these
+    "ServerAliveCountMax=2",
+    "ControlMaster=no",  # one that is there is used; one that is begun here would stay
+    "Compression=yes",  # JSON is 12 times smaller then, for a millisecond of work a sample
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "LogLevel=INFO",  # its last line is why it ended
+)
+"""Before what the user's configuration says; all else is as it says.
+
+Compression is among them: OpenSSH's own default is no, and cannot be told from a user's no. A
+connection that is there already (ControlPath) is used as it is, compressed or not.
+"""
+LONGEST_NAME = 255
+_NAME = re.compile(r"[\w.@:%/\[\]+-]+")
+"""Letters and digits of any script, and the signs of names, addresses and `ssh://` alone.
+
+`ssh` puts names into shell commands where its configuration says so (ProxyCommand, Match exec).
+"""
+
+
+def parse_host(text: str) -> str:
+    """A host as `ssh` takes it; raises `ValueError` with what, why and the remedy."""
+    why = None
+    if not text:
+        why = "it is empty"
+    elif any(part.startswith("-") for part in re.split("[@/]", text)):
+        why = "it begins with `-`, as an option does"
+    elif len(text) > LONGEST_NAME:
+        why = f"it is longer than {LONGEST_NAME} characters"
+    elif not _NAME.fullmatch(text) or visible(text) != text:
+        why = "it has spaces, or signs that names do not have"
+    if why is None:
+        return text
+    raise ValueError(
+        f"{visible(text, 64)!r} is not a host: {why}. "
+        "Give a name that `ssh` knows, such as gpu-1 or ada@gpu-1."
+    )
+
+
+def parse_command(text: str) -> tuple[str, ...]:
+    """What `--remote-command` says, in words; raises `ValueError` with what, why and the remedy.
+
+    A first word that begins with `~/` is in the home, where `ssh` starts it.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{visible(text, 64)!r} is not a command: {error}. Quote it as in a shell."
+        ) from None
+    if not words or not words[0]:
+        raise ValueError("'' is not a command. Give one such as ~/venv/bin/gputop.")
+    return tuple(f".{word[1:]}" if word.startswith("~/") else word for word in words)
+
+
+def ssh_command(host: str, words: Sequence[str]) -> list[str]:
+    """The command line that runs those words on that host, whatever signs are in them.
+
+    `ssh` hands one string to the login shell over there: every word is quoted for it.
+    """
+    options = [part for option in OPTIONS for part in ("-o", option)]
+    return ["ssh", *options, "--", host, shlex.join(words)]
+
+
+def stream_words(
+    remote: Sequence[str], *, interval: float, gpm: bool = True, control: bool = False
+) -> list[str]:
+    """What is run over there."""
+    words = [*remote, "stream", "--interval", f"{interval:g}"]
+    if control:  # who can ask for GPM will do so when it is shown
+        words.append("--control")
+    return words if gpm and not control else [*words, "--no-gpm"]
+
+
+class _Rule(NamedTuple):
+    """What a line of standard error, or an exit status, means."""
+
+    status: int | None
+    """None is any."""
+    pattern: str
+    why: str
+    remedy: str
+
+
+_INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
+# fmt: off
+_RULES = (
+    _Rule(127, "", "gputop is not found there", _INSTALL),
+    _Rule(None, "No module named '?gputop", "gputop is not found there", _INSTALL),
+    _Rule(None, r"Permission denied \(", "it wants a password or another key",
+          "`ssh-copy-id {host}`, or `ssh-add` the key"),
+    _Rule(None, "REMOTE HOST IDENTIFICATION HAS CHANGED",
+          "its host key is another one than before", "Find out why, then `ssh-keygen -R {host}`"),
+    _Rule(None, "Host key verification failed", "its host key is not known",
+          "Look at it with `ssh {host}` once"),
+    _Rule(2, "unrecognized arguments|invalid choice",
+          "its gputop is too old, or is another program", f"Upgrade it: {FROM_CHECKOUT} there"),
+    _Rule(None, "upgrade this gputop", "its gputop is newer than this one",
+          f"Upgrade this one: {FROM_CHECKOUT}"),
+    _Rule(None, "No such file or directory: 'ssh'", "there is no `ssh` here",
+          "Install OpenSSH's client"),
+)
+# fmt: on
+SSH_FAILED = 255
+
+
+def explained(host: str, interruption: Interruption) -> Problem:
+    """Why a host is away, and what to do: from the end of what was said, and the exit status."""
+    what = f"{host} is away"
+    status = interruption.status
+    said = f"{interruption.errors}\n{interruption.problem.why}"
+    for rule in _RULES:
+        if rule.status in (None, status) and re.search(rule.pattern, said):
+            return Problem(what, rule.why, rule.remedy.format(host=host))
+    remedy = "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
+    if not interruption.errors and status is not None and interruption.problem.why == "it ended":
+        connection = status <= 0 or status == SSH_FAILED
+        why = "the connection ended" if connection else f"gputop there ended with status {status}"
+        return Problem(what, why, remedy)
+    why = interruption.problem.why.removeprefix("ssh: ").rstrip(".")
+    return Problem(what, visible(why, 300), remedy)

@@ -1,1 +1,0 @@
-"""What the machine says: the stream of snapshots and its producers."""

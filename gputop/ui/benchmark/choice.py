@@ -1,0 +1,160 @@
+"""The devices on offer in the form, and what is chosen of them, which outlives what is on offer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.bench.plan.devices import numbers
+from gputop.text import short_name, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gputop.bench.plan.request import Target
+    from gputop.schema.snapshot import Problem
+
+CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
+"""Keys in the place of a UUID: the CPU, all GPUs, those that were picked, and to pick them."""
+NEEDS_TWO = "pairs"
+
+
+class Choice:
+    """One device, or several. A device that is away stays chosen, is named so, and is refused."""
+
+    def __init__(self, cpu: Target) -> None:
+        self._offered = {CPU: cpu}
+        self._refused: Mapping[str, Problem] = {}
+        self._device: Target | None = None
+        """None until there is a choice: the CPU alone, before the stream has come, is none."""
+        self._several: str | None = None
+        """`ALL` or `SOME` in the place of the one device."""
+        self._picked: tuple[Target, ...] = ()
+
+    def offer(
+        self, targets: Sequence[Target], refused: Mapping[str, Problem] | None = None
+    ) -> None:
+        """Offers these; of those that are there and cannot be tested, `refused` says why."""
+        self._offered = {key_of(target): target for target in targets}
+        self._refused = refused or {}
+        if self._device is not None:
+            self._device = self._now(self._device)
+        elif len(targets) > 1:
+            self._device = targets[0]
+        self._picked = tuple(map(self._now, self._picked))
+
+    def _now(self, chosen: Target) -> Target:
+        """The device as it is now; one that was unknown when it was chosen, by its index."""
+        for target in self._offered.values():
+            if key_of(target) == key_of(chosen) or chosen.uuid == f"unknown:{target.number}":
+                return target
+        return chosen
+
+    @property
+    def offered(self) -> tuple[Target, ...]:
+        return tuple(self._offered.values())
+
+    @property
+    def one(self) -> Target:
+        """The device, where it is to be one; also while it is away."""
+        return self._device or next(iter(self._offered.values()))
+
+    @property
+    def _all(self) -> tuple[Target, ...]:
+        """Every GPU; where there is one, with the CPU."""
+        gpus = tuple(target for target in self._offered.values() if target.kind == "cuda")
+        return gpus if len(gpus) > 1 else self.offered
+
+    @property
+    def can_pair(self) -> bool:
+        """Whether there are two devices, the CPU among them."""
+        return len(self._offered) > 1
+
+    def key(self, kind: str) -> str:
+        """What is chosen for that kind, as the key of its option."""
+        if self._several == SOME and len(self._picked) > 1:
+            return SOME
+        if self._several == ALL or kind == NEEDS_TWO:
+            return ALL
+        return key_of(self.one)
+
+    def targets(self, kind: str) -> tuple[Target, ...]:
+        """The devices that are chosen, also while they are away; at least one."""
+        key = self.key(kind)
+        if key == SOME:
+            return self._picked
+        if key == ALL:
+            gpus = [target for target in self._all if target.kind == "cuda"]
+            return self._all if kind == NEEDS_TWO else tuple(gpus) or (self.one,)
+        return (self.one,)
+
+    def options(self, kind: str) -> list[tuple[str, str]]:
+        """Label and key of all that can be chosen for that kind."""
+        key, several = self.key(kind), len(self._all)
+        found = [] if kind == NEEDS_TWO else [(label(t), k) for k, t in self._offered.items()]
+        if key not in (ALL, SOME) and self._is_away(self.one):
+            why = "MIG is on" if key in self._refused else "away"
+            found.append((f"{label(self.one)} ({why})", key))
+        with_cpu = any(target.kind == "cpu" for target in self._all)
+        if with_cpu and kind == NEEDS_TWO:
+            found.append((numbers(self._all), ALL))
+        elif not with_cpu:
+            found.append((f"all {several} GPUs", ALL))
+        elif key == ALL:
+            found.append((f"all GPUs ({'one is there' if several > 1 else 'away'})", ALL))
+        if key == SOME:
+            away = " (away)" if any(map(self._is_away, self._picked)) else ""
+            found.append((numbers(self._picked) + away, SOME))
+        if len(self._offered) > 2:
+            found.append(("several …", MORE))
+        return found
+
+    def pick(self, key: str) -> bool:
+        """Takes an option that is a choice; whether it is another one than before."""
+        before = (self._several, self._device)
+        if key == ALL or (key == SOME and self._picked):
+            self._several = key
+        elif key in self._offered:
+            self._several, self._device = None, self._offered[key]
+        return before != (self._several, self._device)
+
+    def pick_several(self, keys: Sequence[str]) -> None:
+        """Takes those of the devices on offer; one alone is a choice like any other."""
+        found = tuple(self._offered[key] for key in keys if key in self._offered)
+        if len(found) == 1:
+            self.pick(key_of(found[0]))
+        elif found:
+            self._several, self._picked = SOME, found
+
+    def there(self, kind: str) -> tuple[Target, ...]:
+        """The devices that are chosen; raises `ValueError` where one is not on offer."""
+        if self.key(kind) == ALL and not any(t.kind == "cuda" for t in self._offered.values()):
+            raise ValueError("All GPUs are away: choose the CPU, or wait until they are back.")
+        targets = self.targets(kind)
+        for target in targets:
+            if self._is_away(target):
+                raise ValueError(self.why_not(key_of(target), target.label))
+        return targets
+
+    def _is_away(self, target: Target) -> bool:
+        return key_of(target) not in self._offered
+
+    def why_not(self, key: str, named: str) -> str:
+        """Why a device is not on offer, and what to do."""
+        problem = self._refused.get(key)
+        if problem is not None:
+            return f"{problem}."
+        return f"{named} is away: choose another device, or wait until it is back."
+
+
+def key_of(target: Target) -> str:
+    """The key of a device."""
+    return target.uuid or CPU
+
+
+def label(target: Target) -> str:
+    """Of a MIG instance its profile before its GPU: that is what is left where it is narrow."""
+    name = short_name(visible(target.name))
+    gpu, _, profile = name.rpartition(" MIG ")
+    if target.parent_uuid is not None and gpu:
+        name = f"MIG {profile}, {gpu}"
+    return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"

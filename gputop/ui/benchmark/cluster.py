@@ -1,0 +1,239 @@
+"""A run on many devices of a cluster, on the whole terminal: how they lie, and who is odd."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gputop.bench.plan import limits
+from gputop.bench.run.foreground import follow, signals
+from gputop.settings import load, path
+from gputop.text import count, duration, short_name, tflops, visible
+from gputop.ui.drawing.draw import Row, Span, bar, cell, cells_of, clip
+from gputop.ui.drawing.look import Terminal
+from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.shell.themed import ThemedApp
+from gputop.ui.terminal import partial_updates, textual_caches
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from rich.style import Style
+    from textual.app import ComposeResult
+
+    from gputop.bench.plan.request import Target
+    from gputop.bench.results.outliers import Distribution
+    from gputop.bench.run.group import Group
+    from gputop.bench.run.group_state import GroupState, Odd
+    from gputop.bench.run.state import RunState
+    from gputop.bench.run.watch import Limit, Watching
+    from gputop.settings import Settings
+
+REDRAW_SECONDS = 0.5
+BINS, FEWEST_BINS = 10, 4
+LABEL, COUNT = 15, 6
+"""Cells of a bin's bounds, and of how many devices are in it."""
+SHARE_OF_BINS = 0.5
+"""Of the rows under the title: the others are for those that are odd."""
+LONGEST_BAR = 60
+STYLES = {"failed": WARN, "running": ACCENT, "done": GOOD}
+
+
+class BurnView(LiveView):
+    """Everything there is to see of a run on many devices."""
+
+    def __init__(self, group: GroupState) -> None:
+        super().__init__(id="burn")
+        self._group = group
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        so_far = self._group
+        rows = [self._title(width), self._progress(width), []]
+        left = height - len(rows) - 1
+        odd = so_far.odd()
+        known = list(so_far.distributions.values())
+        if known:
+            rooms = max(FEWEST_BINS, int(left * SHARE_OF_BINS) - 2 * len(known))
+            for each in known[:2]:
+                rates = [
+                    rate for target, rate in so_far.rates.items() if target.name == each.device
+                ]
+                rows += [*distribution_rows(each, rates, width, rooms // min(2, len(known))), []]
+        rows += odd_rows(odd, width, height - len(rows) - 1)
+        rows += [[] for _ in range(height - len(rows) - 1)]
+        return [*rows[: height - 1], self._keys(width)]
+
+    def _title(self, width: int) -> Row:
+        so_far, request = self._group, self._group.request
+        word, style = "Preparing ", WARN
+        if so_far.ended:
+            word, style = ("Stopped ", WARN) if so_far.stopping else ("Done ", GOOD)
+        elif so_far.stopping:
+            word, style = "Stopping ", WARN
+        elif so_far.states.get("running"):
+            word, style = "Running ", GOOD
+        hosts = {target.host for target in so_far.runs}
+        kind = "" if request.kind == "soak" else f"{request.kind}, "
+        what = f"{kind}{request.dtype} on {count(len(so_far.runs), 'device')}"
+        known = [trace.heat_limits for trace in so_far.traces if trace.gpu is not None]
+        heat = f" · heat limit: {limits.in_short(known)}" if known else ""
+        rest = f"{what} of {count(len(hosts), 'host')}{heat}"
+        return [Span(word, style), Span(clip(rest, width - len(word)))]
+
+    def _progress(self, width: int) -> Row:
+        """The states with how many devices are in each, and the time."""
+        so_far = self._group
+        row: Row = []
+        for state, many in so_far.states.items():
+            row += [Span(f"{many} ", STRONG), Span(f"{state}   ", STYLES.get(state, TEXT))]
+        began, seconds = so_far.measured_at, so_far.expected_seconds
+        if began is not None and seconds:
+            elapsed = min((so_far.ended_at or so_far.now()) - began, seconds)
+            text = f"  {duration(elapsed)} of {duration(seconds)}"
+            room = width - sum(cells_of(span.text) for span in row) - len(text)
+            row += [*bar(elapsed / seconds, min(30, room), BUSY), Span(text)]
+        return row
+
+    def _keys(self, width: int) -> Row:
+        if self._group.ended:
+            return [Span(" q", ACCENT), Span(clip(" leave, and print the page", width - 2))]
+        return [Span(" q", ACCENT), Span(" stop and leave  "), Span("x", ACCENT), Span(" stop")]
+
+
+class BurnApp(ThemedApp):
+    """Shows the devices as they run; leaves when told, once the runs have ended."""
+
+    CSS_PATH = "../shell/gputop.tcss"
+    CSS = "#burn { height: 1fr; }"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,f10,ctrl+c", "leave", "Stop and leave", priority=True),
+        Binding("x", "stop", "Stop", priority=True),
+    ]
+
+    def __init__(
+        self,
+        group: GroupState,
+        stop: Callable[[], Awaitable[None]],
+        settings: Settings,
+        terminal: Terminal,
+    ) -> None:
+        super().__init__(settings, terminal=terminal)
+        self._group, self._stop = group, stop
+        self._view = BurnView(group)
+        self._stops: list[asyncio.Future[None]] = []
+        self._leaving = False
+
+    def compose(self) -> ComposeResult:
+        yield self._view
+
+    def on_mount(self) -> None:
+        """Draws what has changed, twice a second."""
+        self.set_interval(REDRAW_SECONDS, self._view.redraw)
+
+    def ended(self) -> None:
+        """All runs have ended: who wanted to leave can."""
+        if self._leaving:
+            self.exit()
+        elif self.is_running:
+            self._view.redraw()
+
+    def action_leave(self) -> None:
+        """Leaves at once where all have ended, or else once they have been stopped."""
+        self._leaving = True
+        if self._group.ended or len(self._stops) > 0:
+            self.exit()  # the second time it is not waited for
+        else:
+            self.action_stop()
+
+    def action_stop(self) -> None:
+        """Stops the runs of all devices; what they measured so far is their result."""
+        if not self._stops and not self._group.ended:
+            self._group.stopping = True
+            self._stops.append(asyncio.ensure_future(self._stop()))
+            self._view.redraw()
+
+
+async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[RunState]:
+    """Show the runs until one leaves; return their ends, in the order of the requests."""
+    partial_updates.install()
+    textual_caches.install()
+    settings, _ = load(path(None), given={})
+    app = BurnApp(group, runs.stop, settings, Terminal.of(os.environ))
+
+    def ending(target: Target, limit: Limit) -> None:
+        app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")
+
+    following = asyncio.create_task(follow(runs, group, watch, ending))
+    following.add_done_callback(lambda _: app.ended())
+    with signals(app.action_leave):
+        await app.run_async(mouse=False)
+        if not following.done():
+            await runs.stop()
+        with contextlib.suppress(asyncio.CancelledError):
+            return await following
+    raise KeyboardInterrupt
+
+
+def distribution_rows(
+    among: Distribution, rates: Sequence[float], width: int, room: int
+) -> list[Row]:
+    """What lies where: the figures, and a row for each bin of the throughput."""
+    name = f"{among.count} × {short_name(visible(among.device))}  "
+    figures = (
+        f"TFLOP/s: median {tflops(among.median)}  p5 {tflops(among.p5)}  p95 {tflops(among.p95)}  "
+        f"min {tflops(among.least)}  max {tflops(among.most)}"
+    )
+    rows: list[Row] = [[Span(name, STRONG), Span(clip(figures, width - cells_of(name)))]]
+    bins = histogram(rates, max(1, min(BINS, room)))
+    most = max(many for _, _, many in bins)
+    cells = max(1, min(LONGEST_BAR, width - LABEL - COUNT - 3))
+    for least, upper, many in bins:
+        style: Style = TEXT if least <= among.median <= upper else DIM
+        label = f"{tflops(least)} – {tflops(upper)}"
+        rows.append(
+            [
+                cell(label, LABEL, style, right=True),
+                Span(" "),
+                *bar(many / most if many else 0.0, cells, BUSY),
+                cell(str(many) if many else "", COUNT, TEXT, right=True),
+            ]
+        )
+    return rows
+
+
+def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, int]]:
+    """Least, upper bound and how many, of bins of one width, from the slowest on."""
+    least, most = min(values), max(values)
+    if most <= least:
+        return [(least, most, len(values))]
+    wide = (most - least) / bins
+    counts = [0] * bins
+    for value in values:
+        counts[min(bins - 1, int((value - least) / wide))] += 1
+    return [(least + n * wide, least + (n + 1) * wide, many) for n, many in enumerate(counts)]
+
+
+def odd_rows(odd: Sequence[Odd], width: int, room: int) -> list[Row]:
+    """Those that are not like the others, and how many more there are than fit."""
+    if not odd:
+        return [[Span("None is unlike the others so far", DIM)]]
+    rows: list[Row] = [[Span(f"{count(len(odd), 'outlier')}, gravest first", STRONG)]]
+    # Under the heading, and over what counts the others; that needs a row over it.
+    shown = odd if len(odd) < room else odd[: max(1, room - 2)]
+    for each in shown:
+        target = each.target
+        named = ", ".join(filter(None, (visible(target.host or ""), target.place)))
+        uuid = f", {target.uuid}" if target.uuid else ""
+        text = f" {named}{uuid}" if width >= 100 else f" {named}"
+        said = f": {visible(each.why)}"
+        style = FAULT if each.grave else WARN
+        rows.append([Span(text, STRONG), Span(clip(said, width - cells_of(text)), style)])
+    if len(shown) < len(odd) and room > 2:
+        rows.append([Span(f" and {len(odd) - len(shown)} more", DIM)])
+    return rows

@@ -1,0 +1,213 @@
+"""Lines over two axes, drawn by plotext. Nothing else imports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from gputop.ui.drawing.draw import Row, Span, width_of
+from gputop.ui.drawing.palette import (
+    BUSY,
+    CPU,
+    DIM,
+    MEMORY,
+    POWER,
+    RECEIVED,
+    SENT,
+    TEMPERATURE,
+    TENSOR,
+    TEXT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.style import Style
+
+BLANK, LAST = 0x2800, 0x28FF
+"""Braille: the eight low bits are the dots."""
+COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)
+MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
+"""Of lines in their order: where there are more of them than colours, the mark tells."""
+STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points in order of x, in the units of the axes."""
+
+    points: tuple[tuple[float, float], ...]
+    style: Style
+    mark: str = ""
+    """One character, set at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A range, and where it is labelled; without ticks plotext chooses them."""
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...] = ()
+
+    def within(self, value: float) -> float:
+        """The value, or the end of the axis that it is beyond."""
+        return max(self.low, min(self.high, value))
+
+    def share(self, value: float) -> float:
+        """Where a value is, 0 to 1."""
+        return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+
+
+def linear_axis(low: float, high: float, height: int) -> Axis:
+    """An axis in four parts, or in two where there is little room."""
+    parts = 4 if height >= 15 else 2
+    at = [low + (high - low) * n / parts for n in range(parts + 1)]
+    return Axis(low, high, tuple((value, tick(value)) for value in at))
+
+
+def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
+    """The title and the names of the lines, as far as there is room."""
+    row: Row = [Span(title, DIM)]
+    for name, style in lines:
+        span = Span(f"  {name}", style)
+        if width_of([*row, span]) > width - 2:
+            return [*row, Span(" …", DIM)]
+        row.append(span)
+    return row
+
+
+class Plot:
+    """Draws lines in their own colours; what is the same as before is not drawn again."""
+
+    def __init__(self) -> None:
+        self._figure: Any = None
+        self._drawn: tuple[object, list[Row]] | None = None
+
+    def rows(
+        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+    ) -> list[Row]:
+        """Rows of that width, the axis in the last of the `left` cells; the first line in front."""
+        asked = (tuple(lines), x, y, left, width, height)
+        if self._drawn is None or self._drawn[0] != asked:
+            self._drawn = (asked, self._draw(lines, x, y, left, width, height))
+        return self._drawn[1]
+
+    def _draw(
+        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+    ) -> list[Row]:
+        # One at a time: plotext has no cell of two lines in which each keeps its dots.
+        layers = [self._built(line.points, x, y, left, width, height) for line in lines]
+        rows = [_merged(each, [line.style for line in lines]) for each in zip(*layers, strict=True)]
+        _set_marks(rows, lines, x, y, left)
+        return [_joined(row) for row in rows]
+
+    def _built(
+        self,
+        points: Sequence[tuple[float, float]],
+        x: Axis,
+        y: Axis,
+        left: int,
+        width: int,
+        height: int,
+    ) -> list[str]:
+        figure = self._own_figure()
+        figure.clear()
+        figure.theme("colorless")
+        figure.plot_size(width, height)
+        figure.axes(active=False)
+        figure.axes(active=True, side=[0])
+        ruler = figure.ruler("x", "lower").lim(x.low, x.high)
+        if x.ticks:
+            ruler.ticks([at for at, _ in x.ticks], [label for _, label in x.ticks])
+        figure.ruler("y", "left").lim(y.low, y.high).ticks(
+            [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
+        )
+        # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
+        xs, ys = [x.within(at) for at, _ in points], [y.within(value) for _, value in points]
+        figure.draw(figure.signal(xs, ys, marker="braille").lines())
+        return Text.from_ansi(str(figure.build())).plain.splitlines()
+
+    def _own_figure(self) -> Any:
+        # Not the module's figure, which any other user of plotext in this process would draw on.
+        if self._figure is None:
+            import plotext
+
+            plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
+            self._figure = type(plotext.figure)(plotext.terminal)
+        return self._figure
+
+
+def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
+    """One row of cells: the dots of all, in the style of the first that has some there."""
+    row: list[Span] = []
+    for cells in zip(*layers, strict=True):
+        dots = [ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells]
+        front = next((n for n, each in enumerate(dots) if each), None)
+        if front is not None:
+            every = 0
+            for each in dots:
+                every |= each
+            row.append(Span(chr(BLANK + every), styles[front]))
+        else:  # the axis and its labels
+            drawn = cells[0] if cells[0] != chr(BLANK) else " "
+            row.append(Span(drawn, DIM if drawn.strip() else TEXT))
+    return row
+
+
+def _set_marks(rows: list[list[Span]], lines: Sequence[Line], x: Axis, y: Axis, left: int) -> None:
+    """Each at the end of its line, or beside it where another is."""
+    down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
+    taken: set[tuple[int, int]] = set()
+    for line in lines:
+        if not line.mark or not line.points:
+            continue
+        at, value = line.points[-1]
+        row = max(0, min(down, round((1 - y.share(value)) * down)))
+        column = left + round(x.share(at) * across)
+        for step in (1, 2, 0, -1, -2, 3, 4):
+            place = (row, column + step)
+            if place not in taken and left <= column + step < len(rows[row]):
+                taken.add(place)
+                rows[row][column + step] = Span(line.mark, line.style)
+                break
+
+
+def _joined(row: Sequence[Span]) -> Row:
+    """Neighbours in one style as one span; blanks are of none."""
+    joined: Row = []
+    for span in row:
+        if joined and joined[-1].style == span.style:
+            joined[-1] = Span(joined[-1].text + span.text, span.style)
+        else:
+            joined.append(span)
+    return joined
+
+
+def tick(value: float) -> str:
+    """A number at an axis."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
+def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """At most `most` points, each the mean of its neighbours."""
+    group = -(-len(points) // max(1, most))
+    if group <= 1:
+        return points
+    groups = [points[n : n + group] for n in range(0, len(points), group)]
+    return [
+        (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each))
+        for each in groups
+    ]
+
+
+def round_up(value: float) -> float:
+    """The next round number: an axis that stays as it is while the curve moves."""
+    scale = 1.0
+    while value > 10 * scale:
+        scale *= 10
+    while 0 < value <= scale:
+        scale /= 10
+    return next(step * scale for step in STEPS if value <= step * scale)

@@ -1,0 +1,1 @@
+"""Drawing in terminal cells: spans, bars, glyphs, and colours."""

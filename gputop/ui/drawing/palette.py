@@ -1,0 +1,57 @@
+"""The colours by their role: of the 256-colour palette, on the terminal's own background.
+
+Over SSH 256 colours are the common case, and an index costs half the bytes of a 24-bit colour.
+These are the theme `dark`; `gputop.ui.drawing.look` has what the other themes show in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.color import Color
+from rich.style import Style
+
+
+def ink(index: int, *, bold: bool = False, reverse: bool = False) -> Style:
+    """A style in a colour of the 256-colour palette."""
+    return Style(color=Color.from_ansi(index), bold=bold, reverse=reverse)
+
+
+# Never the null style: NO_COLOR crashes on a segment that has none.
+TEXT = Style(bold=False)
+STRONG = Style(bold=True)
+DIM = ink(244)
+"""Labels, units, and the sign of absence."""
+TRACK = ink(240)
+"""The empty part of a bar, and rules."""
+BUSY = ink(71)
+MEMORY = ink(68)
+POWER = ink(173)
+CPU = ink(37)
+SM = ink(107)
+TENSOR = ink(143)
+TEMPERATURE = ink(167)
+RECEIVED = ink(140)
+SENT = ink(133)
+ACCENT = ink(75, bold=True)
+WARN = ink(178, bold=True)
+FAULT = ink(167, bold=True)
+GOOD = ink(71, bold=True)
+BADGE = ink(178, bold=True, reverse=True)
+TAB = Style(bold=True, reverse=True)
+# Little to much, on the map of a fleet: cool, so that yellow and red are left for what is wrong.
+LEVEL_0 = ink(239)
+LEVEL_1 = ink(24)
+LEVEL_2 = ink(31)
+LEVEL_3 = ink(38)
+LEVEL_4 = ink(80)
+LEVELS = (LEVEL_0, LEVEL_1, LEVEL_2, LEVEL_3, LEVEL_4)
+POINTER = ink(165, bold=True, reverse=True)
+"""The cell under the cursor, among those colours."""
+
+ROLES: Mapping[str, Style] = {
+    name: value
+    for name, value in globals().items()
+    if isinstance(value, Style) and value.color is not None
+}
+"""What a theme has to have a style for; the rest is in the terminal's own colours everywhere."""

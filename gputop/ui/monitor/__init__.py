@@ -1,0 +1,1 @@
+"""The monitor: the devices of one or several hosts."""

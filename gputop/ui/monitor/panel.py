@@ -1,0 +1,403 @@
+"""One device as a panel of several rows. Pure: no widget, no state."""
+
+from __future__ import annotations
+
+import textwrap
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.frozen import dataclass
+from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
+from gputop.schema.faults import Fault, fault_of
+from gputop.schema.snapshot import Absence, DeviceState
+from gputop.text import (
+    ABSENT,
+    age,
+    in_unit_of,
+    percentage,
+    quantity,
+    rounded,
+    short_name,
+    size,
+    that_fit,
+    visible,
+)
+from gputop.ui.drawing.draw import (
+    Row,
+    Span,
+    bar,
+    cell,
+    clip,
+    faded,
+    fit,
+    history,
+    reading,
+    rule_of,
+    share_of,
+    spread,
+    width_of,
+)
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BUSY,
+    DIM,
+    FAULT,
+    MEMORY,
+    POWER,
+    SM,
+    STRONG,
+    TEXT,
+    TRACK,
+    WARN,
+)
+from gputop.ui.widgets import finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.style import Style
+
+    from gputop.health.findings import Finding
+    from gputop.schema.snapshot import Device, DeviceSample, Host
+
+
+class Density(IntEnum):
+    """How much room a device gets; the value is the rows that it takes at least."""
+
+    ROW = 1
+    COMPACT = 3
+    FULL = 7
+
+    @property
+    def following(self) -> Density:
+        """The next one, round and round."""
+        order = list(Density)
+        return order[(order.index(self) + 1) % len(order)]
+
+
+NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
+
+
+class Past(NamedTuple):
+    """What a reading has been, oldest first, up to what the full height stands for."""
+
+    values: Sequence[float | None]
+    top: float
+    style: Style
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What there is to draw of a device."""
+
+    device: Device
+    readings: DeviceSample
+    past: Sequence[Past] = ()
+    """Its histories, the most telling first."""
+    count: int = 0
+    """Samples ever, to place the histories."""
+    selected: bool = False
+    index_cells: int = 1
+    """Width of the longest index of a device, so that names stand under each other."""
+    host: Host | None = None
+    """Its memory is that of a device that has none of its own."""
+    finding: Finding | None = None
+    """Why it may be slow, most of all."""
+    old_seconds: float | None = None
+    """How old the readings are, where that is too much for them to look like those of now."""
+    host_behind: bool = False
+    """True if they are old with all else of their host, which its title says."""
+
+    @property
+    def fault(self) -> Fault | None:
+        """What there is to say of a device in place of readings."""
+        return fault_of(self.readings) or (NO_ANSWER if self.unanswered else None)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether it has not answered for the first time."""
+        r = self.readings
+        nothing = r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
+        return r.state is DeviceState.OK and nothing
+
+    @property
+    def memory(self) -> tuple[int | None, int | None]:
+        """What is in use, and of how much."""
+        r = self.readings
+        if r.memory_used_bytes is None and self.device.memory_is_shared and self.host is not None:
+            return self.host.memory_used_bytes, self.host.memory_total_bytes
+        return r.memory_used_bytes, r.memory_total_bytes
+
+
+def name_of(device: Device) -> str:
+    """The device's name as it is shown; of a MIG instance, its profile."""
+    name = short_name(visible(device.name))
+    profile = name.rpartition(" MIG ")[2]
+    return f"└ MIG {profile}" if device.parent_uuid is not None else name
+
+
+def lacks(readings: DeviceSample, name: str) -> bool:
+    """Whether the device never has that reading: then a sign of absence would say nothing."""
+    return readings.absent.get(name) is Absence.NOT_SUPPORTED
+
+
+def activity_of(readings: DeviceSample) -> str:
+    """The reading that says whether it works: of what has no *busy*, as MIG has, *SM active*."""
+    busy = "gpu_utilization_percent"
+    other = lacks(readings, busy) and readings.sm_active_percent is not None
+    return "sm_active_percent" if other else busy
+
+
+def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
+    """The panel in exactly `height` rows of `width` cells."""
+    rows = [_title(panel, width, rule=density is Density.FULL)]
+    inner, room = width - 3, height - 1
+    if panel.fault is None:
+        body = _readings(panel, density, inner, room)
+    else:
+        style = WARN if panel.unanswered else FAULT
+        body = _fault_rows(panel.fault, style, inner, room)
+    rows += [[mark(panel), Span("  "), *row] for row in body]
+    rows += [[mark(panel)] for _ in range(height - len(rows))]
+    return [fit(row, width) for row in rows[:height]]
+
+
+def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row]:
+    """Bars, and where there is room for it the rest; faded where they are old."""
+    body, last = [_busy_bar(panel, width), _memory_bar(panel, width)], []
+    old = panel.old_seconds is not None
+    if density is Density.FULL:
+        if not lacks(panel.readings, "power_watts"):
+            body.append(_power_bar(panel, width))
+        if old and not panel.host_behind:
+            last = [[Span(clip(OLD, width), WARN)]]
+        elif panel.finding:
+            last = [finding.line(panel.finding, width)]
+        body += _details(panel, width, room - len(body) - LEAST_HISTORY - len(last))
+        body += _histories(panel, width, room - len(body) - len(last))
+    return [*(faded(body) if old else body), *last]
+
+
+OLD = "Slow to answer, or hanging: `dmesg` may have an Xid"
+LEAST_HISTORY, ENOUGH_HISTORY = 2, 4
+"""Rows that are left to a history, and from which on there is one more of them."""
+
+
+def _histories(panel: Panel, width: int, rows: int) -> list[Row]:
+    """As many as there is room for, one under the other; their colours are those of the bars."""
+    many = min(len(panel.past), max(1, rows // ENOUGH_HISTORY))
+    drawn: list[Row] = []
+    for n, (values, top, style) in enumerate(panel.past[:many]):
+        each = (rows - len(drawn)) // (many - n)
+        drawn += history(values, panel.count, width, each, top, style)
+    return drawn
+
+
+def mark(panel: Panel) -> Span:
+    """Of the device that keys act on."""
+    return Span("▌" if panel.selected else " ", ACCENT)
+
+
+def _title(panel: Panel, width: int, *, rule: bool) -> Row:
+    r = panel.readings
+    label = panel.device.label
+    label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
+    left = [
+        mark(panel),
+        Span(f"{label} ", ACCENT if panel.selected else STRONG),
+        Span(name_of(panel.device), STRONG),
+    ]
+    figures: list[Row] = []
+    if r.state is DeviceState.OK and not panel.unanswered:
+        figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
+        # A name is told before what is least telling. Room for a limit there is in any case:
+        # limits come and go, and nothing is to move with them; 10 has no less than 9.
+        second = max(0, 2 - len(label))
+        room = width - width_of(left) - second - LONGEST_LIMIT - 3
+        while len(figures) > 1 and sum(map(width_of, figures)) > room:
+            figures.pop()
+    limit, style = limited_by(r)
+    if panel.old_seconds is not None:
+        figures = faded(figures)
+        limit, style = age_text(panel.old_seconds), WARN
+    if limit:
+        figures.insert(0, [Span(f"  {limit}", style)])
+    left.append(Span(" "))
+    right = [span for part in figures for span in part]
+    if not rule:
+        return spread(left, [*right, Span(" ")], width)
+    right.append(Span(" ", TRACK))
+    return rule_of(left, right, width)
+
+
+def age_text(seconds: float) -> str:
+    """`2.1 s old`."""
+    return f"{age(seconds)} old"
+
+
+def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
+    """What a title tells, the most telling first; power and clock where no `bars` do."""
+    right: list[Row] = []
+    if not lacks(r, "temperature_celsius"):
+        right.append([reading(quantity(r.temperature_celsius, "°C"))])
+    if not (bars or lacks(r, "power_watts")):
+        right.append(_power(r, "/"))
+    if not (bars or lacks(r, "sm_clock_mhz")):
+        right.append([reading(quantity(r.sm_clock_mhz, " MHz"))])
+    if r.performance_state is not None:
+        right.append([Span(f"P{r.performance_state}")])
+    return right
+
+
+LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
+
+
+def limit_text(reason: str) -> tuple[str, Style]:
+    """Return a clock event reason in a word or two; idle is empty, as it goes without saying."""
+    event = BY_WORD.get(reason)
+    if event is None:
+        return clip(visible(reason, LONGEST_LIMIT), LONGEST_LIMIT), DIM
+    return event.short, WARN if event.fault else DIM
+
+
+def limited_by(readings: DeviceSample) -> tuple[str, Style]:
+    """Return what keeps the clocks down most of all; empty where nothing does."""
+    return limit_text(min(readings.clock_event_reasons or ("idle",), key=gravity))
+
+
+def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
+    """What is wrong and what to do, instead of readings; in whole words where there is room."""
+    lines = [
+        (line, style)
+        for text, style in ((fault.what, what), (fault.remedy, TEXT))
+        for line in textwrap.wrap(text, max(1, width), break_on_hyphens=False)
+    ]
+    if len(lines) > room:
+        lines = [(clip(fault.what, width), what), (clip(fault.remedy, width), TEXT)]
+    return [[Span(line, style)] for line, style in lines]
+
+
+LABEL, VALUE = 6, 18
+
+
+def _labelled_bar(label: str, share: float | None, style: Style, value: Row, width: int) -> Row:
+    room = width - LABEL - VALUE - 1
+    return [cell(label, LABEL, DIM), *bar(share, room, style), Span(" "), *value]
+
+
+def _busy_bar(panel: Panel, width: int) -> Row:
+    name = activity_of(panel.readings)
+    active = getattr(panel.readings, name)
+    label, style = ("SM", SM) if name == "sm_active_percent" else ("busy", BUSY)
+    value = [cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)]
+    tensor = panel.readings.tensor_active_percent
+    if tensor is not None:  # busy says nothing about how much of it is used
+        value += [Span(" tensor ", DIM), cell(percentage(tensor), 5, STRONG, right=True)]
+    return _labelled_bar(label, share_of(active, 100), style, value, width)
+
+
+def _memory_bar(panel: Panel, width: int) -> Row:
+    used, total = panel.memory
+    if used is None:
+        value = [Span(ABSENT.rjust(5), DIM)]
+    else:
+        number = Span(in_unit_of(used, total).rjust(5), STRONG)
+        value = [number, Span(f" of {size(total)}", DIM)]
+    label = "host" if panel.device.memory_is_shared else "mem"
+    return _labelled_bar(label, share_of(used, total), MEMORY, value, width)
+
+
+def _power_bar(panel: Panel, width: int) -> Row:
+    r = panel.readings
+    share = share_of(r.power_watts, r.power_limit_watts)
+    return _labelled_bar("power", share, POWER, _power(r, " of ", pad=5), width)
+
+
+def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
+    if r.power_watts is None:
+        return [Span(ABSENT.rjust(pad), DIM)]
+    watts = Span(rounded(r.power_watts).rjust(pad), STRONG if pad else TEXT)
+    limit = "" if r.power_limit_watts is None else f"{of}{rounded(r.power_limit_watts)}"
+    return [watts, Span(f"{limit} W", DIM)]
+
+
+def _details(panel: Panel, width: int, most: int) -> list[Row]:
+    """The rest in up to `most` lines, the most telling first; the history needs the others."""
+    r, device = panel.readings, panel.device
+    on_the_bar = activity_of(r) == "sm_active_percent"
+    active = percentage(None if on_the_bar else r.sm_active_percent)
+    clock = [("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))]
+    activity = [
+        ("SM active", active),
+        ("DRAM", percentage(r.dram_active_percent)),
+        ("occupancy", percentage(r.sm_occupancy_percent)),
+    ]
+    memory_clock = _with_maximum(r.memory_clock_mhz, device.memory_clock_max_mhz)
+    others = [
+        ("mem", "memory_clock_mhz", memory_clock),
+        ("bus", "memory_utilization_percent", percentage(r.memory_utilization_percent)),
+        ("fan", "fan_percent", percentage(r.fan_percent)),
+    ]
+    rare = [
+        ("reserved", size(r.memory_reserved_bytes or None)),
+        ("enc", percentage(r.encoder_utilization_percent or None)),
+        ("dec", percentage(r.decoder_utilization_percent or None)),
+    ]
+    # What the device has by its nature is there with its sign of absence; of the rest what is
+    # missing is left out: the device's page says why.
+    first = [(label, text) for label, name, text in clock if not lacks(r, name)]
+    first += _known(activity)
+    second = [(label, text) for label, name, text in others if not lacks(r, name)]
+    second += _known(rare)
+    lines = [first, second] if _known(activity) else [first + second]
+    lines += _links(r, width)
+    return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
+
+
+LONGEST_RATE = len("0.98 GiB/s")
+
+
+def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
+    """Traffic of PCIe and NVLink, in one line or in one each.
+
+    Both directions of a link are there, or neither. Which it is depends on the longest rates that
+    there are, not on those of now: else lines would come and go with the traffic.
+    """
+    pairs = (
+        ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),
+        ("NVLink", r.nvlink_rx_bytes_per_second, r.nvlink_tx_bytes_per_second),
+    )
+    most = {label: len(f"{label} ↓  ↑ ") + 2 * LONGEST_RATE for label, *_ in pairs}
+    links = [
+        (label, f"↓ {rate(rx)} ↑ {rate(tx)}")
+        for label, rx, tx in pairs
+        if (rx, tx) != (None, None) and most[label] <= width
+    ]
+    one_line = sum(most[label] + 3 for label, _ in links) - 3 <= width
+    return [links] if one_line else [[link] for link in links]
+
+
+def _known(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [part for part in parts if part[1] != ABSENT]
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """`2.64 GiB/s`."""
+    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+
+
+def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
+    """Labels and values; what does not fit is left out whole."""
+    gap = 3
+    shown = that_fit(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
+    row: Row = []
+    for label, value in shown:
+        row += [Span(" · ", TRACK)] * bool(row)
+        row += [Span(f"{label} ", DIM), reading(value)]
+    return row
+
+
+def _with_maximum(value: int | None, maximum: int | None) -> str:
+    if value is None:
+        return ABSENT
+    return f"{value} MHz" if maximum is None else f"{value}/{maximum} MHz"

@@ -1,1 +1,0 @@
-"""One screen or tab a file."""

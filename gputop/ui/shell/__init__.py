@@ -1,0 +1,1 @@
+"""The application: start, keys, help, header, and the command palette."""

@@ -1,0 +1,481 @@
+"""The dashboard: reads the stream, hands it to the tabs, and leaves when the terminal does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from textual import work
+from textual.events import Key, Paste
+from textual.widgets import ContentSwitcher
+
+from gputop.schema.snapshot import Event, Inventory, Sample
+from gputop.settings import AUTO, DEFAULT, Settings
+from gputop.stream.child import Interruption
+from gputop.text import visible
+from gputop.ui.model import Telemetry
+from gputop.ui.monitor.screen import MonitorTab
+from gputop.ui.processes.columns import GPU
+from gputop.ui.processes.screen import ProcessesTab
+from gputop.ui.processes.tab import DeviceTab, ListTab, LiveTab
+from gputop.ui.processes.table import ProcessTable
+from gputop.ui.shell.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.keys import KeysView
+from gputop.ui.shell.recording import Recordings
+from gputop.ui.shell.resident import ResidentApp
+from gputop.ui.shell.themed import ANY_TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.events import Event as UiEvent
+    from textual.widget import Widget
+
+    from gputop.recording.replay import Played, Replay
+    from gputop.schema.snapshot import Problem, Record
+    from gputop.ui.benchmark.screen import BenchmarkTab
+    from gputop.ui.drawing.look import Terminal
+    from gputop.ui.shell.replay import ReplayBar
+    from gputop.ui.widgets.filter import FilterView
+
+BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
+"""Takes longer to parse than our other styles, and is of nothing on the first screen."""
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds between samples that keys go through."""
+PRELOAD_SECONDS = 0.5
+"""After the first screen: by then it has numbers, where the driver is quick."""
+
+
+class Stream(Protocol):
+    """Where the records come from: a `StreamChild`, or what stands for it."""
+
+    def records(self) -> AsyncGenerator[Record | Interruption | Played]:
+        """The records, for ever."""
+
+    def ask(self, **wanted: Any) -> None:
+        """Asks its sampler for another `interval`, or for `gpm`."""
+
+    async def close(self) -> None:
+        """Leaves nothing running."""
+
+
+class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
+    """Tabs over one stream. What a key does is done by the tab that is shown, or else here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
+    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
+    VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
+
+    def __init__(
+        self,
+        stream: Stream,
+        python: str | None = None,
+        settings: Settings = DEFAULT,
+        *,
+        problems: Sequence[Problem] = (),
+        config: Path | None = None,
+        terminal: Terminal = ANY_TERMINAL,
+        replay: Replay | None = None,
+        record: Path | None = None,
+        show_secrets: bool = False,
+        opened_from: str = "",
+    ) -> None:
+        """`replay` is the stream where it is that of a recording; `record` is what to record to.
+
+        `opened_from` is what Esc leads back to from the monitor, where that is another screen.
+        """
+        super().__init__(settings, problems, config, terminal)
+        self._stream = stream
+        self._replay = replay
+        self._bar: ReplayBar | None = None
+        self._recordings = Recordings(self.notify, self._recording_changed, record)
+        clock = time.monotonic if replay is None else replay.now
+        self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
+        self._python = python
+        self._opened_from = opened_from
+        self.went_back = False
+        """Whether it was left for where it was opened from, and not for good."""
+        self._benchmark: BenchmarkTab | None = None
+        """Made when it is first wanted: the first screen does without it."""
+        self._making = asyncio.Lock()
+        self._rung: set[tuple[str, str]] = set()
+        """The alerts that the bell was rung for, while they last."""
+        self._came_from: dict[str, str] = {}
+        """The tab that each of the pages was opened from."""
+
+    def compose(self) -> ComposeResult:
+        self._header = Header(self.telemetry)
+        self._table = ProcessTable()
+        self._monitor = MonitorTab(self.telemetry, self._table)
+        self._live: dict[str, LiveTab] = {
+            "monitor": self._monitor,
+            "processes": ProcessesTab(self.telemetry, self._table),
+        }
+        self._keys = KeysView(self.offers)
+        self._keys.way_back = self._opened_from
+        self._monitor.devices.density = self._settings.density
+        self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
+        yield self._header
+        if self._replay is not None:
+            from gputop.ui.shell.replay import ReplayBar
+
+            self._bar = ReplayBar(self.telemetry, self._replay)
+            yield self._bar
+        with ContentSwitcher(initial="monitor") as self._switcher:
+            yield from self._live.values()
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Starts to listen to the stream."""
+        self._listen()
+        # While the sampler is awaited; no thread, which the first number would have to wait for.
+        self.call_after_refresh(import_module, "gputop.health.judge")
+        self.set_timer(PRELOAD_SECONDS, self._preload)
+        self.watch(self.screen, "focused", self._focus_changed, init=False)
+
+    @work(group="load", exit_on_error=False)
+    async def _preload(self) -> None:
+        """Makes the benchmark tab before somebody waits for it: that takes a tenth of a second."""
+        await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
+        await self._the_benchmark()
+
+    async def _the_benchmark(self) -> BenchmarkTab:
+        async with self._making:
+            if self._benchmark is None:
+                from gputop.ui.benchmark.screen import BenchmarkTab
+
+                self.stylesheet.read(BENCHMARK_CSS)
+                self.stylesheet.parse()
+                made = BenchmarkTab(self.telemetry, self._python)
+                await self._switcher.add_content(made)
+                self._benchmark = made
+            return self._benchmark
+
+    @work(exclusive=True, group="stream", exit_on_error=False)
+    async def _listen(self) -> None:
+        async with contextlib.aclosing(self._stream.records()) as records:
+            async for record in records:
+                try:
+                    if isinstance(record, Inventory | Sample | Interruption):
+                        self._take(record)
+                    else:
+                        await self._play(record)
+                except Exception as error:  # noqa: BLE001 - the next record may well be fine
+                    self.say(error)
+
+    async def _play(self, played: Played) -> None:
+        """Takes in what a replay has played; where it went elsewhere, in another thread."""
+        if played.anew:
+            await asyncio.to_thread(self.telemetry.begin_anew, played.records)
+        else:
+            for record in played.records:
+                if not isinstance(record, Event):
+                    self.telemetry.take(record)
+                    await asyncio.sleep(0)  # of many samples at once; a key may wait for one
+        self._show_targets()
+        self._ring()
+        self._show()
+
+    def _take(self, record: Record | Interruption) -> None:
+        self.telemetry.take(record)
+        if isinstance(record, Inventory | Sample):
+            self._recordings.take(record)
+        if isinstance(record, Inventory):
+            self._show_targets()
+            return
+        self._ring()
+        if not self.telemetry.paused:
+            self._show()
+
+    def _show_targets(self) -> None:
+        if self._benchmark is not None:
+            self._benchmark.show_targets()
+
+    def _ring(self) -> None:
+        """Shows what was not wrong before, and rings the bell where that is wanted."""
+        alerts = {(alert.device_uuid, alert.kind) for alert in self.telemetry.alerts}
+        if alerts - self._rung:
+            self._header.redraw()  # also while the rest is paused
+            if self._settings.bell:
+                self.bell()
+        self._rung = alerts
+
+    async def on_event(self, event: UiEvent) -> None:
+        """Does at once what a key does where nothing has the focus.
+
+        By Textual's way, past the screen and back, it would come after keys that came behind it.
+        """
+        if isinstance(event, Paste) and not event.is_forwarded:
+            if self._typing is not None and not self.screen.is_modal:
+                self._typing.paste(event.text)
+        elif isinstance(event, Key) and self.focused is None and not self.screen.is_modal:
+            if self._typing is not None and self._typing.filter_key(event.key, event.character):
+                return
+            replay = self._replay is not None
+            action = action_for(event.key, self._header.tab, replay=replay)
+            if action is not None and await self.act(action):
+                return
+            if replay and action is None and (why := refusal(event.key)):
+                self.notify(why)
+                return
+        await super().on_event(event)
+
+    async def act(self, action: Action) -> bool:
+        """Does it, if it is on offer here; whether it was done."""
+        if not self.offers(action):
+            return False
+        parts = (*(self._tab.actors if self._tab else (self._benchmark,)), self._bar)
+        does = (part for part in parts if hasattr(part, f"action_{action.name}"))
+        done = await self.run_action(action.action, next(does, None))
+        self._show_keys()
+        return done
+
+    def _show_keys(self) -> None:
+        tab = self._tab
+        self._keys.paused = self.telemetry.paused or (
+            self._replay is not None and not self._replay.playing
+        )
+        self._keys.on_list = isinstance(tab, ListTab) and tab.processes.focused_list
+        self._keys.redraw()
+
+    async def action_act(self, name: str) -> None:
+        """What Textual's bindings call: the action of that id."""
+        await self.act(BY_ID[name])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a binding does something here; behind another screen only `everywhere` do."""
+        return action != "act" or self.offers(BY_ID[str(parameters[0])])
+
+    def offers(self, action: Action) -> bool:
+        """Whether it does something here."""
+        if action.id == "signal" and self._settings.readonly:
+            return False
+        if self.screen.is_modal and action.id != "quit":
+            return False
+        lists = action.when != "replay" and action.tabs in (LISTS, ("monitor",))
+        of_devices = lists or action.id == "why"
+        if of_devices and not self.telemetry.devices:
+            return False
+        return action.works_on(self._header.tab, replay=self._replay is not None)
+
+    def _focus_changed(self, focused: Widget | None) -> None:
+        self._keys.in_field = focused is not None
+        self._keys.redraw()
+
+    def _show(self) -> None:
+        self._header.redraw()
+        self._show_keys()
+        shown = self._tab or self._benchmark
+        if shown is not None:
+            shown.show_telemetry()
+        if self._bar is not None:
+            self._bar.redraw()
+        self._ask_gpm()
+
+    def _ask_gpm(self) -> None:
+        """Has GPM sampled where it is shown or recorded."""
+        shown = self._tab is not None and self._tab.wants_gpm
+        wanted = shown or self._recordings.current is not None
+        self._stream.ask(gpm=self._settings.gpm and wanted)
+
+    @property
+    def _tab(self) -> LiveTab | None:
+        """The tab that is shown; None is the benchmark."""
+        return self._live.get(self._header.tab)
+
+    @property
+    def _typing(self) -> FilterView | None:
+        """The view that somebody types into."""
+        field = self._tab.field if self._tab else None
+        return field if field is not None and field.typing else None
+
+    def tick(self) -> None:
+        """Shows that nothing comes, or how far it is."""
+        if self.telemetry.silent_seconds is not None:
+            self._show()
+        elif self._bar is not None:
+            self._bar.redraw()
+            self._show_keys()  # the end comes without a record
+        elif self._recordings.current is not None:
+            self._header.redraw()  # also while the rest is paused
+
+    async def action_tab(self, name: str) -> None:
+        """Shows a tab."""
+        if name == "benchmark":
+            await self._the_benchmark()
+        self._to_tab(name)
+
+    def _to_tab(self, name: str) -> None:
+        self.set_focus(None)
+        self._switcher.current = name
+        self._header.tab = self._keys.tab = name
+        self._show()
+
+    async def action_details(self) -> None:
+        """Shows the page of the selected device."""
+        from gputop.ui.device.screen import DevicePage  # the first screen does without it
+
+        await self._open("page", DevicePage, "show the page of")
+
+    async def action_why(self) -> None:
+        """Shows all findings of the selected device; from there, those of all devices."""
+        from gputop.ui.why.screen import WhyPage
+
+        await self._open("why", WhyPage, "look for findings of")
+
+    async def _open(self, name: str, make: Callable[[Telemetry], DeviceTab], what: str) -> None:
+        device = self._tab.selected if self._tab else None
+        if device is None:
+            self.notify(f"There is no device to {what}")
+            return
+        page = self._live.get(name)
+        if not isinstance(page, DeviceTab):
+            page = self._live[name] = make(self.telemetry)
+            await self._switcher.add_content(page)
+        page.show(device.uuid)
+        if self._header.tab != name:
+            self._came_from[name] = self._header.tab
+        self._to_tab(name)
+
+    async def action_start(self) -> None:
+        """Stress-tests: on the benchmark tab what it says, elsewhere the selected device."""
+        if self.telemetry.starting:  # the device that is meant may be about to appear
+            self.notify("The driver is still starting: `Start` in the form tests the CPU")
+            return
+        tab, benchmark = self._tab, await self._the_benchmark()
+        if tab is None:
+            benchmark.start()
+            return
+        device = tab.selected
+        if device is not None and (elsewhere := self.telemetry.elsewhere(device)):
+            there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
+            self.notify(
+                f"It is on another machine: {there}",
+                title=f"GPU {device.label} is not put under stress",
+                severity="warning",
+            )
+            return
+        self._to_tab("benchmark")
+        if self.telemetry.simulated:
+            device = None
+            self.notify("Simulated devices do no work: this tests the CPU of this machine")
+        benchmark.start(device.uuid if device else None, default=True)
+
+    async def action_stop(self) -> None:
+        """Stops the stress test."""
+        (await self._the_benchmark()).stop()
+
+    async def action_field(self, step: int) -> None:
+        """To another field of the form, before the keys that come behind this one."""
+        (await self._the_benchmark()).to_field(step)
+
+    def action_pause(self) -> None:
+        """Freezes the picture, or lets it catch up."""
+        self.telemetry.pause()
+        self._show()
+
+    def action_record(self) -> None:
+        """Records what comes from now on, or ends that."""
+        self._recordings.toggle()
+
+    def _recording_changed(self) -> None:
+        recording = self._recordings.current
+        self._header.recording = None if recording is None else recording.length
+        self._header.redraw()
+        self._ask_gpm()
+
+    def action_interval(self, step: int) -> None:
+        """Samples less often, or more often."""
+        now = self._settings.interval
+        others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
+        if others:
+            now = others[0] if step > 0 else others[-1]
+            self._settings = replace(self._settings, interval=now)
+            self._stream.ask(interval=now)
+        self.notify(f"A sample every {now:g} s")
+
+    async def action_keep(self) -> None:
+        """Keeps the settings, and how devices and processes are shown."""
+        table = self._table
+        self._settings = replace(
+            self._settings,
+            density=self._monitor.devices.density,
+            sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
+            reverse=table.reversed,
+            tree=table.tree,
+        )
+        await super().action_keep()
+
+    def action_leave(self) -> None:
+        """Out of a field, off a filter or a device's page, then back to the monitor."""
+        tab = self._tab
+        if self.focused is not None:
+            self.set_focus(None)
+        elif not (isinstance(tab, ListTab) and tab.processes.clear_filter()):
+            now = self._header.tab
+            if now == "monitor" and self._opened_from:
+                self.went_back = True
+                self.exit()
+            self._to_tab(self._came_from.get(now, "monitor"))
+
+    def action_help(self) -> None:
+        """Keys and legend."""
+        from gputop.ui.shell.help import Help
+
+        other = "live" if self._replay is not None else "replay"
+        readonly = self._settings.readonly
+        self.push_screen(
+            Help(
+                lambda a: a.when != other and not (a.id == "signal" and readonly),
+                hosts=bool(self.telemetry.machines),
+            )
+        )
+
+    def action_commands(self) -> None:
+        """The command palette: what keys do here, by name."""
+        from gputop.ui.shell.command_palette import Commands
+
+        tab = self._header.tab
+        here = [
+            a
+            for a in ACTIONS
+            if self.offers(a)
+            and a.action not in ("commands", f"tab('{tab}')")
+            and (a.id != "bench.stop" or self._keys.running)
+            and (a.id != "back" or tab != "monitor" or self._opened_from)
+        ]
+
+        async def run(action: Action | None) -> None:
+            if action is not None:
+                await self.act(action)
+
+        self.push_screen(Commands(here), run)
+
+    def say(self, error: BaseException) -> None:
+        """A fault of our own, or of the recording that is played."""
+        if self._replay is not None:
+            from gputop.recording.reader import RecordingError
+
+            if isinstance(error, RecordingError):
+                self.telemetry.interruption = error.problem
+                self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
+                return
+        super().say(error)
+
+    def on_benchmark_tab_changed(self) -> None:
+        """A run started or ended."""
+        self._keys.running = self._benchmark is not None and self._benchmark.running
+        self._keys.redraw()
+
+    async def on_unmount(self) -> None:
+        """Leaves nothing running; a stress test has ended with its task."""
+        await self._recordings.close()
+        await self._stream.close()

@@ -1,0 +1,222 @@
+"""The lines on top: where this is, the whole machine in one line, and what is wrong with it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gputop.health.alerts import Severity, summed
+from gputop.schema.snapshot import DeviceState, MachineState
+from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
+from gputop.ui.drawing.draw import Row, Span, clip, fit, spread, width_of
+from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.events import Click
+
+    from gputop.health.alerts import Alert
+    from gputop.schema.snapshot import DeviceSample, Machine
+    from gputop.ui.model import Telemetry
+
+TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
+TITLE = " gputop "
+ROOMY = 80
+"""Cells from which on there are gaps between what is on top."""
+
+
+class Header(LiveView):
+    """Title, tabs, host and driver; sums over all devices; and, if there are any, alerts."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="header")
+        self._telemetry = telemetry
+        self.tab = TABS[0][0]
+        self.recording: Callable[[], str] | None = None
+        """How long a recording is, while there is one."""
+
+    def redraw(self) -> None:
+        """As high as it has something to say."""
+        self.styles.height = 3 if self._telemetry.alerts or self._remedy else 2
+        super().redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
+        """Two rows, and one of alerts."""
+        rows = [self._top(width), self._summary(width)]
+        if self._remedy:
+            return [*rows, [Span(clip(f" {self._remedy}", width))]]
+        return [*rows, _alerts(self._telemetry.alerts, width)] if self._telemetry.alerts else rows
+
+    @property
+    def _remedy(self) -> str:
+        """What to do about a stream that broke off, where that is more than to wait."""
+        telemetry = self._telemetry
+        problem = telemetry.interruption if telemetry.silent_seconds is not None else None
+        return visible(problem.remedy) if problem is not None and problem.check else ""
+
+    def _top(self, width: int) -> Row:
+        left = [Span(TITLE, ACCENT)]
+        left += [Span(label, TAB if name == self.tab else DIM) for name, label in TABS]
+        telemetry, gap = self._telemetry, " " * (width >= ROOMY)
+        if telemetry.simulated:
+            left += [Span(gap), Span(" SIMULATED " if gap else " DEMO ", BADGE)]
+        inventory = telemetry.inventory
+        clock = moment(self._shown_time())
+        parts = [clock]
+        if inventory is not None:
+            if inventory.driver_version:
+                version = f"driver {visible(inventory.driver_version)}"
+                cuda = (
+                    f" · CUDA {visible(inventory.cuda_version)}" if inventory.cuda_version else ""
+                )
+                parts.insert(0, version + cuda)
+            many = len(telemetry.machines)
+            where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
+            parts.insert(0, clip(where, 24))
+            if inventory.interval_seconds != 1:
+                parts[-1] += f" · every {inventory.interval_seconds:g} s"
+        if telemetry.paused:
+            left += [Span(gap), Span(" PAUSED ", BADGE)]
+        if self.recording is not None:
+            left += [Span(gap), Span(f" REC {self.recording()} " if gap else " REC ", BADGE)]
+        room = width - width_of(left) - 2
+        while parts and cells(" · ".join(parts)) > room:  # the time is the last to go
+            parts.pop(-2 if len(parts) > 1 else 0)
+        return spread(left, [Span(" · ".join(parts) + " ", DIM)], width)
+
+    def _shown_time(self) -> float:
+        sample = self._telemetry.sample
+        return sample.time if sample else time.time()
+
+    def _summary(self, width: int) -> Row:
+        telemetry = self._telemetry
+        if telemetry.silent_seconds is not None:
+            return [Span(clip(self._silence(telemetry.silent_seconds), width), FAULT)]
+        if telemetry.machines and not telemetry.devices:
+            return [Span(f" {_without_devices(telemetry.machines)}", WARN)]
+        if telemetry.starting:
+            return [Span(" Waiting for the NVIDIA driver", WARN)]
+        problem = telemetry.inventory.problem if telemetry.inventory else None
+        if problem is not None and not telemetry.devices:
+            return [Span(clip(f" {visible(problem.what)}: this is the host alone", width), WARN)]
+        if not telemetry.devices:
+            return [Span(" The driver has no devices: this is the host alone", WARN)]
+        devices, host = self._devices(), self._host()
+        while host and _width(devices) + _width(host) > width:
+            # What the devices say beyond their sums gives way first.
+            (devices if len(devices) > SUMS else host).pop()
+        while len(devices) > 1 and _width(devices) > width:
+            devices.pop()
+        left, right = ([span for part in parts for span in part] for parts in (devices, host))
+        return spread(left, right, width)
+
+    def _silence(self, seconds: float) -> str:
+        telemetry = self._telemetry
+        text = f" No data for {duration(seconds)}" if seconds >= 1 else " The sampler stopped"
+        problem = telemetry.interruption
+        if problem is not None and self._remedy:
+            return f" {visible(problem.what)}: no data for {duration(seconds)}"
+        if problem is not None and telemetry.replayed:
+            return f"{text}: {visible(f'{problem.why}. {problem.remedy}')}"
+        if problem is not None:
+            return f"{text}: {visible(problem.why)}. The sampler is started again"
+        if telemetry.replayed:
+            return f"{text}: a gap in the recording"
+        return f"{text}: the driver is starting again" if telemetry.restarting else text
+
+    def _host(self) -> list[Row]:
+        """The host in parts, the most telling first."""
+        host = self._telemetry.host
+        if host is None or self._telemetry.machines:  # their titles say it of each
+            return []
+        memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
+        load = host.load_average[0] if host.load_average else None
+        return [
+            [Span("  CPU ", DIM), Span(percentage(host.cpu_percent, " % ").rjust(6))],
+            [Span(" load ", DIM), Span(f"{number(load)} ")],
+            [Span(" host mem ", DIM), Span(f"{memory} ")],
+        ]
+
+    def _devices(self) -> list[Row]:
+        """The devices in parts: the sums, then those that stand out."""
+        gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
+        pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
+        readings = [r for _, r in pairs]
+        old = sum(self._telemetry.old_seconds(r) is not None for r in readings)
+        lost = sum(r.state is not DeviceState.OK for r in readings)
+        first = [Span(f" {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}", STRONG)]
+        if lost:
+            first.append(Span(f"  {lost} not answering", FAULT))
+        if old:  # the sums are of this moment
+            first.append(Span(f"  {old} slow", WARN))
+            pairs = [(gpu, r) for gpu, r in pairs if self._telemetry.old_seconds(r) is None]
+            readings = [r for _, r in pairs]
+        parts = [first]
+        busy = _values(readings, "gpu_utilization_percent")
+        if busy:
+            mean = percentage(sum(busy) / len(busy)).rjust(5)
+            parts.append([Span("  busy ", DIM), Span(mean)])
+        # Of the same devices: else it would be what some use of what all have.
+        told = [r for r in readings if None not in (r.memory_used_bytes, r.memory_total_bytes)]
+        if told:
+            used, total = _values(told, "memory_used_bytes"), _values(told, "memory_total_bytes")
+            parts.append([Span("  mem ", DIM), Span(used_of(sum(used), sum(total)))])
+        watts = _values(readings, "power_watts")
+        if watts:
+            # Of those that do not answer it has been said.
+            least = "≥" if len(watts) < len(readings) - lost else ""
+            parts.append([Span("  power ", DIM), Span(f"{least}{rounded(sum(watts))} W")])
+        parts += [[]] * (SUMS - len(parts))
+        for label, name, unit in (
+            ("hottest", "temperature_celsius", "°C"),
+            ("busiest", "gpu_utilization_percent", " %"),
+        ):
+            known = [(value, gpu) for gpu, r in pairs if (value := getattr(r, name)) is not None]
+            if len(gpus) > 1 and known:
+                value, gpu = max(known, key=lambda each: each[0])
+                parts.append([Span(f"  {label} ", DIM), Span(f"GPU {gpu.label}: {value}{unit}")])
+        return parts
+
+    def on_click(self, event: Click) -> None:
+        """Opens the tab under the mouse."""
+        x = len(TITLE)
+        for name, label in TABS:
+            if event.y == 0 and x <= event.x < x + len(label):
+                self.app.call_later(self.app.run_action, f"tab('{name}')")
+            x += len(label)
+
+
+SUMS = 4
+"""Parts of the summary that are not about one device."""
+
+
+def _without_devices(machines: Sequence[Machine]) -> str:
+    hosts = "the host" if len(machines) == 1 else f"{len(machines)} hosts"
+    if any(machine.state is MachineState.CONNECTING for machine in machines):
+        return f"Connecting to {hosts}"
+    if all(machine.state is MachineState.AWAY for machine in machines):
+        return "The host is away" if len(machines) == 1 else f"All {hosts} are away"
+    return f"No devices on {hosts}"
+
+
+def _width(parts: Sequence[Row]) -> int:
+    return sum(width_of(part) for part in parts)
+
+
+def _alerts(alerts: Sequence[Alert], width: int) -> Row:
+    """As many as fit, the others counted."""
+    row, said = [Span(" ")], summed(alerts)
+    for n, (severity, words) in enumerate(said):
+        style = FAULT if severity is Severity.FAULT else WARN
+        more = f" +{len(said) - n - 1} more" if n + 1 < len(said) else ""
+        text = Span(f"{'  ' if n else ''}▲ {words}", style)
+        if n and width_of([*row, text]) + len(more) > width:
+            return fit([*row, Span(f" +{len(said) - n} more", DIM)], width)
+        row.append(text)
+    return fit(row, width)
+
+
+def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:
+    return [value for r in readings if (value := getattr(r, name)) is not None]

@@ -1,0 +1,143 @@
+"""Help: what keys do, from the registry of actions, and what every number and sign means."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from gputop.schema.labels import LEGEND
+from gputop.ui.drawing.palette import ACCENT, STRONG
+from gputop.ui.processes.columns import COLUMNS, HOST
+from gputop.ui.shell.actions import ACTIONS, LISTS, LIVE, PAGES, Action, key_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from textual.app import ComposeResult
+
+WIDEST, FRAME = 84, 10
+"""Cells of the text at most, and of the frame around it."""
+NAME = 17
+PLACES = {
+    (): "Keys everywhere",
+    LIVE: "Devices and processes",
+    LISTS: "Monitor and processes",
+    ("monitor",): "Monitor",
+    ("page",): "A device's page",
+    PAGES: "A device's page and its findings",
+    ("benchmark",): "Benchmark",
+}
+"""Where keys work: one group for each of the registry's places."""
+
+PANELS = {
+    "SM": "instead of `busy` where that is not counted, as with MIG: SM active, see below",
+    "mem": "device memory in use, of what there is; `host` where it shares the host's",
+    "power": "draw, of the enforced limit",
+    "bus": "share of time in which device memory was read or written",
+    "PCIe, NVLink ↓ ↑": "what the device receives and sends",
+    "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power "
+    "cap is normal at full load; set clocks were asked for by somebody",
+}
+SIGNS = {
+    "–": "no reading: the device's page says why, and what to do",
+    "▌": "the selected device or process",
+    "━━─": "a bar: how much of the whole",
+    "┄┄┄": "a bar whose value is missing",
+    "⣀⣤⣶": "history: fills up from the left, then moves by a quarter at once",
+    "▲": "something is wrong; in the heading of a column: sorted, smallest first (▼ largest)",
+    "3:1": "the MIG instance 1 of GPU 3",
+}
+HOSTS = {
+    "a:3": "GPU 3 of the host a",
+    "AWAY": "its connection ended, or its gputop did: it is tried again, after a minute at most",
+    "no data for …": "it is connected and says nothing: soon it is given up and tried again",
+    HOST.title: HOST.about,
+    "b, F9, e": "are for this machine alone, which --host localhost shows; elsewhere, run gputop "
+    "there: ssh -t HOST gputop",
+}
+WHY = {
+    "▲": "a finding: why it may be slow, or what is wrong; `may` where it is not certain",
+    "·": "a finding that only explains, such as a power limit at full load",
+    "evidence": "the numbers behind a finding, each with the time that it is of",
+    "cannot tell": "rules that lack a reading, and why it is missing",
+}
+BENCHMARK = {
+    "TFLOP/s": "2·N³ operations a product, normal data, wall time",
+    "peak": "the best window of 0.2 s; mean is of the whole run",
+    "droop": "how far its second half is below the peak",
+}
+
+
+class HelpPage(ModalScreen[None]):
+    """Groups of names and what they mean."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close")
+    ]
+
+    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
+        """Each with its title."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="box") as box:
+            box.border_title = "Help"
+            box.border_subtitle = "↑ ↓ scroll · Esc closes"
+            # The box has at most 96 % of the screen.
+            yield Static(self._text(min(WIDEST, self.app.size.width * 96 // 100 - FRAME)))
+
+    def _text(self, width: int) -> Text:
+        text = Text()
+        for title, entries in self.groups():
+            _add(text, title, entries, width)
+        text.rstrip()
+        return text
+
+
+class Help(HelpPage):
+    """Keys and legend of the monitor."""
+
+    def __init__(
+        self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
+    ) -> None:
+        """`offered` says which actions there are at all; `hosts`, whether several are shown."""
+        super().__init__()
+        self._hosts = hosts
+        self._actions = [action for action in ACTIONS if offered(action)]
+
+    def groups(self) -> Iterable[tuple[str, Iterable[tuple[str, str]]]]:
+        """Each with its title."""
+        columns = {column.title: column.about for column in COLUMNS}
+        return (
+            *((title, self._keys(tabs)) for tabs, title in PLACES.items()),
+            *([("Several hosts", HOSTS.items())] if self._hosts else []),
+            ("Signs", SIGNS.items()),
+            ("Panels and rows", PANELS.items()),
+            ("Why is it slow?", WHY.items()),
+            ("Readings", LEGEND.items()),
+            ("Processes", columns.items()),
+            ("Stress test", BENCHMARK.items()),
+        )
+
+    def _keys(self, tabs: tuple[str, ...]) -> list[tuple[str, str]]:
+        return [(" ".join(key_names(a)), a.help) for a in self._actions if a.tabs == tabs]
+
+
+def _add(text: Text, title: str, entries: Iterable[tuple[str, str]], width: int) -> None:
+    """A group; lines are broken here, so that what is long stays in its column."""
+    if text:
+        text.append("\n")
+    text.append(f"{title}\n", style=ACCENT)
+    for name, meaning in entries:
+        first, *rest = textwrap.wrap(meaning, max(20, width - NAME - 2)) or [""]
+        text.append(f"  {name:<{NAME - 1}} ", style=STRONG)
+        text.append(f"{first}\n")
+        for line in rest:
+            text.append(f"  {'':<{NAME}}{line}\n")

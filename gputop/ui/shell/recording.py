@@ -1,0 +1,178 @@
+"""What the dashboard receives, written to a file while it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from gputop.recording.file import OutputError
+from gputop.recording.writer import Recorder, default_name
+from gputop.schema.snapshot import Inventory, Problem, Record, Sample
+from gputop.text import duration, size, visible
+
+MOST_WAITING = 300
+"""Records that wait for the disk, before it is given up."""
+END_SECONDS = 0.5
+"""How long the dashboard waits at its end for what is not written yet."""
+
+
+class Recording:
+    """A recording in the making. A thread of its own writes: a disk that hangs holds up nothing.
+
+    `begun` is called once the file is there, `ended` once it is written, `failed` once it cannot
+    be written any more; all by that thread, or by who writes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        begun: Callable[[], None],
+        ended: Callable[[], None],
+        failed: Callable[[Problem], None],
+    ) -> None:
+        self.path = path
+        with contextlib.suppress(OSError):  # in a folder that was removed
+            self.path = path.absolute()
+        self._begun, self._ended, self._failed = begun, ended, failed
+        self._since = time.monotonic()
+        self._bytes = 0
+        self._waiting: queue.Queue[Record | None] = queue.Queue(MOST_WAITING)
+        self._over = False
+        self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
+        self._thread.start()
+
+    def length(self) -> str:
+        """For how long it has been going on, and how large it is: `1:02, 1.2 MiB`."""
+        return f"{duration(time.monotonic() - self._since)}, {size(self._bytes)}"
+
+    def write(self, record: Record) -> None:
+        """Has one written."""
+        try:
+            self._waiting.put_nowait(record)
+        except queue.Full:
+            self._fail(
+                Problem(
+                    f"{self.path} cannot be written",
+                    "the disk does not answer",
+                    "Record to another one",
+                )
+            )
+
+    def stop(self) -> None:
+        """Ends it, once what is waiting is written."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+
+    def wait(self) -> None:
+        """Until it is written, for a moment at most."""
+        self._thread.join(END_SECONDS)
+
+    def _fail(self, problem: Problem) -> None:
+        if not self._over:
+            self._over = True
+            self._failed(problem)
+
+    def _work(self) -> None:
+        try:
+            recorder = Recorder(self.path)
+        except OutputError as error:
+            self._fail(error.problem)
+            return
+        self._begun()
+        try:
+            while not self._over and (record := self._waiting.get()) is not None:
+                recorder.write(record)
+                self._bytes = recorder.file.size
+        except OutputError as error:
+            self._fail(error.problem)
+        finally:
+            recorder.close()
+        if not self._over:
+            self._ended()
+
+
+class Recordings:
+    """Begins and ends recordings, one at a time, and says so by `notify`; `changed` is called then.
+
+    A recording begins with the latest sample, so that it can be played however soon it ends. What
+    comes is recorded whether it is shown or not. `wanted` is a file to record to from the start. To
+    be used in the event loop.
+    """
+
+    def __init__(
+        self, notify: Callable[..., None], changed: Callable[[], None], wanted: Path | None = None
+    ) -> None:
+        self.current: Recording | None = None
+        self._notify, self._changed = notify, changed
+        self._wanted = wanted
+        self._inventory: Inventory | None = None
+        self._sample: Sample | None = None
+
+    def take(self, record: Record) -> None:
+        """Has the record written, where there is a recording."""
+        if self.current is not None:
+            self.current.write(record)
+        if isinstance(record, Inventory):
+            self._inventory = record
+            return
+        self._sample = record
+        if self._wanted is not None and self._inventory is not None:
+            wanted, self._wanted = self._wanted, None
+            self._begin(wanted, self._inventory, record)
+
+    def toggle(self) -> None:
+        """Begins one in the working directory, or ends the one that there is."""
+        inventory, sample = self._inventory, self._sample
+        if self.current is not None:
+            self._end()
+        elif inventory is None or sample is None:
+            self._notify("There is nothing to record yet")
+        else:
+            path = Path(default_name(inventory.hostname, time.time()))
+            self._begin(path, inventory, sample)
+
+    async def close(self) -> None:
+        """Ends what there is."""
+        if (recording := self.current) is not None:
+            recording.stop()
+            await asyncio.to_thread(recording.wait)
+
+    def _begin(self, path: Path, inventory: Inventory, sample: Sample) -> None:
+        loop = asyncio.get_running_loop()
+
+        def later(what: Callable[..., None], *arguments: Problem) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(what, *arguments)
+
+        def begun() -> None:
+            self._notify(f"To {visible(str(recording.path))}. r ends it", title="Recording")
+
+        def ended() -> None:
+            if self.current is not recording:  # else the dashboard ends
+                where = visible(str(recording.path))
+                self._notify(
+                    f"{recording.length()}. Play it with: gputop --replay {where}", title="Recorded"
+                )
+
+        def failed(problem: Problem) -> None:
+            if self.current is recording:
+                self._end()
+            self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
+
+        recording = Recording(path, *(partial(later, each) for each in (begun, ended, failed)))
+        recording.write(inventory)
+        recording.write(sample)
+        self.current = recording
+        self._changed()
+
+    def _end(self) -> None:
+        recording, self.current = self.current, None
+        if recording is not None:
+            recording.stop()
+        self._changed()

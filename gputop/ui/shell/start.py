@@ -1,0 +1,179 @@
+"""Starts the dashboard: the sampler first, so that both load at the same time.
+
+Textual and asyncio are loaded without parts that nobody here uses and that take long to load:
+Textual's command palette, which is off here, brings in a dozen widgets; asyncio brings in TLS. Both
+are loaded as usual where somebody asks for them later. What the palette is in Textual is private:
+where it cannot be left out, it is loaded.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from gputop.exits import COULD_NOT_RUN, FINE, TOO_MANY_FILES
+from gputop.stream.launch import command, launch
+from gputop.terminal import terminfo_colours, without_colours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gputop.recording.reader import Recording
+    from gputop.schema.snapshot import Problem
+    from gputop.settings import Settings
+    from gputop.ui.shell.app import Stream
+
+
+def run(
+    *,
+    settings: Settings,
+    problems: Sequence[Problem],
+    config: Path,
+    demo: bool,
+    python: str | None,
+    hosts: Sequence[str] = (),
+    remote_command: Sequence[str] = (),
+    recording: Recording | None = None,
+    record: Path | None = None,
+    show_secrets: bool = False,
+) -> int:
+    """Runs the dashboard until it is left; returns the exit status.
+
+    `problems` are what could not be used of the settings; `config` is where they are kept. Where
+    there are `hosts`, what is shown are these, and not this machine; a `recording` is played in
+    its place. `record` is a file to record to. `show_secrets` leaves command lines and
+    environments of this machine's processes unmasked.
+    """
+    interval, replay = settings.interval, None
+    sampler = command(interval=interval, demo=demo, control=True, secrets=show_secrets)
+    process = None if hosts or recording is not None else launch(sampler)
+    load_asyncio()
+    source: Stream
+    if recording is not None:
+        from gputop.recording.replay import Replay
+
+        source = replay = Replay(recording)
+    elif hosts:
+        from gputop.stream.remote import Machines
+
+        source = machines = Machines(hosts, interval, remote_command)
+        machines.spawn()
+    else:
+        from gputop.stream.child import StreamChild
+
+        source = StreamChild(sampler, interval, process)
+    load()
+    from gputop.ui.drawing.look import Terminal
+    from gputop.ui.shell.app import GputopApp
+
+    app = GputopApp(
+        source,
+        python,
+        settings=settings,
+        problems=problems,
+        config=config,
+        terminal=Terminal.of(os.environ),
+        replay=replay,
+        record=record,
+        show_secrets=show_secrets,
+    )
+    app.run(mouse=settings.mouse)
+    return report_fault(app.fault, app.return_code)
+
+
+def load() -> None:
+    """Loads what draws, and makes it ready for this terminal."""
+    _say_colours()
+    load_textual()
+
+    from gputop.ui.terminal import live_updates, partial_updates, textual_caches
+
+    partial_updates.install()
+    live_updates.install()
+    textual_caches.install()
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if isinstance(stream, io.TextIOWrapper):
+            # Whatever the locale says; Textual writes to standard error. Where it is best not to
+            # rely on that, everything is drawn in ASCII.
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def report_fault(fault: str | None, status: int | None) -> int:
+    """Print what ended a screen that should not have, if anything did; return the exit status."""
+    if fault is not None and os.strerror(errno.EMFILE) in fault:
+        print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
+        return COULD_NOT_RUN
+    if fault is not None:
+        print(
+            f"gputop: error: a fault of gputop's own ended it: {fault}. "
+            "Please report it, with what GPUTOP_DEBUG=1 shows.",
+            file=sys.stderr,
+        )
+    return status or FINE
+
+
+def _say_colours() -> None:
+    """Tells Textual of 256 colours where terminfo knows it: Textual goes by the name of TERM.
+
+    That of `alacritty`, `foot` or `xterm-ghostty` does not end in `256color`, and over SSH there is
+    seldom a COLORTERM. To Textual an empty NO_COLOR is a wish, too.
+    """
+    if not without_colours(os.environ):
+        os.environ.pop("NO_COLOR", None)
+    if os.environ.get("COLORTERM") or "TEXTUAL_COLOR_SYSTEM" in os.environ:
+        return
+    if (terminfo_colours() or 0) >= 256:
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = "256"
+
+
+PALETTE = "textual.command"
+
+
+def load_asyncio() -> None:
+    """asyncio without TLS, as it is where Python was built without."""
+    with _in_place_of("ssl", None):
+        import_module("asyncio")
+
+
+def load_textual() -> None:
+    """Textual's app, with empty classes for those of the command palette."""
+    if PALETTE in sys.modules or "textual.app" in sys.modules:
+        return
+    before = set(sys.modules)
+    try:
+        with _in_place_of(PALETTE, _Empty(PALETTE)):
+            import_module("textual.app")
+    except Exception:  # noqa: BLE001 - whatever it is that another Textual does with them
+        for name in {*sys.modules} - before:
+            if name.startswith("textual"):
+                del sys.modules[name]
+
+
+class _Empty(ModuleType):
+    """A module that has every name: each is an empty class."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+@contextmanager
+def _in_place_of(name: str, module: ModuleType | None) -> Iterator[None]:
+    """Has imports of that name find this module, or none, unless it was loaded before."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = module  # type: ignore[assignment] # None is what Python itself has there
+    try:
+        yield
+    finally:
+        del sys.modules[name]

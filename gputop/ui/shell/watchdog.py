@@ -1,0 +1,82 @@
+"""Signals end the dashboard even while its event loop is held up.
+
+Whatever it waits for, as a write to a terminal that could not be opened anew, it hears of no signal
+meanwhile. So the handlers are Python's own, which run in the midst of that wait, and a thread ends
+the process where the loop does not in time. Children end when their standard input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import termios
+import threading
+from typing import TYPE_CHECKING, Any
+
+from gputop.ui.terminal.output import RESTORE, last_words, open_terminal
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from types import FrameType
+
+SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+PATIENCE_SECONDS = 1.2
+"""From a signal to the end that asks nobody: within two seconds nothing is to be left."""
+
+
+class Watchdog:
+    """Made before Textual changes the terminal's modes, to be able to give them back."""
+
+    def __init__(self) -> None:
+        self._modes: list[Any] | None = None
+        with contextlib.suppress(termios.error, OSError):
+            self._modes = termios.tcgetattr(0)
+        self._tell: int | None = None
+
+    def watch(
+        self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None], status: int
+    ) -> None:
+        """Has signals call `leave` in the loop, and end the process with `status` if it cannot.
+
+        To be called in the main thread, as Python has it with signals.
+        """
+        heard, tell = os.pipe()
+        self._tell = tell
+
+        def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+            for each in SIGNALS:
+                signal.signal(each, signal.SIG_IGN)  # one is enough
+            os.write(tell, b"!")
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(leave)
+
+        def wait() -> None:
+            told = os.read(heard, 1)
+            os.close(heard)
+            if told:
+                threading.Event().wait(PATIENCE_SECONDS)
+                _end(status, self._modes)
+
+        # Started now: whoever starts a thread in a signal handler may hold a lock that it needs.
+        threading.Thread(target=wait, name="watchdog", daemon=True).start()
+        for number in SIGNALS:
+            signal.signal(number, handle)
+
+    def release(self) -> None:
+        """Has signals do what they did before, when the dashboard has ended and others go on."""
+        if self._tell is not None:
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            os.close(self._tell)
+            self._tell = None
+
+
+def _end(status: int, modes: list[Any] | None) -> None:
+    """Ends the process here and now; the terminal is restored as far as it takes it."""
+    with contextlib.suppress(OSError, termios.error):
+        if modes is not None:
+            termios.tcsetattr(0, termios.TCSANOW, modes)
+        last_words(open_terminal(), RESTORE)
+    os._exit(status)

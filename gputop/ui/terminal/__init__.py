@@ -1,0 +1,1 @@
+"""The terminal: input, output, and patches of Textual."""

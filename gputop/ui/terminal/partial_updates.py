@@ -1,0 +1,173 @@
+"""Makes Textual's partial updates send only the cells that were asked for.
+
+Textual repaints from the left edge of a widget when a region inside it is refreshed; its source
+says that cropping there is still to be done. `ChopsUpdate` is private: the method is replaced only
+where it has the shape that was tested, and otherwise everything works as before, with more bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from bisect import bisect_right
+from functools import lru_cache
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any
+
+from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS
+from rich.segment import Segment
+from textual import _compositor
+from textual.strip import Strip
+
+from gputop.ui.drawing.draw import is_narrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.style import Style
+
+SHAPE = {
+    "__init__": ["self", "chops", "spans", "chop_ends"],
+    "render_segments": ["self", "console"],
+}
+STRIP_SHAPE = {
+    "render_ansi": ["style", "color_system"],
+    "render_style": ["style", "text", "color_system"],
+}
+
+
+def install() -> bool:
+    """Replaces the method if this Textual has it in the known shape; whether it did."""
+    update = getattr(_compositor, "ChopsUpdate", None)
+    if update is None or not (has(update, SHAPE) and has(Strip, STRIP_SHAPE)):
+        return False
+    update.render_segments = render_segments
+    return True
+
+
+def has(cls: type, shape: Mapping[str, list[str]]) -> bool:
+    """Whether its methods have these parameters."""
+    try:
+        return all(
+            list(inspect.signature(getattr(cls, name)).parameters) == parameters
+            for name, parameters in shape.items()
+        )
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+def render_segments(self: Any, console: Any) -> str:
+    """What to write to the terminal for the changed spans, cropped on both sides."""
+    pen = Pen.of(console)
+    lines: dict[tuple[int, int], Line] = {}
+    for y, left, right in self.spans:
+        for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
+            if strip is None or x >= right or end <= left:
+                continue
+            line = lines.get((y, x))
+            if line is None:
+                line = lines[y, x] = Line([(text, style) for text, style, _ in strip], x)
+            start, stop = max(x, left), min(end, right)
+            pen.move(start, y)
+            for text, style, _ in (
+                line.between(start, stop) if line.is_narrow else strip.crop(start - x, stop - x)
+            ):
+                pen.write(text, style)
+    return pen.end()
+
+
+class Line:
+    """Texts in their styles of which several parts are wanted: to make a strip of each is dear."""
+
+    def __init__(self, texts: Sequence[tuple[str, Style | None]], x: int) -> None:
+        """`x` is the first cell."""
+        self._texts = texts
+        self.is_narrow = all(text.isascii() or is_narrow(text) for text, _ in texts)
+        """Whether cells can be counted as characters: else there are no parts to be had."""
+        self._ends = [*accumulate((len(text) for text, _ in texts), initial=x)][1:]
+
+    def between(self, start: int, stop: int) -> Iterator[Segment]:
+        """The part from one cell to another."""
+        for n in range(bisect_right(self._ends, start), len(self._texts)):
+            text, style = self._texts[n]
+            first = self._ends[n] - len(text)
+            if first >= stop:
+                break
+            yield Segment(text[max(0, start - first) : stop - first], style)
+
+
+class Pen:
+    """Writes to a terminal, and sends of place and style only what is another than before.
+
+    Columns are absolute, lest a terminal that takes a character for wider carries that on.
+    """
+
+    @classmethod
+    def of(cls, console: Any) -> Pen:
+        """In the colours that it has."""
+        return cls(COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR))
+
+    def __init__(self, color_system: ColorSystem) -> None:
+        self._color_system = color_system
+        self._written: list[str] = []
+        self._row = -2
+        self._style = ""
+
+    def move(self, x: int, y: int) -> None:
+        """To a cell, counted from 0."""
+        if 0 <= y - self._row <= 1:  # straight down, or to the next line's first cell
+            down = "\n" * (y - self._row)
+            self._written.append(f"{down}\x1b[{x + 1}G")
+        else:
+            self._written.append(f"\x1b[{y + 1};{x + 1}H")
+        self._row = y
+
+    def is_in(self, style: Style | None) -> bool:
+        """Whether that is the style at the moment."""
+        return self._style == ("" if style is None else _codes(style, self._color_system))
+
+    def write(self, text: str, style: Style | None) -> None:
+        """Text in that style, from where it is."""
+        if style is not None and style.link:
+            self._to_style("")
+            self._written.append(Strip.render_style(style, text, self._color_system))
+            return
+        self._to_style("" if style is None else _codes(style, self._color_system))
+        self._written.append(text)
+
+    def end(self) -> str:
+        """All that was written; its last style is no other's first."""
+        self._to_style("")
+        return "".join(self._written)
+
+    def _to_style(self, style: str) -> None:
+        if style == self._style:
+            return
+        # Nothing before the first ; is 0: away with the one before. A colour alone replaces one.
+        both = self._style and style
+        away = both and not (_is_ink(self._style) and _is_ink(style))
+        self._written.append(f"\x1b[;{style}m" if away else f"\x1b[{style}m")
+        self._style = style
+
+
+@lru_cache(maxsize=1024)
+def _codes(style: Style, color_system: ColorSystem) -> str:
+    """What sets the style where none is set: without the terminal's own colours, which are."""
+    codes = iter(Strip.render_ansi(style, color_system).split(";"))
+    kept = []
+    for code in codes:
+        if code in ("38", "48"):
+            kind = next(codes)
+            kept += [code, kind, *islice(codes, 1 if kind == "5" else 3)]
+        elif code not in ("39", "49"):
+            kept.append(code)
+    return ";".join(kept)
+
+
+@lru_cache(maxsize=1024)
+def _is_ink(codes: str) -> bool:
+    """Whether they set the colour of the text, and nothing else."""
+    first, _, others = codes.partition(";")
+    if first == "38":
+        return others.count(";") == (1 if others.startswith("5;") else 3)
+    return not others and len(first) == 2 and first[0] in "39"

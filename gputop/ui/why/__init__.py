@@ -1,0 +1,1 @@
+"""The findings of all devices, with their evidence."""

@@ -1,0 +1,92 @@
+"""Why is it slow: all findings of a device, or of all of them, with their evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.text import duration, short_name, visible
+from gputop.ui.drawing.draw import Row, Span, rule_of
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+from gputop.ui.model import find_device
+from gputop.ui.processes.tab import DeviceTab
+from gputop.ui.why.findings import FindingsView
+from gputop.ui.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from gputop.schema.snapshot import Device
+    from gputop.ui.model import Telemetry
+
+
+class WhyTitle(LiveView):
+    """Whose findings these are, and how much was watched for them."""
+
+    def __init__(self, telemetry: Telemetry, findings: FindingsView) -> None:
+        super().__init__(id="why-title")
+        self._telemetry = telemetry
+        self._findings = findings
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        """One row."""
+        device, devices = self._findings.device, self._telemetry.devices
+        left = [Span("Why is it slow? ", ACCENT)]
+        if self._findings.of_all:
+            left.append(Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG))
+        elif device is not None:
+            name = short_name(visible(device.name))
+            left.append(Span(f"GPU {device.label} {name} ", STRONG))
+        history = self._telemetry.history
+        seconds = history.span(len(history.times))
+        right = [Span(f" watched for {duration(seconds)} ", DIM)] if seconds > 0 else []
+        return [rule_of(left, right, width)]
+
+
+class WhyPage(DeviceTab):
+    """Findings, and what they rest on."""
+
+    DEFAULT_CSS = """
+    WhyPage { height: 1fr; }
+    WhyPage #why-title { height: 1; }
+    WhyPage #findings { height: 1fr; }
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="why")
+        self.telemetry = telemetry
+        self._findings = FindingsView(telemetry, id="findings")
+        self._title = WhyTitle(telemetry, self._findings)
+
+    def compose(self) -> ComposeResult:
+        yield self._title
+        yield self._findings
+
+    @property
+    def selected(self) -> Device | None:
+        """The device whose findings are shown, also among all."""
+        return self._findings.device
+
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Return the page and its findings, which scroll."""
+        return (self, self._findings)
+
+    def show(self, uuid: str) -> None:
+        """Shows the findings of that device."""
+        self._findings.device = find_device(self.telemetry.devices, uuid)
+        self._findings.of_all = False
+        self.show_telemetry()
+
+    def show_telemetry(self) -> None:
+        """Draws what changed."""
+        device = self._findings.device
+        if device is not None:
+            self._findings.device = find_device(self.telemetry.devices, device.uuid) or device
+        self._title.redraw()
+        self._findings.redraw()
+
+    def action_why(self) -> None:
+        """Those of all devices, or of the one again."""
+        self._findings.of_all = not self._findings.of_all
+        self.show_telemetry()

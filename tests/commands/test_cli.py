@@ -1,0 +1,467 @@
+"""The command line: what is refused and how, and what `status` prints where."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop import __version__, cli
+from gputop.commands.arguments import interval
+from gputop.settings import Settings
+from tests.terminal import ALTERNATE_SCREEN, Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPUTOP = [sys.executable, "-P", "-m", "gputop"]
+BOUND = 60.0
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, without a terminal."""
+    return subprocess.run(
+        [*GPUTOP, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+        **options,
+    )
+
+
+def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command with its streams as a shell redirects them."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *GPUTOP, *arguments],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=BOUND,
+    )
+
+
+INTERVAL = "give seconds from 0.25 to 60, such as 1."
+COUNT = "give a whole number from 1."
+HELP = "Try `gputop --help`."
+REFUSED = [
+    (["--interval", "0"], INTERVAL),
+    (["--interval", "x"], INTERVAL),
+    (["--interval", "nan"], INTERVAL),
+    (["--interval", "inf"], INTERVAL),
+    (["--interval", "-1"], INTERVAL),
+    (["--interval", "0.2"], INTERVAL),
+    (["--interval", "61"], INTERVAL),
+    (["--interval", ""], INTERVAL),
+    (["--interval", "1\n2"], INTERVAL),
+    (["stream", "--interval", "0"], INTERVAL),
+    (["--interval"], HELP),
+    (["stream", "--count", "0"], COUNT),
+    (["stream", "--count", "-1"], COUNT),
+    (["stream", "--count", "1.5"], COUNT),
+    (["stream", "--count", "many"], COUNT),
+    (["stream", "--count", "9" * 5000], COUNT),
+    (["stream", "--count"], "Try `gputop stream --help`."),
+    (["stream", "--format", "xml"], "give jsonl, or csv with ,noheader or ,nounits."),
+    (["stream", "--format", "csv,units"], "give jsonl, or csv with ,noheader or ,nounits."),
+    (["stream", "--query", "gpu_util"], "cannot be queried. Closest: gpu_uuid, gpu_bus_id, uuid."),
+    (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
+    (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
+    (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
+    (["--replay", "x", "--record", "y"], "Leave it out, or --replay."),
+    (["--replay", "x", "bench"], "bench is not of a recording. Leave out --replay."),
+    (["status", "--replay", "x", "--watch"], "or play it with gputop --replay."),
+    (["--theme", "pink"], HELP),
+    (["--theme"], HELP),
+    (["--config"], HELP),
+    (["--mouse=no"], HELP),
+    (["top"], HELP),
+    ([""], HELP),
+    (["--nosuch"], HELP),
+    (["--dem"], HELP),
+    (["--two\nlines\x1b[31m"], HELP),
+    (["status", "--nosuch"], HELP),
+    (["status", "more"], HELP),
+    (["status", "--json=1"], "Try `gputop status --help`."),
+    (["status", "--watch", "0"], INTERVAL),
+    (["status", "--columns", "busy,nosuch"], "mig-mode, virtualized."),
+    (["status", "--json", "--columns", "busy"], "Leave out --columns and --processes."),
+    (["status", "--json", "--no-processes"], "Leave out --columns and --processes."),
+    (["stream", "--demo=1"], "Try `gputop stream --help`."),
+    (["--demo", "doctor"], "Leave out --demo."),
+    (["doctor", "more"], HELP),
+    (["doctor", "--python"], "Try `gputop doctor --help`."),
+    (["pick", "-n", "0"], COUNT),
+    (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
+    (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--max-busy", "nan"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--max-busy", "-1"], "Give a number from 0 to 100, such as 10."),
+    (["pick", "--wait", "inf"], "Give seconds, such as 600."),
+    (["pick", "--wait", "long"], "Give seconds, such as 600."),
+    (["bench", "--size", "7x"], "Give a whole number such as 4096, or auto."),
+    (["bench", "--size", "0"], "Give a whole number such as 4096, or auto."),
+    (["bench", "--size"], "Try `gputop bench --help`."),
+    (["bench", "--seconds", "0"], "Give a number such as 30."),
+    (["bench", "--seconds", "nan"], "Give a number such as 30."),
+    (["bench", "--device", "moon"], "`gputop status` lists them."),
+    (["bench", "--device", ""], "`gputop status` lists them."),
+    (["bench", "--dtype", "float31"], "float8_e4m3, float8_mixed, int8, float4."),
+    (["bench", "more"], "Try `gputop bench --help`."),
+    *(
+        (["exporter", "--listen", address], "or :9835 for all interfaces.")
+        for address in ("9835", "", "::1:9835", "host:", "host:99999", "[::1]", "a b:1", "x:-1")
+    ),
+    (["exporter", "--interval", "0"], INTERVAL),
+    *(
+        (["exporter", "--demo-fleet", size], "give a whole number of GPUs from 1 to 100000.")
+        for size in ("0", "-8", "1e4", "100001", "many", "")
+    ),
+    *(
+        (["exporter", "--demo-fleet", "8", *more], "Leave it out, or --demo-fleet.")
+        for more in (["--demo"], ["--processes"], ["--no-gpm"], ["--interval", "2"])
+    ),
+    (
+        ["bench", "--device", "cpu", "--python", "/no/such/python"],
+        "Give the path of a Python that has torch, such as ~/venv/bin/python.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"), REFUSED, ids=[" ".join(a)[:30] for a, _ in REFUSED]
+)
+def test_bad_usage_is_one_line_with_the_remedy(
+    arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status: object = cli.main(arguments)
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr()
+    assert (status, said.out) == (2, "")
+    (line,) = said.err.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert line.endswith(remedy)
+    assert line.isprintable()
+
+
+def test_the_message_says_what_was_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--interval", "1\n2"])
+    assert "'1\\n2' is not an interval" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0.25", "1", "1e0", "60", "2.5"])
+def test_an_interval(text: str) -> None:
+    assert interval(text) == float(text)
+
+
+def test_bad_usage_in_a_process_of_its_own() -> None:
+    done = run("--interval", "0", "stream")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("gputop: error: argument --interval: '0' is not an interval")
+
+
+def test_an_argument_that_is_not_utf8() -> None:
+    done = subprocess.run([*GPUTOP, b"--\xff"], capture_output=True, check=False, timeout=BOUND)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "gputop: error: unrecognized arguments: --⟨ff⟩. Try `gputop --help`.\n".encode()
+    )
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"gputop {__version__}\n"
+
+
+@pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
+def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([*command, "--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert "usage: gputop" in shown
+    assert all(option in shown for option in ("--help", *WITH_COMMAND[" ".join(command)]))
+
+
+WITH_COMMAND = {
+    "status": ("--json", "--demo", "--watch", "--columns", "--no-processes", "--no-color"),
+    "stream": ("--interval", "--demo", "--count"),
+    "pick": ("--count", "--min-free", "--max-busy", "--wait", "--index", "--json", "--demo"),
+    "bench": ("--device", "--dtype", "--size", "--seconds", "--json", "--python"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ([], {"command": None, "interval": None, "demo": False, "python": None}),
+        (["--demo", "status"], {"command": "status", "demo": True}),
+        (["status", "--demo"], {"command": "status", "demo": True}),
+        (["status"], {"command": "status", "demo": False, "json": False}),
+        (["--interval", "5", "stream"], {"interval": 5.0, "count": None}),
+        (["stream", "--interval", "5", "--count", "3"], {"interval": 5.0, "count": 3}),
+        (["--interval", "5", "stream", "--interval", "2"], {"interval": 2.0}),
+        (["--python", sys.executable, "bench"], {"command": "bench", "python": sys.executable}),
+        (["--python", "/bin/sh", "bench", "--python", "/bin/ls"], {"python": "/bin/ls"}),
+    ],
+)
+def test_an_option_counts_before_and_after_the_command(
+    arguments: list[str], wanted: dict[str, object]
+) -> None:
+    given = vars(cli.parser().parse_args(arguments))
+    assert {name: given[name] for name in wanted} == wanted
+
+
+class Started:
+    """Stands for the dashboard: keeps what it was started with."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("os.isatty", lambda _: True)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setattr("gputop.ui.shell.start.run", self)
+
+    def __call__(self, **started: Any) -> int:
+        self.settings, self.problems = started["settings"], started["problems"]
+        self.config = started["config"]
+        return 0
+
+
+def test_the_dashboard_gets_what_the_command_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Started(monkeypatch)
+    options = ["--theme", "light", "--ascii", "--no-mouse", "--bell", "--readonly", "--no-gpm"]
+    assert cli.main([*options, "--interval", "2"]) == 0
+    assert started.settings == Settings(
+        theme="light", ascii=True, mouse=False, bell=True, readonly=True, gpm=False, interval=2.0
+    )
+    assert started.problems == []
+    assert started.config.parts[-2:] == ("gputop", "config.toml")
+    assert cli.main([]) == 0
+    assert started.settings == Settings()
+
+
+def test_the_command_line_counts_before_the_file_in_both_directions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = Started(monkeypatch)
+    file = tmp_path / "mine.toml"
+    file.write_text("mouse = false\nbell = true\nreadonly = true\ntheme = 7\n")
+    assert cli.main(["--config", str(file), "--mouse", "--no-bell"]) == 0
+    assert started.settings == Settings(readonly=True)
+    assert started.config == file
+    (problem,) = started.problems
+    assert str(problem).startswith(f"theme = 7 in {file} is not used")
+
+
+def test_in_ascii_on_a_console_of_16_colours() -> None:
+    """Linux's own console asks for both by its name."""
+    with Terminal([*GPUTOP, "--demo"], env={"TERM": "linux", "LANG": "C.UTF-8"}) as terminal:
+        terminal.wait_for("SIMULATED", BOUND)
+        terminal.wait_for("####", BOUND)
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
+        assert terminal.raw.isascii()
+        codes = {
+            int(code or 0)
+            for found in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw)
+            for code in found.split(b";")
+        }
+        assert {31, 32, 33, 36, 94, 95, 91} & codes
+        assert not {38, 48} & codes
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"TERM": "xterm-256color"}, "256"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, None),
+        ({"TERM": "xterm-256color", "TEXTUAL_COLOR_SYSTEM": "standard"}, "standard"),
+        ({"TERM": "xterm"}, None),
+        ({"TERM": "no-such-terminal"}, None),
+    ],
+)
+def test_terminfo_is_asked_for_the_colours(environment: dict[str, str], wanted: str | None) -> None:
+    """Not the name of the terminal alone, which Textual goes by."""
+    program = (
+        "import os; from gputop.ui import start; start._say_colours(); "
+        "print(os.environ.get('TEXTUAL_COLOR_SYSTEM'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(wanted), "")
+
+
+def test_without_the_mouse_and_with_settings_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("mouse = \n")
+    arguments = ["--demo", "--no-mouse", "--config", str(file)]
+    with Terminal([*GPUTOP, *arguments], columns=200) as terminal:
+        terminal.wait_for("Settings", BOUND)
+        terminal.wait_for("SIMULATED", BOUND)
+        assert not {1000, 1002, 1003, 1006} & terminal.modes
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
+    assert file.read_text() == "mouse = \n"
+
+
+def test_the_mouse_is_taken_unless_it_is_not_wanted() -> None:
+    with Terminal([*GPUTOP, "--demo"]) as terminal:
+        terminal.wait_for("SIMULATED", BOUND)
+        assert 1000 in terminal.modes
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
+
+
+def shape(page: str) -> list[str]:
+    """A page without its numbers, which change, and the blanks that align them."""
+    return [
+        " ".join(re.sub(r"[0-9.]+|–|[KMGT]iB", "#", line).split()) for line in page.splitlines()
+    ]
+
+
+def test_status_is_the_same_however_it_is_asked_for() -> None:
+    """Without a terminal `gputop` is `gputop status`."""
+    pages = [
+        run(*arguments) for arguments in (["--demo"], ["--demo", "status"], ["status", "--demo"])
+    ]
+    for done in pages:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "SIMULATED" in done.stdout.splitlines()[0]
+        assert len(done.stdout.splitlines()) == 2 + 8 + 1
+    assert shape(pages[0].stdout) == shape(pages[1].stdout) == shape(pages[2].stdout)
+
+
+def test_status_as_json() -> None:
+    done = run("status", "--demo", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document.keys() == {"inventory", "sample"}
+    assert document["inventory"]["source"] == "simulated"
+    devices = document["inventory"]["devices"]
+    assert len(devices) == 8
+    assert [d["uuid"] for d in document["sample"]["devices"]] == [d["uuid"] for d in devices]
+    assert document["sample"]["host"]["memory_total_bytes"] > 0
+
+
+def test_a_terminal_on_one_side_only_gets_the_page() -> None:
+    """`gputop | less` and `gputop < file` are no dashboards."""
+    for redirection in ("| cat", "</dev/null"):
+        command = ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *GPUTOP, "--demo"]
+        with Terminal(command, columns=160, rows=30) as terminal:
+            assert terminal.wait(BOUND) == 0
+            assert terminal.text.count("H100") == 8
+            assert ALTERNATE_SCREEN not in terminal.modes
+            assert (b"\x1b[" in terminal.raw) is (redirection == "</dev/null")  # colours
+
+
+@pytest.mark.parametrize("name", ["dumb", ""])
+def test_a_terminal_that_cannot_draw(name: str) -> None:
+    with Terminal([*GPUTOP, "--demo"], env={"TERM": name}, columns=200) as terminal:
+        assert terminal.wait(BOUND) == 3
+        (line,) = terminal.raw.decode().splitlines()
+        assert line.startswith("gputop: error: this terminal cannot draw a dashboard")
+        assert line.endswith("Set TERM=xterm-256color, or use `gputop status`.")
+        terminal.wait_until_gone()
+
+
+def test_a_reader_that_has_gone() -> None:
+    """`gputop status | true`."""
+    with subprocess.Popen(
+        [*GPUTOP, "status", "--demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(BOUND) == 0
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("command", ["status", "stream"])
+@pytest.mark.parametrize(
+    ("redirection", "what"),
+    [
+        (">/dev/full", "standard output cannot be written: No space left on device."),
+        (">&-", "standard output is closed."),
+    ],
+)
+def test_an_output_that_takes_nothing(command: str, redirection: str, what: str) -> None:
+    done = shell(redirection, command, "--demo")
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"gputop: error: {what} ")
+
+
+def test_a_closed_input_is_no_terminal() -> None:
+    done = shell("<&-", "--demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("H100") == 8
+
+
+def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
+    done = run(
+        "status", "--demo", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("–") == 8  # not "?", which would say something else
+    assert done.stdout.count("H100") == 8
+
+
+@pytest.mark.parametrize("moment", ["parser", "run"])
+def test_an_interruption_has_a_status_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, moment, interrupt)
+    assert cli.main([]) == 130
+
+
+def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cli, "run", fail)
+    with pytest.raises(PermissionError):
+        cli.main([])
+
+
+def test_the_help_is_one_screen_and_has_everything() -> None:
+    lines = cli.parser().format_help().splitlines()
+    assert len(lines) < 24  # and the next prompt
+    assert [line for line in lines if len(line) > 80] == []
+    words = re.findall(r"[\w\[\]-]+", "\n".join(lines))
+    shown = {word.replace("[no-]", "") for word in words}
+    assert set(cli.COMMANDS) <= shown
+    assert {f"--{name}" for name in options()} <= {*shown, "--help"}
+
+
+def options() -> set[str]:
+    """Those before a command, without those that say no."""
+    usage = argparse.ArgumentParser.format_usage(cli.parser())
+    return {name for name in re.findall(r"--([\w-]+)", usage) if not name.startswith("no-")}
+
+
+def test_the_help_of_a_command_is_whole() -> None:
+    done = run("pick", "--help")
+    assert done.returncode == 0
+    assert "--min-free" in done.stdout
+    assert "default" in done.stdout

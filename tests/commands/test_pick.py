@@ -1,0 +1,273 @@
+"""`gputop pick` as a command: what goes to CUDA, and what goes to who reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop import cli
+from gputop.commands import pick
+from gputop.schema.snapshot import Problem
+from gputop.stream.child import Interruption, Snapshot, StreamError
+from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeProcess, platforms
+from tests.streams import NO_DRIVER, inventory, no_driver, sample
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+
+PICK = [sys.executable, "-P", "-m", "gputop", "pick"]
+BOUND = 60.0
+GIB = 1 << 30
+BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+UUIDS = [f"GPU-{n:08x}-fa4e-4dcf-8a3b-{n:012x}" for n in range(4)]
+"""As the fake driver makes them."""
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def device(busy: int = 0, used: int = 0, **changes: Any) -> FakeDevice:
+    return FakeDevice(gpu_utilization_percent=busy, memory_used_bytes=used * GIB, **changes)
+
+
+def picked(
+    driver: FakeDriver, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PICK, *arguments],
+        env={**os.environ, **driver.environment(), **environment},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=BOUND,
+    )
+
+
+@pytest.mark.driver
+def test_the_idlest_first(driver: FakeDriver) -> None:
+    driver.write(device(97, 40), device(0, 1), device(0), device(code=GPU_IS_LOST))
+    done = picked(driver, "-n", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{UUIDS[2]},{UUIDS[1]},{UUIDS[0]}\n"
+
+
+@pytest.mark.driver
+def test_nothing_fits_and_the_reason_for_each(driver: FakeDriver) -> None:
+    driver.write(
+        device(97, 3, name="NVIDIA Test\x1b[31m"),
+        device(0, 70),
+        device(compute_mode=2),
+        device(compute_mode=3, processes=(FakeProcess(os.getpid()),)),
+    )
+    done = picked(driver, "--max-busy", "10", "--min-free", "20GiB")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[:4] == [
+        "gputop: error: no device fits. Ask for less, or wait with --wait.",
+        "gputop: GPU 0 (Test␛[31m): 97 % busy, at most 10 % wanted",
+        "gputop: GPU 1 (H100 80GB HBM3): 9.03 GiB of 79.0 GiB free, 20.0 GiB wanted",
+        "gputop: GPU 2 (H100 80GB HBM3): its compute mode is prohibited",
+    ]
+    last = done.stderr.splitlines()[4]
+    assert last.startswith("gputop: GPU 3 (H100 80GB HBM3): its compute mode is exclusive, and")
+    assert f"process {os.getpid()} " in last
+
+
+@pytest.mark.driver
+def test_too_few_is_none(driver: FakeDriver) -> None:
+    """A program that asked for two does not start with one."""
+    driver.write(device(), device(97))
+    done = picked(driver, "-n", "2", "--max-busy", "10%")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[0].startswith("gputop: error: 2 devices are wanted, 1 fits. ")
+    assert "gputop: GPU 0 (H100 80GB HBM3): fits" in done.stderr.splitlines()
+
+
+INDICES = "gputop: these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the "
+
+
+@pytest.mark.driver
+def test_indices_are_those_of_the_bus(driver: FakeDriver) -> None:
+    driver.write(
+        device(50, pci_bus_id="00000000:9A:00.0"),
+        device(0, pci_bus_id="00000000:1A:00.0"),
+        device(20, pci_bus_id="00000000:2A:00.0"),
+    )
+    done = picked(driver, "-n", "3", "--index")
+    assert (done.returncode, done.stdout) == (0, "0,1,2\n")
+    assert done.stderr == f"{INDICES}fastest device first\n"
+    done = picked(driver, "--index", "--max-busy", "100", **BY_BUS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+@pytest.mark.driver
+def test_among_the_visible_devices_only(driver: FakeDriver) -> None:
+    driver.write(device(), device(50), device(60))
+    for value in ("1,2", f"{UUIDS[2]},{UUIDS[1]}", UUIDS[1][:12], "1,7,0"):
+        done = picked(driver, CUDA_VISIBLE_DEVICES=value)
+        assert (done.returncode, done.stdout) == (0, f"{UUIDS[1]}\n")
+        assert ("ends at '7': there is no such device" in done.stderr) is (value == "1,7,0")
+    done = picked(driver, CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("not in CUDA_VISIBLE_DEVICES") == 3
+
+
+@pytest.mark.driver
+def test_numbers_on_a_mixed_machine_need_their_order(driver: FakeDriver) -> None:
+    driver.write(device(), device(name="NVIDIA T4"))
+    done = picked(driver, CUDA_VISIBLE_DEVICES="1")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("gputop: error: CUDA_VISIBLE_DEVICES=1 is ambiguous: ")
+    done = picked(driver, CUDA_VISIBLE_DEVICES="1", **BY_BUS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UUIDS[1]}\n", "")
+
+
+@pytest.mark.driver
+def test_instances_for_a_gpu_in_mig_mode(driver: FakeDriver) -> None:
+    driver.write(platforms.a100_mig())
+    done = picked(driver, "-n", "2")
+    first, second = done.stdout.strip().split(",")
+    assert first.startswith("MIG-")
+    assert second.startswith("MIG-")
+    assert "give each process its own" in done.stderr
+    assert picked(driver, CUDA_VISIBLE_DEVICES=second).stdout == f"{second}\n"
+    done = picked(driver, "--index")
+    assert done.returncode == 3
+    assert "a MIG instance has no index for CUDA: leave out --index" in done.stderr
+    assert "MIG is on: its instances are looked at instead" in done.stderr
+
+
+@pytest.mark.driver
+def test_as_json(driver: FakeDriver) -> None:
+    driver.write(device(30), device(0, 1))
+    done = picked(driver, "--json", "--max-busy", "10")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["picked"]) == (0, [UUIDS[1]])
+    assert [each["reason"] for each in document["devices"]] == [
+        None,
+        "30 % busy, at most 10 % wanted",
+    ]
+    assert document["devices"][1]["busy_percent"] == 30.0
+    done = picked(driver, "--json", "--min-free", "100%", "-n", "2")
+    assert (done.returncode, json.loads(done.stdout)["picked"]) == (3, [])
+
+
+@pytest.mark.driver
+def test_a_device_that_comes_free_is_waited_for(driver: FakeDriver) -> None:
+    """What it waits for is said once; a gap of less than a second is not idle."""
+    driver.write(device(97))
+    with subprocess.Popen(
+        [*PICK, "--max-busy", "10", "--wait"],
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"gputop: no device fits: waiting\n"
+        driver.change(0, gpu_utilization_percent=0)
+        out, rest = process.communicate(timeout=BOUND)
+        assert (process.returncode, out, rest) == (0, f"{UUIDS[0]}\n".encode(), b"")
+
+
+@pytest.mark.driver
+def test_an_interrupted_wait_prints_nothing(driver: FakeDriver) -> None:
+    driver.write(device(97))
+    with subprocess.Popen(
+        [*PICK, "--max-busy", "10", "--wait", "600"],
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"gputop: no device fits: waiting, for up to 600 s\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=BOUND) == (b"", b"")
+        assert process.returncode == 130
+
+
+@pytest.mark.driver
+def test_without_a_driver_nothing_is_waited_for(driver: FakeDriver) -> None:
+    driver.write(init_code=DRIVER_NOT_LOADED)
+    done = picked(driver, "--wait")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("gputop: error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.driver
+def test_without_a_device(driver: FakeDriver) -> None:
+    done = picked(driver)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("gputop: error: ")  # and why, which is the machine's to say
+    assert done.stderr.count("\n") == 1
+
+
+def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PICK, "--demo"],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=BOUND,
+    )
+    assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
+    assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
+
+
+STOPPED = Interruption(Problem("The sampler stopped", "it ended", "It is being started again"))
+ONE = Snapshot(inventory(1), sample(1))
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "status", "out", "err"),
+    [
+        ([ONE] * 5, [], 0, "GPU-00000000-", ""),
+        ([ONE] * 4 + [STOPPED], [], 3, "", "The sampler stopped: it ended. Try again\n"),
+        ([ONE] * 4 + [STOPPED] + [ONE] * 5, ["--wait"], 0, "GPU-00000000-", ""),
+        ([ONE, StreamError(NO_DRIVER)], [], 3, "", f"{NO_DRIVER}\n"),
+        ([Snapshot(no_driver(), sample(0))], [], 3, "", f"{NO_DRIVER}\n"),
+    ],
+)
+def test_what_the_sampler_sends(
+    found: list[Any],
+    arguments: list[str],
+    status: int,
+    out: str,
+    err: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left = [*found]
+
+    async def snapshots(*_: object, **__: object) -> AsyncGenerator[Any]:
+        while left:
+            each = left.pop(0)
+            if isinstance(each, BaseException):
+                raise each
+            yield each
+
+    monkeypatch.setattr(pick, "snapshots", snapshots)
+    try:
+        ended: Any = cli.main(["pick", *arguments])
+    except SystemExit as end:
+        ended = end.code
+    said = capsys.readouterr()
+    assert (ended, left) == (status, [])
+    assert said.out.startswith(out)
+    assert bool(said.out) is bool(out)
+    assert said.err == (f"gputop: error: {err}" if err else "")

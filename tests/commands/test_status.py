@@ -1,0 +1,329 @@
+"""`gputop status` as a command: where its snapshots come from, once and again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop import cli
+from gputop.commands import status
+from gputop.schema.snapshot import Absence, Problem
+from gputop.stream.child import Interruption, Snapshot, StreamError
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
+from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
+from tests.terminal import SHOW_CURSOR, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.driver import FakeDriver
+
+STATUS = [sys.executable, "-P", "-m", "gputop", "status"]
+BOUND = 60.0
+STOPPED = Interruption(
+    Problem("The sampler stopped", "\x1b[31mred\nalert", "It is being restarted")
+)
+
+
+class Prepared:
+    """Stands for the source of the snapshots: these, and then the error, or Ctrl+C."""
+
+    def __init__(self, *found: Snapshot | Interruption | BaseException) -> None:
+        self.found = found
+        self.asked: dict[str, Any] = {}
+        self.taken = 0
+
+    async def __call__(self, *_: object, **asked: Any) -> AsyncGenerator[Snapshot | Interruption]:
+        self.asked = asked
+        for each in self.found:
+            self.taken += 1
+            if isinstance(each, BaseException):
+                raise each
+            yield each
+
+
+def prepare(monkeypatch: pytest.MonkeyPatch, *found: Any) -> Prepared:
+    prepared = Prepared(*found)
+    monkeypatch.setattr(status, "snapshots", prepared)
+    return prepared
+
+
+def ended(*arguments: str) -> int | str | None:
+    """The exit status."""
+    try:
+        return cli.main(["status", *arguments])
+    except SystemExit as end:
+        return end.code
+
+
+ONE = Snapshot(inventory(1), sample(1))
+
+
+def test_a_driver_problem_is_said_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the host is shown all the same."""
+    prepare(monkeypatch, Snapshot(no_driver(), sample(0)))
+    assert ended("--json") == 3
+    said = capsys.readouterr()
+    assert json.loads(said.out)["inventory"]["problem"]["what"] == NO_DRIVER.what
+    assert said.err == f"gputop: error: {NO_DRIVER}\n"
+
+
+def test_a_sampler_that_fails_is_said_in_one_inert_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(monkeypatch, StreamError(Problem("It stopped", "\x1b[31mred\nalert", "Try again")))
+    assert ended() == 3
+    assert capsys.readouterr().err == "gputop: error: It stopped: ␛[31mred␊alert. Try again\n"
+
+
+WAITING = {"pcie_rx_bytes_per_second": Absence.NO_DATA_YET}
+
+
+def with_readings(**changes: Any) -> Snapshot:
+    return Snapshot(inventory(1), dataclasses.replace(sample(1), devices=(readings(0, **changes),)))
+
+
+EARLY = with_readings(absent=WAITING)
+LATER = with_readings(pcie_rx_bytes_per_second=5 << 20)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found", "taken", "shown"),
+    [
+        ("pcie-rx", (EARLY, LATER, LATER), 2, "5.00 MiB/s"),
+        ("pcie-rx", (EARLY, EARLY, LATER), 2, "–"),
+        ("pcie-rx", (EARLY, STOPPED), 2, "–"),
+        ("busy", (EARLY, LATER), 1, "97 %"),
+    ],
+)
+def test_a_column_that_needs_two_readings_gets_them(
+    columns: str,
+    found: Any,
+    taken: int,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prepared = prepare(monkeypatch, *found)
+    assert ended("--columns", columns) == 0
+    assert capsys.readouterr().out.splitlines()[-1].strip() == shown
+    assert prepared.taken == taken
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gpm"),
+    [([], False), (["--columns", "busy"], False), (["--columns", "sm-active"], True)],
+)
+def test_profiling_counters_are_sampled_for_who_looks_at_them(
+    arguments: list[str], gpm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(monkeypatch, ONE)
+    assert ended(*arguments) == 0
+    assert prepared.asked["gpm"] is gpm
+
+
+def test_watching_into_a_pipe_appends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until Ctrl+C, which is no fault; what breaks off is said beside it."""
+    prepared = prepare(monkeypatch, ONE, STOPPED, ONE, KeyboardInterrupt())
+    assert ended("--watch", "2.5") == 0
+    assert prepared.asked["interval"] == 2.5
+    said = capsys.readouterr()
+    first, second = said.out.split("\n\n")
+    assert f"{first}\n" == second
+    assert said.err.startswith("gputop: The sampler stopped: ␛[31mred␊alert. ")
+
+
+def test_watching_as_json_is_a_document_on_each_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(monkeypatch, ONE, ONE, KeyboardInterrupt())
+    assert ended("--watch", "--json") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(json.loads(line).keys() == {"inventory", "sample"} for line in lines)
+
+
+def test_watching_without_a_driver_says_so_on_the_page_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(monkeypatch, Snapshot(no_driver(), sample(0)), ONE, KeyboardInterrupt())
+    assert ended("--watch") == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1] == str(NO_DRIVER)
+    assert "H100" in said.out
+    assert said.err == ""
+
+
+def run(*command: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [*STATUS[:-1], *command],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=BOUND,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.driver
+def test_the_document_is_that_of_the_stream(driver: FakeDriver) -> None:
+    """Field for field, but for what changes from one moment to the next."""
+    driver.write(FakeDevice())
+    document = json.loads(run("status", "--json", environment=driver.environment()))
+    stream = run("stream", "--count", "1", environment=driver.environment())
+    records = {record.pop("type"): record for record in map(json.loads, stream.splitlines())}
+    assert {kind: fields(record) for kind, record in records.items()} == {
+        kind: fields(record) for kind, record in document.items()
+    }
+
+
+def fields(record: dict[str, Any]) -> tuple[list[str], list[str]]:
+    return [*record], [*record["devices"][0]]
+
+
+@pytest.mark.driver
+def test_in_a_terminal_it_is_in_colour_and_fits(driver: FakeDriver) -> None:
+    process = FakeProcess(os.getpid(), memory_bytes=3 << 30)
+    driver.write(FakeDevice(processes=(process,)), FakeDevice(name="NVIDIA Test", fan_percent=30))
+    driver.change(1, code=GPU_IS_LOST)
+    for columns in (60, 80, 120):
+        with Terminal(STATUS, env=driver.environment(), columns=columns) as terminal:
+            assert terminal.wait(BOUND) == 0
+            assert "97 %" in terminal.text
+            assert "24.0/79.6 GiB" in terminal.text
+            assert "LOST" in terminal.text
+            assert len(terminal.text.rstrip().splitlines()) == 4  # nothing was broken
+            column, row = terminal.find("LOST")
+            assert terminal.screen.buffer[row][column].fg == "red"
+            terminal.wait_until_gone()
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(
+    ("arguments", "environment", "colour"),
+    [
+        ([], {}, True),
+        ([], {"NO_COLOR": "1"}, False),
+        (["--color"], {"NO_COLOR": "1"}, True),
+        (["--no-color"], {}, False),
+    ],
+)
+def test_colours_as_they_are_wanted(
+    arguments: list[str], environment: dict[str, str], colour: bool, driver: FakeDriver
+) -> None:
+    driver.write(FakeDevice())
+    env = {**driver.environment(), **environment}
+    with Terminal([*STATUS, *arguments], env=env) as terminal:
+        assert terminal.wait(BOUND) == 0
+        assert (b"\x1b[" in terminal.raw) is colour
+
+
+@pytest.mark.driver
+def test_instances_are_under_their_gpu(driver: FakeDriver) -> None:
+    driver.write(platforms.a100_mig())
+    shown = run("status", "--columns", "gpu,memory", environment=driver.environment())
+    labels = [line.split()[0] for line in shown.splitlines()[2:]]
+    assert labels[0] == "0"
+    assert len(labels) > 2
+    assert all(re.fullmatch("0:[0-9]", label) for label in labels[1:])
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("end", ["\x03", signal.SIGTERM, signal.SIGKILL])
+def test_watching_in_place(end: str | signal.Signals, driver: FakeDriver) -> None:
+    """Each page over the one before, without a blank between; the cursor is there at any end."""
+    driver.write(FakeDevice(gpu_utilization_percent=11))
+    watch = [*STATUS, "--watch", "0.25"]
+    with Terminal(
+        ["/bin/sh", "-c", 'echo before; exec "$@"', "sh", *watch], env=driver.environment()
+    ) as terminal:
+        terminal.wait_for("11 %", BOUND)
+        drawn = terminal.raw.index(b"\x1b[H")
+        assert terminal.raw[:drawn].count(b"\n") > 24  # what was there is scrolled up, not lost
+        before = samplers(terminal)
+        driver.change(0, gpu_utilization_percent=22, memory_used_bytes=5 << 30)
+        terminal.wait_for("22 %", BOUND)
+        assert terminal.text.count("GPU") == 1
+        assert samplers(terminal) == before
+        assert b"\x1b[2J" not in terminal.raw
+        if isinstance(end, str):
+            terminal.send(end)
+        else:
+            terminal.kill(end)
+        assert terminal.wait(BOUND) == (0 if isinstance(end, str) else -end)
+        assert SHOW_CURSOR in terminal.modes
+        terminal.wait_until_gone()
+
+
+def samplers(terminal: Terminal) -> set[int]:
+    return {pid for pid, command in terminal.processes().items() if " stream " in command}
+
+
+@pytest.mark.driver
+def test_watching_follows_the_size_of_the_terminal(driver: FakeDriver) -> None:
+    driver.write(*[FakeDevice()] * 8)
+    with Terminal([*STATUS, "--watch", "0.25"], env=driver.environment(), columns=120) as terminal:
+        terminal.wait_for("clock", BOUND)
+        terminal.resize(50, 6)
+        terminal.wait_for(lambda t: "clock" not in t.text and "more lines" in t.text, BOUND)
+        terminal.send("\x03")
+        assert terminal.wait(BOUND) == 0
+
+
+def test_watching_ends_with_its_reader() -> None:
+    with subprocess.Popen(
+        [*STATUS, "--demo", "--watch", "0.25"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"SIMULATED" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(BOUND) == 0
+        assert process.stderr.read() == b""
+
+
+def test_nothing_heavy_is_loaded_in_the_end() -> None:
+    """It starts in the time of what it imports; the driver is the sampler's."""
+    program = (
+        "import sys; from gputop import cli; cli.main(['status', '--demo', '--columns', 'busy']); "
+        "print(sorted({'textual', 'rich', 'torch', 'plotext', 'pynvml', 'psutil'} & "
+        "{*sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        capture_output=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        encoding="utf-8",
+        timeout=BOUND,
+    )
+    assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("command", ["status", "pick"])
+def test_the_sampler_is_started_before_asyncio_is_loaded(command: str) -> None:
+    program = (
+        "import sys, gputop.stream.launch as module\n"
+        "module.launch = lambda _: sys.exit('asyncio' in sys.modules)\n"
+        f"from gputop import cli; cli.main(['{command}', '--demo'])"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=BOUND)
+    assert done.returncode == 0

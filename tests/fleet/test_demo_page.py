@@ -1,0 +1,186 @@
+"""The page of a simulated fleet: the format's rules, dcgm-exporter's names, who is on it."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import time
+from wsgiref.util import setup_testing_defaults
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from gputop.fleet.demo.page import FIELDS, FleetPages, site
+from gputop.fleet.demo.readings import AWAY_AFTER_SECONDS, Simulator
+from gputop.fleet.demo.site import STRANGE_POD, WIDE_POD, Flaw
+from gputop.output.prometheus import dcgm
+from tests.output.test_metrics import BOUND, findings
+
+STARTED = 1_800_000_000.0
+FLEET = Simulator(64, started=STARTED)
+LABELS = {
+    *("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION"),
+    *("container", "namespace", "pod", "cluster", "rack", "simulated"),
+}
+
+
+def text_of(simulator: Simulator, after: float = 1.0) -> str:
+    pages = FleetPages(simulator)
+    return b"".join(pages.text(simulator.hosts, simulator.started + after)).decode()
+
+
+PAGE = text_of(FLEET)
+LOST = next(gpu for gpu in FLEET.planted if gpu.flaw is Flaw.LOST)
+
+
+def test_a_page_is_as_prometheus_wants_it() -> None:
+    parsed = list(parse(PAGE))
+    assert [each.name for each in parsed] == [f"DCGM_FI_{field.name}" for field in FIELDS]
+    for each in parsed:
+        # The names, and that counters do not end in `_total`, are dcgm-exporter's.
+        known = {"counter without _total", "not snake case"}
+        assert set(findings(each.name, each.type, each.documentation)) <= known
+        assert len({tuple(sample.labels.items()) for sample in each.samples}) == len(each.samples)
+        # The parser gives a counter its `_total`, also where the text has none.
+        assert {sample.name.removesuffix("_total") for sample in each.samples} == {each.name}
+    assert sum(len(each.samples) for each in parsed) == 64 * len(FIELDS) - (len(FIELDS) - 1)
+
+
+def test_series_of_a_metric_stand_together_after_its_help_and_its_type() -> None:
+    names = [re.findall("DCGM_FI_[A-Z_0-9]+", line)[0] for line in PAGE.splitlines()]
+    assert [name for name, _ in itertools.groupby(names)] == [
+        f"DCGM_FI_{field.name}" for field in FIELDS
+    ]
+    for field in FIELDS:
+        first = names.index(f"DCGM_FI_{field.name}")
+        words = [line.split()[:2] for line in PAGE.splitlines()[first : first + 3]]
+        assert words[:2] == [["#", "HELP"], ["#", "TYPE"]]
+        assert words[2][0] != "#"
+
+
+def test_what_the_exporter_of_one_machine_has_too_is_called_the_same() -> None:
+    ours = {f"DCGM_FI_{field.name}": field.help for field in dcgm.FIELDS}
+    both = {each.name: each.documentation for each in parse(PAGE) if each.name in ours}
+    assert len(both) > 12
+    assert both == {name: ours[name] for name in both}
+
+
+def test_labels_are_those_of_dcgm_exporter_and_come_through_as_they_are() -> None:
+    samples = {each.name: each.samples for each in parse(PAGE)}
+    power = samples["DCGM_FI_DEV_POWER_USAGE"]
+    assert all(set(sample.labels) == LABELS for sample in power)
+    assert {STRANGE_POD, WIDE_POD} <= {sample.labels["pod"] for sample in power}
+    first = power[0].labels
+    assert first["pci_bus_id"] == "00000000:1A:00.0"
+    assert (first["gpu"], first["device"], first["Hostname"]) == ("0", "nvidia0", "oslo-r01-n1")
+    assert first["simulated"] == "true"
+    xids = samples["DCGM_FI_DEV_XID_ERRORS"]
+    assert all(set(sample.labels) == LABELS | {"err_code", "err_msg"} for sample in xids)
+    assert {(s.value, s.labels["err_code"], s.labels["err_msg"]) for s in xids} == {
+        (0, "0", "No Error"),
+        (48, "48", "Double Bit ECC Error"),
+        (79, "79", "GPU has fallen off the bus"),
+    }
+
+
+def test_where_nothing_runs_there_is_no_pod() -> None:
+    samples = next(iter(parse(text_of(Simulator(2000, started=STARTED))))).samples
+    without = [sample for sample in samples if "pod" not in sample.labels]
+    assert without
+    assert all(
+        set(sample.labels) == LABELS - {"container", "namespace", "pod"} for sample in without
+    )
+
+
+def test_of_a_lost_gpu_there_is_its_last_xid_alone() -> None:
+    mine = [line for line in PAGE.splitlines() if LOST.uuid in line]
+    assert [line.partition("{")[0] for line in mine] == ["DCGM_FI_DEV_XID_ERRORS"]
+    assert mine[0].endswith(" 79")
+
+
+def test_a_page_of_one_host_that_has_lost_its_only_gpu() -> None:
+    alone = Simulator(64, started=STARTED)
+    alone.hosts = {LOST.host: (next(g for g in alone.gpus if g.uuid == LOST.uuid),)}
+    assert [each.name for each in parse(text_of(alone))] == ["DCGM_FI_DEV_XID_ERRORS"]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
+def test_promtool_finds_the_names_of_dcgm_exporter_alone() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],  # noqa: S607
+        input=PAGE,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=BOUND,
+    )
+    said = {line.partition(" ")[2] for line in done.stderr.splitlines()}
+    assert said == {
+        "label names should be written in 'snake_case' not 'camelCase'",
+        'counter metrics should have "_total" suffix',
+        "metric name should not include type 'counter'",
+    }
+
+
+def ask(path: str, query: str = "", *, started: float = 0.0, **more: str) -> tuple[str, bytes]:
+    """The status and the body of an answer of a fleet that began so many seconds ago."""
+    environ = {"PATH_INFO": path, "QUERY_STRING": query, "HTTP_HOST": "sim:1", **more}
+    setup_testing_defaults(environ)
+    said: list[str] = []
+    fleet = Simulator(64, started=time.time() - started)
+    answer = site(fleet)(environ, lambda status, *_: said.append(status))  # type: ignore[arg-type]
+    return said[0][:3], b"".join(answer)
+
+
+def hosts_on(body: bytes) -> set[str]:
+    return {sample.labels["Hostname"] for each in parse(body.decode()) for sample in each.samples}
+
+
+AWAY = next(gpu.host for gpu in FLEET.planted if gpu.flaw is Flaw.AWAY)
+
+
+def test_each_host_has_a_page_and_all_have_one() -> None:
+    for host in FLEET.hosts:
+        status, body = ask("/metrics", f"host={host}")
+        assert (status, hosts_on(body)) == ("200", {host})
+    status, body = ask("/metrics")
+    assert (status, hosts_on(body)) == ("200", {*FLEET.hosts})
+    assert ask("/metrics", "host=nobody")[0] == "404"
+    assert ask("/metrics", "host=")[0] == "200"
+
+
+def test_the_host_that_goes_away_refuses_and_is_on_no_page() -> None:
+    long = AWAY_AFTER_SECONDS + 1
+    assert ask("/metrics", f"host={AWAY}", started=long)[0] == "503"
+    status, body = ask("/metrics", started=long)
+    assert (status, hosts_on(body)) == ("200", {*FLEET.hosts} - {AWAY})
+    listed = json.loads(ask("/sd", started=long)[1])
+    assert AWAY in {each["labels"]["__param_host"] for each in listed}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_zipped"),
+    [("gzip", True), ("deflate, gzip;q=1.0", True), ("", False), ("identity, xgzip", False)],
+)
+def test_it_is_zipped_for_who_asks(accepted: str, is_zipped: bool) -> None:
+    status, body = ask("/metrics", HTTP_ACCEPT_ENCODING=accepted)
+    assert status == "200"
+    assert body.startswith(b"\x1f\x8b") == is_zipped
+    text = gzip.decompress(body) if is_zipped else body
+    assert hosts_on(text) == {*FLEET.hosts}
+
+
+def test_the_targets_and_the_configuration_name_the_address_that_was_asked() -> None:
+    found = json.loads(ask("/sd")[1])
+    assert [each["targets"] for each in found] == [["sim:1"]] * len(FLEET.hosts)
+    assert [each["labels"] for each in found] == [
+        {"__param_host": host, "instance": f"{host}:9400"} for host in FLEET.hosts
+    ]
+    status, body = ask("/prometheus.yml")
+    assert status == "200"
+    assert b'[{url: "http://sim:1/sd"}]' in body
+    assert ask("/other")[0] == "404"

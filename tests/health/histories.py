@@ -1,0 +1,221 @@
+"""Histories as a stream would have left them, and what the rules say at their end."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Verdict
+from gputop.health.judge import Judge
+from gputop.schema.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    Event,
+    Host,
+    Inventory,
+    Process,
+    Sample,
+)
+from gputop.stream.history import History
+from tests import streams
+from tests.streams import GIB, NOW
+
+Value = Any
+"""A value, or a function of the tick that gives one."""
+
+
+def device(index: int = 0, **changes: Any) -> Device:
+    """An H100 SXM."""
+    known: dict[str, Any] = {"sm_count": 132, "pcie_generation_max": 5, "pcie_width_max": 16}
+    return streams.device(index, **(known | changes))
+
+
+WORKING: Mapping[str, Any] = {
+    "gpu_utilization_percent": 97,
+    "memory_utilization_percent": 45,
+    "sm_active_percent": 88.0,
+    "sm_occupancy_percent": 34.0,
+    "tensor_active_percent": 52.0,
+    "dram_active_percent": 45.0,
+    "fp64_active_percent": 0.0,
+    "fp32_active_percent": 4.0,
+    "fp16_active_percent": 1.0,
+    "memory_used_bytes": 60 * GIB,
+    "memory_total_bytes": 80 * GIB,
+    "memory_free_bytes": 20 * GIB,
+    "memory_reserved_bytes": GIB // 2,
+    "memory_attributed_bytes": 59 * GIB + GIB // 2,
+    "memory_unattributed_bytes": GIB // 2,
+    "temperature_celsius": 62,
+    "power_watts": 590.0,
+    "power_limit_watts": 700.0,
+    "energy_joules": 1e9,
+    "sm_clock_mhz": 1755,
+    "memory_clock_mhz": 2619,
+    "performance_state": 0,
+    "clock_event_reasons": (),
+    "clock_event_seconds": {"sw_power_cap": 0.0},
+    "pcie_generation": 5,
+    "pcie_width": 16,
+    "pcie_rx_bytes_per_second": 300_000_000,
+    "pcie_tx_bytes_per_second": 100_000_000,
+    "pcie_replays": 0,
+    "ecc_corrected": 0,
+    "ecc_uncorrected": 0,
+    "remapped_rows": 0,
+    "remap_pending": False,
+    "remap_failed": False,
+    "recovery_action": "none",
+}
+"""A training run that is as it should be."""
+IDLE: Mapping[str, Any] = {
+    **WORKING,
+    **dict.fromkeys((n for n in READINGS if n.endswith("_utilization_percent")), 0),
+    **dict.fromkeys((n for n in READINGS if n.endswith("_active_percent")), 0.0),
+    "memory_used_bytes": GIB // 2,
+    "memory_free_bytes": 79 * GIB,
+    "memory_attributed_bytes": 0,
+    "memory_unattributed_bytes": GIB // 2,
+    "temperature_celsius": 31,
+    "power_watts": 72.0,
+    "sm_clock_mhz": 345,
+    "clock_event_reasons": ("idle",),
+    "pcie_generation": 1,
+    "pcie_rx_bytes_per_second": 20_000,
+    "pcie_tx_bytes_per_second": 10_000,
+}
+"""A device without work: clocks and link are down, and that is well."""
+NO_GPM = {n: None for n in READINGS if n.endswith("_active_percent")}
+GPM_OFF = dict.fromkeys(NO_GPM, Absence.DISABLED)
+
+
+def trainer(index: int = 0, **changes: Any) -> Process:
+    """A rank of a job; its loader keeps up."""
+    known: dict[str, Any] = {
+        "memory_used_bytes": 59 * GIB,
+        "cpu_percent": 60.0,
+        "io_wait": False,
+        "children": 4,
+        "children_cpu_percent": 120.0,
+        "children_cpu_most_percent": 31.0,
+        "parent_pid": 390,
+    }
+    return streams.process(4000 + index, index, **(known | changes))
+
+
+def noise(mean: float, spread: float, seed: int = 1) -> Callable[[int], float]:
+    """Around a mean, never below zero; the same at every run."""
+    digits = random.Random(seed)  # noqa: S311 - noise, not a secret
+    return lambda _: max(0.0, digits.gauss(mean, spread))
+
+
+def saw(high: Value, low: Value, period: int, width: int) -> Callable[[int], Value]:
+    """High for `width` ticks of each `period`, else low."""
+    return lambda tick: high if tick % period < width else low
+
+
+@dataclass
+class Machine:
+    """Devices that do something, and what a `Judge` says of it at every tick."""
+
+    devices: Sequence[Device] = field(default_factory=lambda: (device(),))
+    readings: Sequence[Mapping[str, Value]] = (WORKING,)
+    processes: Sequence[Process] = field(default_factory=lambda: (trainer(),))
+    interval: float = 1.0
+    events: Sequence[Event] = ()
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+    state: DeviceState = DeviceState.OK
+    host_cpu: float | None = 40.0
+    said: list[Judgement] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    judge: Judge = field(default_factory=Judge)
+    ticks: int = 0
+
+    @property
+    def inventory(self) -> Inventory:
+        return streams.inventory(devices=0, interval_seconds=self.interval)
+
+    def run(self, seconds: float, *, judged: bool = True) -> Machine:
+        """Goes on for that long."""
+        inventory = dataclasses.replace(self.inventory, devices=tuple(self.devices))
+        for _ in range(round(seconds / self.interval)):
+            sample = self.sample()
+            self.history.add(sample)
+            self.ticks += 1
+            if judged:
+                self.said.append(self.judge.judge(self.history, inventory, sample, self.events))
+        return self
+
+    def sample(self) -> Sample:
+        made = [
+            DeviceSample(
+                uuid=each.uuid, state=self.state, absent=dict(self.absent), **self._now(readings)
+            )
+            for each, readings in zip(self.devices, self.readings, strict=True)
+        ]
+        processes = tuple(self._process(process) for process in self.processes)
+        return Sample(NOW + self.ticks * self.interval, Host(self.host_cpu), tuple(made), processes)
+
+    def _now(self, readings: Mapping[str, Value]) -> dict[str, Any]:
+        return {n: v(self.ticks) if callable(v) else v for n, v in readings.items()}
+
+    def _process(self, process: Process) -> Process:
+        now = {f.name: getattr(process, f.name) for f in dataclasses.fields(process)}
+        return Process(**self._now(now))
+
+    @property
+    def last(self) -> Judgement:
+        return self.said[-1]
+
+    def verdict(self, rule: str, index: int = 0) -> Verdict:
+        """What that rule says at the end."""
+        uuid = self.devices[index].uuid
+        found = [v for v in self.last.verdicts if v.rule == rule and v.device_uuid == uuid]
+        assert len(found) == 1
+        return found[0]
+
+    def changes(self, rule: str, after: int = 0, index: int = 0) -> int:
+        """How often the rule's finding came or went in the ticks after that one."""
+        uuid = self.devices[index].uuid
+        held = [any(f.rule == rule for f in said.of(uuid)) for said in self.said[after:]]
+        return sum(a != b for a, b in pairwise(held))
+
+
+def one(
+    changes: Mapping[str, Value] | None = None,
+    *,
+    process: Process | None = None,
+    of: Mapping[str, Any] = WORKING,
+    seconds: float = 90,
+    **machine: Any,
+) -> Machine:
+    """One device for a while, its readings changed, with one process."""
+    machine.setdefault("processes", (process or trainer(),))
+    return Machine(readings=({**of, **(changes or {})},), **machine).run(seconds)
+
+
+def finding(machine: Machine, rule: str, index: int = 0) -> Finding:
+    """That the rule speaks."""
+    verdict = machine.verdict(rule, index)
+    assert isinstance(verdict, Finding), verdict
+    return verdict
+
+
+def lacking(machine: Machine, rule: str, index: int = 0) -> dict[str, Absence | None]:
+    """That the rule cannot tell: what is missing, and why."""
+    verdict = machine.verdict(rule, index)
+    assert isinstance(verdict, Insufficient), verdict
+    return {lack.reading: lack.absence for lack in verdict.lacking}
+
+
+def silent(machine: Machine, rule: str, index: int = 0) -> None:
+    """That the rule has looked, and has nothing to say."""
+    verdict = machine.verdict(rule, index)
+    assert isinstance(verdict, Clear), verdict

@@ -1,0 +1,130 @@
+"""Machines for doctor: a fake driver, a fake root and a fake torch, and the facts made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.bench.plan.interpreters import Found, Interpreter
+from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+from gputop.schema.snapshot import DriverState, Host, Inventory, Problem, Sample, Source
+from gputop.sources.interface import DriverError
+from gputop.sources.linux import driver_files, kernel_log
+from gputop.sources.nvml import driver as nvml
+from tests.driver import FakeDevice, FakeProcess
+from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu
+from tests.streams import GIB, NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+
+UPTIME = 100_000.0
+VALUES = FakeDevice().values
+PYTHON = Interpreter("/opt/train/bin/python", "active virtual environment", "2.9.0+cu128")
+UUIDS = tuple(f"{index:08x}-fa4e-4dcf-8a3b-{index:012x}" for index in range(3))
+"""Of the fake driver's devices, as torch has them."""
+TORCH = TorchFacts(
+    version="2.9.0+cu128",
+    cuda_version="12.8",
+    architectures=("sm_80", "sm_90", "compute_90"),
+    devices=(CudaDevice(0, "NVIDIA H100 80GB HBM3", UUIDS[0], "0000:17:00.0", "9.0"),),
+)
+HEALTHY = {**BUILT, **LOADED, **DEVICES, **LIBRARY, **gpu(0), "/dev/kmsg": ""}
+TERMINAL = {"TERM": "xterm-256color", "LANG": "en_US.UTF-8"}
+
+
+def h100(**changes: Any) -> FakeDevice:
+    """One at work, whose memory is that of a process that is listed."""
+    return FakeDevice(**{"processes": (FakeProcess(4242, memory_bytes=24 * GIB),), **changes})
+
+
+def has(**fields: int) -> dict[str, Any]:
+    """A device whose fields of GetFieldValues are these."""
+    names = {"uncorrected": 4, "lifetime": 6, "pending": 144, "failed": 145, "recovery": 230}
+    return {"values": {**VALUES, **{f"field.{names[name]}": n for name, n in fields.items()}}}
+
+
+def lacks(*numbers: int) -> dict[str, Any]:
+    """A device without these fields."""
+    gone = {f"field.{number}" for number in numbers}
+    return {"values": {name: value for name, value in VALUES.items() if name not in gone}}
+
+
+def seen(*order: int) -> TorchFacts:
+    """torch on a machine of several devices, which CUDA has in that order."""
+    devices = (
+        CudaDevice(n, "NVIDIA H100 80GB HBM3", UUIDS[index]) for n, index in enumerate(order)
+    )
+    return replace(TORCH, devices=tuple(devices))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """As it stands, one that is well, with one device at work."""
+
+    devices: tuple[FakeDevice, ...] = field(default_factory=lambda: (h100(),))
+    driver: Mapping[str, Any] = field(default_factory=dict)
+    """What is special about the fake driver."""
+    root: Mapping[str, str] = field(default_factory=lambda: HEALTHY)
+    torch: TorchFacts | None = TORCH
+    environment: Mapping[str, str] = field(default_factory=lambda: TERMINAL)
+    xids: tuple[int, ...] = ()
+    """Reported while doctor looks."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Facts of other kinds."""
+
+    def facts(self, driver: FakeDriver, folder: Path) -> Facts:
+        """What is gathered of it, in this process: the driver through NVML, the rest from files."""
+        root = fake_root(folder, self.root)
+        driver.write(*self.devices, **self.driver)
+        machine = driver_files.look(root, {})
+        with pytest.MonkeyPatch.context() as patch:
+            # Whatever this machine is, the failures of the fake driver are of that one.
+            patch.setattr(nvml, "look", lambda: machine)
+            inventory, sample = snapshot(driver, self.xids)
+        facts = Facts(
+            inventory=inventory,
+            sample=sample,
+            system=machine,
+            kernel_log=kernel_log.read(root, lambda: UPTIME),
+            found=Found(None, ()) if self.torch is None else Found(PYTHON, (PYTHON,)),
+            torch=self.torch,
+            environment=self.environment,
+            on_terminal=True,
+            colours=256,
+            python_version="3.12.4",
+            results_file="/home/ada/.local/share/gputop/results.sqlite",
+        )
+        return replace(facts, **self.changes)
+
+
+def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Sample]:
+    """What the sampler would send of the fake driver, without its threads."""
+    made = Inventory(NOW, "node07", Source.NVML, DriverState.OK, 1.0)
+    try:
+        started = nvml.start()
+        readers = started.readers()
+    except DriverError as error:
+        state = DriverState.UNAVAILABLE
+        return replace(made, driver_state=state, problem=error.problem), Sample(NOW, Host())
+    readings = [reading for reader in readers for reading in reader.read(gpm=False)]
+    for number in xids:
+        driver.report_xid(0, number)
+    events = [event for _ in xids for event in started.events()]
+    made = replace(
+        made,
+        driver_version=started.driver_version,
+        cuda_version=started.cuda_version,
+        devices=tuple(reading.device for reading in readings),
+    )
+    started.close()
+    return made, Sample(NOW, Host(), tuple(each.sample for each in readings), events=tuple(events))
+
+
+HUNG = Problem("The NVIDIA driver does not answer", "it said nothing within 30 s", "Look at dmesg")
+FULL = Problem("The file of earlier results cannot be used", "no space left", "Free some space")

@@ -1,0 +1,152 @@
+"""What counts as wrong, and how it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.health.alerts import RECENT_SECONDS, Severity, alerts, summed
+from gputop.schema.snapshot import DeviceSample, DeviceState, Event
+from tests.streams import GIB, NOW, device, lost, readings
+
+UUID = device(0).uuid
+
+
+def said(sample: DeviceSample, *events: Event, **changes: Any) -> list[str]:
+    return [str(a) for a in alerts([device(0, **changes)], {UUID: sample}, events, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        ({"clock_event_reasons": ("idle",)}, []),
+        ({"clock_event_reasons": ("sw_power_cap",)}, []),  # normal at full load
+        ({"clock_event_reasons": ("sw_thermal",)}, ["GPU 0 is throttled by heat"]),
+        (
+            {"clock_event_reasons": ("sw_power_cap", "hw_slowdown", "hw_thermal")},
+            ["GPU 0 is throttled by heat (hardware)"],
+        ),
+        ({"clock_event_reasons": ("hw_slowdown",)}, ["GPU 0 is slowed down by hardware"]),
+        (
+            {"clock_event_reasons": ("hw_slowdown", "hw_power_brake")},
+            ["GPU 0 is braked by its power supply"],
+        ),
+        ({"ecc_uncorrected": 0, "ecc_corrected": 9}, []),
+        ({"ecc_uncorrected": 1}, ["GPU 0 has 1 uncorrected ECC error"]),
+        ({"ecc_uncorrected": 3}, ["GPU 0 has 3 uncorrected ECC errors"]),
+        ({"remap_pending": True}, ["GPU 0 remaps a memory row at its next reset"]),
+        ({"remap_pending": True, "remap_failed": True}, ["GPU 0 has no spare memory rows left"]),
+        ({"recovery_action": "none"}, []),
+        ({"recovery_action": "drain_and_reset"}, ["GPU 0 needs a reset, once its work has ended"]),
+        ({"memory_used_bytes": 97 * GIB, "memory_free_bytes": 3 * GIB}, []),
+        (
+            {"memory_used_bytes": 98 * GIB, "memory_free_bytes": 2 * GIB},
+            ["GPU 0 is almost out of memory"],
+        ),
+        ({"memory_used_bytes": 0, "memory_free_bytes": 0}, []),
+        ({"memory_used_bytes": 98 * GIB, "memory_free_bytes": None}, []),
+    ],
+)
+def test_what_a_device_says(changes: dict[str, Any], words: list[str]) -> None:
+    assert said(readings(0, **changes)) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (DeviceState.LOST, "GPU 0 is LOST"),
+        (DeviceState.NEEDS_RESET, "GPU 0 NEEDS RESET"),
+        (DeviceState.NOT_RESPONDING, "GPU 0 is NOT RESPONDING"),
+    ],
+)
+def test_a_device_that_does_not_answer(state: DeviceState, words: str) -> None:
+    assert said(lost(0, state)) == [words]
+    # Of an instance its GPU says so.
+    assert said(lost(0, state), parent_uuid="GPU-1", mig_index=2) == []
+
+
+def test_an_instance_is_called_by_its_label() -> None:
+    full = readings(0, memory_used_bytes=99, memory_free_bytes=1)
+    assert said(full, parent_uuid="GPU-1", mig_index=2) == ["GPU 0:2 is almost out of memory"]
+
+
+def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
+    def xid(age: float, code: int | None = 79, uuid: str | None = UUID) -> Event:
+        return Event(NOW - age, uuid, "xid", code)
+
+    assert said(readings(0), xid(5), xid(4, 95)) == ["GPU 0 had Xid 95"]
+    assert said(readings(0), xid(5, None)) == ["GPU 0 had Xid unknown"]
+    assert said(readings(0), xid(RECENT_SECONDS)) == []
+    assert said(readings(0), xid(5, uuid=None), xid(5, uuid="GPU-gone")) == []
+    assert said(readings(0), Event(NOW, UUID, "something", 1)) == []
+    kinds = [alerts([device(0)], {UUID: readings(0)}, [xid(age)], NOW)[0].kind for age in (5, 5, 3)]
+    assert kinds[0] == kinds[1] != kinds[2]
+
+
+def test_a_program_that_was_ended_is_no_fault_of_the_device() -> None:
+    """Ctrl+C on a training run is an Xid 45: it must not hide what is wrong with the device."""
+
+    def severity(*codes: int) -> tuple[str, Severity]:
+        events = [Event(NOW - 9 + n, UUID, "xid", code) for n, code in enumerate(codes)]
+        (alert,) = alerts([device(0)], {UUID: readings(0)}, events, NOW)
+        return alert.text, alert.severity
+
+    assert severity(45) == ("had Xid 45", Severity.WARNING)
+    assert severity(13, 31) == ("had Xid 31", Severity.WARNING)
+    assert severity(79) == ("had Xid 79", Severity.FAULT)
+    assert severity(48, 45) == ("had Xid 48", Severity.FAULT)
+
+
+def test_faults_come_before_warnings_and_then_by_device() -> None:
+    devices = [device(n) for n in range(4)]
+    samples = [
+        readings(0, clock_event_reasons=("sw_thermal",)),
+        readings(1, ecc_uncorrected=1),
+        readings(2, remap_pending=True),
+        lost(3),
+    ]
+    found = alerts(devices, {s.uuid: s for s in samples})
+    assert [a.label for a in found] == ["1", "3", "0", "2"]
+    assert [a.severity for a in found] == [Severity.FAULT] * 2 + [Severity.WARNING] * 2
+
+
+@pytest.mark.parametrize(
+    ("count", "changes", "words"),
+    [
+        (1, {"remap_pending": True}, "GPU 0 remaps a memory row at its next reset"),
+        (2, {"ecc_uncorrected": 2}, "GPUs 0 and 1 have 2 uncorrected ECC errors"),
+        (3, {"remap_pending": True}, "GPUs 0, 1 and 2 remap a memory row at its next reset"),
+        (4, {"clock_event_reasons": ("sw_thermal",)}, "4 GPUs are throttled by heat"),
+        (2, {"recovery_action": "gpu_reset"}, "GPUs 0 and 1 need a reset"),
+        (2, {"state": DeviceState.NEEDS_RESET}, "GPUs 0 and 1 NEED RESET"),
+    ],
+)
+def test_what_is_wrong_with_several_is_said_once(
+    count: int, changes: dict[str, Any], words: str
+) -> None:
+    samples = {device(n).uuid: readings(n, **changes) for n in range(count)}
+    assert [text for _, text in summed(alerts(map(device, range(count)), samples))] == [words]
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "clock_event_reasons": st.none() | st.lists(st.text()).map(tuple),
+            "recovery_action": st.none() | st.text(),
+            "ecc_uncorrected": st.none() | st.integers(0),
+            "remap_failed": st.none() | st.booleans(),
+            "memory_used_bytes": st.none() | st.integers(0),
+            "memory_free_bytes": st.none() | st.integers(0),
+            "state": st.sampled_from(DeviceState),
+        }
+    )
+)
+def test_whatever_is_absent_nothing_is_raised(values: dict[str, Any]) -> None:
+    sample = dataclasses.replace(DeviceSample(UUID), **values)
+    assert all(isinstance(text, str) for text in said(sample))
+    assert alerts([device(0)], {}) == []

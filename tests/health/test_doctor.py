@@ -1,0 +1,290 @@
+"""`gputop doctor` as it is shipped: what it prints, its JSON and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop import __version__
+from gputop.bench.plan import interpreters
+from gputop.bench.plan.interpreters import Found
+from gputop.health.doctor import facts as module
+from gputop.health.doctor.checks import CHECKS, examine
+from gputop.health.doctor.facts import gather
+from gputop.output.doctor import document, page
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
+from tests.e2e.shipped import GPUTOP, NO_DRIVER
+from tests.health.machines import HEALTHY, Machine, h100, has
+from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+BOUND = 90.0
+THREE = (
+    h100(persistence_mode=0),
+    h100(persistence_mode=0, power_limit_enforced_milliwatts=500_000),
+    FakeDevice(code=GPU_IS_LOST),
+)
+pytestmark = pytest.mark.driver
+
+
+@pytest.fixture
+def no_torch(tmp_path: Path) -> str:
+    """A Python that can do nothing, so that nobody waits for torch."""
+    script = tmp_path / "no-torch"
+    script.write_text('#!/bin/sh\necho \'{"python": [3, 11, 0], "torch": null}\'\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def doctor(*arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GPUTOP, "doctor", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env={**os.environ, **env},
+        timeout=BOUND,
+    )
+
+
+def test_a_machine_without_a_driver() -> None:
+    """Also with the torch that is there, whichever that is."""
+    done = doctor(env=NO_DRIVER)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert re.search(r"PROBLEM +NVML library +No NVIDIA driver: .* not found", done.stdout)
+    assert done.stdout.splitlines()[-1].startswith("1 problem")
+    assert "Devices" not in done.stdout
+    assert f"gputop {__version__}" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_json_of_a_machine_without_a_driver(no_torch: str) -> None:
+    done = doctor("--json", "--python", no_torch, env=NO_DRIVER)
+    assert (done.returncode, done.stderr) == (1, "")
+    said = json.loads(done.stdout)
+    assert said.keys() == {"versions", "checks"}
+    assert said["versions"]["gputop"] == __version__
+    assert said["versions"]["driver"] is None
+    (wrong,) = [each for each in said["checks"] if each["status"] == "problem"]
+    assert wrong["check"] == "library"
+    assert wrong["group"] == "Driver"
+    assert wrong["remedy"].startswith("Install the driver")
+    assert {tuple(each) for each in said["checks"]} == {
+        ("check", "group", "status", "finding", "remedy", "device", "rows")
+    }
+
+
+def test_a_machine_that_is_well_but_for_notes(driver: FakeDriver, no_torch: str) -> None:
+    driver.write(h100(persistence_mode=0, power_limit_enforced_milliwatts=500_000))
+    done = doctor("--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"note +persistence +off", done.stdout)
+    assert re.search(r"warning +power limit +500 W, below", done.stdout)
+    assert "No problem found; 2 warnings, " in done.stdout.splitlines()[-1]
+
+
+def test_json_of_several_devices(driver: FakeDriver, no_torch: str) -> None:
+    driver.write(*THREE)
+    done = doctor("--json", "--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (1, "")
+    said = json.loads(done.stdout)
+    assert said["versions"]["driver"] == "580.95.05"
+    of = {(each["check"], each["device"]): each for each in said["checks"]}
+    uuids = [f"GPU-{n:08x}-fa4e-4dcf-8a3b-{n:012x}" for n in range(2)]
+    assert [of["power_limit", uuid]["status"] for uuid in uuids] == ["ok", "warning"]
+    assert "-i 1 " in of["power_limit", uuids[1]]["remedy"]
+    assert [each["status"] for each in said["checks"] if each["check"] == "state"] == [
+        "ok",
+        "ok",
+        "problem",
+    ]
+
+
+def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
+    """Heat, memory of nobody: warnings, which are no fault; what the driver wants is one."""
+    driver.write(FakeDevice(clock_event_reasons=0x20))
+    done = doctor("--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"warning +heat +throttled by heat now\n +> Look at fans", done.stdout)
+    assert re.search(r"warning +memory users +24.0 GiB are in use that no listed", done.stdout)
+    driver.change(0, **has(recovery=1))
+    done = doctor("--json", "--python", no_torch, env=driver.environment())
+    assert (done.returncode, done.stderr) == (1, "")
+    said = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
+    wrong = {name: each["status"] for name, each in said.items() if each["status"] != "ok"}
+    assert wrong.items() >= {("thermal", "warning"), ("unattributed", "warning")}
+    assert wrong["recovery"] == "problem"
+    assert said["recovery"]["finding"] == "the driver wants it recovered: gpu reset"
+
+
+def test_a_device_that_hangs_is_waited_for_and_named(driver: FakeDriver, no_torch: str) -> None:
+    driver.write(FakeDevice(), FakeDevice(hang=True))
+    done = doctor("--python", no_torch, env=driver.environment())
+    assert done.returncode == 1
+    assert re.search(r"PROBLEM +state +GPU 1: NOT RESPONDING", done.stdout)
+
+
+async def test_a_driver_that_hangs_is_not_waited_for(
+    driver: FakeDriver, no_torch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    driver.write(FakeDevice(), init_hang=True)
+    for name, value in driver.environment().items():
+        monkeypatch.setenv(name, value)
+    facts = await gather(no_torch, root=tmp_path, driver_seconds=3.0)
+    (found,) = [each for each in examine(facts) if each.judgement.status == "problem"]
+    assert found.check.name == "nvml"
+    assert "it said nothing within 3 s" in found.judgement.finding
+
+
+@pytest.mark.parametrize("machine", [{"init_code": 9}, {"init_code": 18}, {"init_code": 999}])
+def test_status_and_doctor_say_the_same(
+    driver: FakeDriver, no_torch: str, machine: dict[str, int]
+) -> None:
+    driver.write(FakeDevice(), **machine)
+    agree(driver, no_torch)
+
+
+def test_status_and_doctor_say_the_same_where_there_is_no_device(
+    driver: FakeDriver, no_torch: str
+) -> None:
+    agree(driver, no_torch)
+
+
+def agree(driver: FakeDriver, python: str) -> None:
+    env = driver.environment()
+    status = subprocess.run(
+        [*GPUTOP, "status"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        env={**os.environ, **env},
+        timeout=BOUND,
+    )
+    assert status.returncode == 3
+    said = json.loads(doctor("--json", "--python", python, env=env).stdout)["checks"]
+    (wrong,) = [each for each in said if each["status"] == "problem"]
+    assert status.stderr == f"gputop: error: {wrong['finding']}. {wrong['remedy']}\n"
+
+
+def test_colours_on_a_terminal_alone_and_never_against_no_color(
+    driver: FakeDriver, no_torch: str
+) -> None:
+    driver.write(*THREE)
+    command = [*GPUTOP, "doctor", "--python", no_torch]
+    texts = []
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        env = {**driver.environment(), **environment}
+        with Terminal(command, env=env, columns=80, rows=60) as terminal:
+            assert terminal.wait(BOUND) == 1
+            terminal.wait_until_gone()
+            assert (b"\x1b[1;31mPROBLEM" in terminal.raw) is coloured
+            assert (b"\x1b[" in terminal.raw) is coloured
+            assert "Looking at" not in terminal.text
+            assert max(map(len, terminal.text.splitlines())) <= 80
+            texts.append([line for line in terminal.text.splitlines() if "terminal" not in line])
+    assert texts[0] == texts[1]
+
+
+PAGE = """\
+Driver
+  ok       NVML library   /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1
+  ok       kernel module  550.54.14, loaded
+  ok       versions       library and kernel module agree: 580.95.05
+  ok       permission     2 device files, all may be opened
+  ok       nouveau        not loaded
+  ok       container      not in one
+  ok       WSL            not in it
+  ok       NVML           answers; CUDA up to 13.0
+  ok       devices        3 GPUs
+
+Devices
+  ok       state          GPUs 0, 1: answers
+  PROBLEM  state          GPU 2: LOST: it no longer answers on its bus
+                          > `dmesg` has the Xid; a reset or a reboot brings it
+                            back
+  ok       Xid errors     all: none in the kernel's log of the last day
+  ok       memory errors  GPUs 0, 1: none uncorrected
+  ok       row remapping  GPUs 0, 1: none pending
+  ok       recovery       GPUs 0, 1: none
+  ok       free memory    GPUs 0, 1: more than 2 % free
+  ok       memory users   GPUs 0, 1: listed processes hold what is in use
+  ok       heat           GPUs 0, 1: none now
+  ok       slowdown       GPUs 0, 1: none now
+  ok       PCIe link      GPUs 0, 1: gen 5 ×16, its most
+  ok       power limit    GPU 0: 700 W, its default is 700 W
+  warning  power limit    GPU 1: 500 W, below its default of 700 W
+                          > If nobody meant it: `sudo nvidia-smi -i 1 -pl 700`,
+                            if power supply and cooling allow it
+  note     persistence    GPUs 0, 1: off: the first program each time waits for
+                          the device to start
+                          > `sudo nvidia-smi -i 0,1 -pm 1`, or run
+                            nvidia-persistenced
+  ok       compute mode   GPUs 0, 1: default
+
+CUDA and torch
+  ok       visible GPUs   not set: CUDA programs see every GPU
+  note     device order   CUDA's indices may not be NVML's: torch does not say
+                          > Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs
+
+gputop
+"""
+
+
+def test_the_page_at_80_columns(nvml: FakeDriver, tmp_path: Path) -> None:
+    facts = Machine(THREE, root=HEALTHY, torch=None).facts(nvml, tmp_path)
+    findings = [each for each in examine(facts) if each.check.name != "torch"]
+    text = page(findings, len(facts.gpus), 80)
+    assert text.startswith(PAGE)
+    assert text.splitlines()[-1] == "1 problem, 1 warning, 2 notes."
+    coloured = page(findings, len(facts.gpus), 80, colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text
+    assert max(map(len, page(findings, 3, 40).splitlines())) <= 56  # no text is less than 30 wide
+
+
+def test_the_page_of_a_machine_that_is_well(nvml: FakeDriver, tmp_path: Path) -> None:
+    facts = Machine().facts(nvml, tmp_path)
+    text = page(examine(facts), 1)
+    assert text.splitlines()[-1] == "Nothing is wrong."
+    assert len([line for line in text.splitlines() if line.startswith("  ok ")]) == len(CHECKS)
+    assert "all: " not in text  # of one device nobody asks which
+
+
+def test_foreign_text_is_inert(nvml: FakeDriver, tmp_path: Path) -> None:
+    environment = {"TERM": "x\x1b[31m", "CUDA_VISIBLE_DEVICES": "\x1b[2J", "LANG": "C.\x1b]0;"}
+    facts = Machine(environment=environment).facts(nvml, tmp_path)
+    findings = examine(facts)
+    assert "\x1b" not in page(findings, 1)
+    assert "\x1b" not in json.dumps(document(findings, facts), ensure_ascii=False)
+
+
+async def test_a_results_file_that_cannot_be_written_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def nothing(*_: object) -> tuple[None, None, None]:
+        return None, None, None
+
+    async def find(*_: object, **__: object) -> Found:
+        return Found(None, ())
+
+    monkeypatch.setattr(module, "_snapshot", nothing)
+    monkeypatch.setattr(interpreters, "find", find)
+    (tmp_path / "file").write_text("")
+    where: dict[str, Any] = {"blocked": tmp_path / "file" / "data", "free": tmp_path / "data"}
+    found = {}
+    for name, folder in where.items():
+        monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+        found[name] = (await gather(root=tmp_path)).results_problem
+    assert found["free"] is None
+    assert found["blocked"] is not None
+    assert not (tmp_path / "data").exists()  # nothing is left behind

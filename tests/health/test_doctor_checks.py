@@ -1,0 +1,540 @@
+"""Every check of doctor, on machines where it finds something and where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from gputop.bench.plan.interpreters import Found, Interpreter
+from gputop.health.doctor.checks import CHECKS, examine
+from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
+from gputop.health.doctor.finding import Finding, Status
+from gputop.health.doctor.rules import RULED
+from gputop.health.judge import RULES
+from gputop.schema.snapshot import Problem
+from tests.driver import (
+    DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    RESET_REQUIRED,
+    UNKNOWN,
+    VERSION_MISMATCH,
+    FakeDevice,
+    FakeProcess,
+)
+from tests.driver.platforms import PLATFORMS, rtx4090, v100
+from tests.fake_root import (
+    DOCKER,
+    LIBRARY,
+    LOADED,
+    NOT_BUILT,
+    NOUVEAU,
+    REFUSED,
+    WSL,
+    WSL_LIBRARY,
+    gpu,
+)
+from tests.health.machines import (
+    FULL,
+    HEALTHY,
+    HUNG,
+    TERMINAL,
+    TORCH,
+    UPTIME,
+    Machine,
+    h100,
+    has,
+    lacks,
+    seen,
+)
+from tests.streams import GIB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.driver import FakeDriver
+
+pytestmark = pytest.mark.driver
+
+OK, NOTE, WARNING, PROBLEM = Status.OK, Status.NOTE, Status.WARNING, Status.PROBLEM
+NO_LIBRARY, TOO_OLD = 12, 13
+THREE = (h100(), h100(), h100())
+
+
+class Row(NamedTuple):
+    """On this machine that check finds this, and says to do that."""
+
+    check: str
+    status: Status
+    finding: str
+    remedy: str
+    machine: Machine
+
+
+def fails(code: int, root: dict[str, str]) -> Machine:
+    """A driver that cannot be started, on a machine that shows why."""
+    return Machine(driver={"init_code": code}, root=root, torch=None)
+
+
+def one(**changes: Any) -> Machine:
+    return Machine(devices=(h100(**changes),))
+
+
+def sees(value: str, **changes: Any) -> Machine:
+    """A machine of three devices under that CUDA_VISIBLE_DEVICES."""
+    environment = {**TERMINAL, "CUDA_VISIBLE_DEVICES": value}
+    return replace(Machine(devices=THREE, environment=environment), **changes)
+
+
+def logged(code: int, seconds_ago: float = 60.0, address: str = "0000:17:00") -> Machine:
+    """A kernel that has logged an Xid."""
+    at = int((UPTIME - seconds_ago) * 1e6)
+    line = f"4,9,{at},-;NVRM: Xid (PCI:{address}): {code}, pid=7, name=python\n"
+    return Machine(root={**HEALTHY, "/dev/kmsg": line})
+
+
+def under(**environment: str) -> Machine:
+    return Machine(environment={**TERMINAL, **environment})
+
+
+def binds(**versions: str) -> Machine:
+    """Return a machine with these distributions that install a `pynvml`."""
+    return Machine(changes={"bindings": versions})
+
+
+def without(root: dict[str, str], *names: str) -> dict[str, str]:
+    return {path: content for path, content in root.items() if not path.startswith(names)}
+
+
+TWO_XIDS = replace(
+    logged(79),
+    root={
+        path: logged(79, 120.0).root[path] + content if path == "/dev/kmsg" else content
+        for path, content in logged(31, 5.0).root.items()
+    },
+)
+PCI = {**TERMINAL, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+BROKEN = Interpreter("/opt/old/bin/python", "on the PATH", fault="it does not answer")
+HELPLESS = Found(None, (BROKEN,))
+OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040). Please update"
+EXCLUSIVE = one(compute_mode=3)
+IDLE = {"gpu_utilization_percent": 0, "performance_state": 8, "pcie_generation": 1}
+
+UNLISTED = {"nvmlDeviceGetComputeRunningProcesses_v3": NO_PERMISSION}
+SW_THERMAL, HW_SLOWDOWN, HW_THERMAL, BRAKE = 0x20, 0x08, 0x48, 0x88
+
+
+def held(memory: int = 10 * GIB) -> tuple[FakeProcess, ...]:
+    """By the one process that is listed."""
+    return (FakeProcess(4242, memory_bytes=memory),)
+
+
+def filled(share: float) -> Machine:
+    """A device of whose memory so much is in use, by one process."""
+    used = int(share * ((81_559 - 633) << 20))
+    return one(memory_used_bytes=used, processes=held(used))
+
+
+TABLE = [
+    # Driver
+    Row("library", OK, "/libnvidia-ml.so.1", "", Machine()),
+    Row("library", OK, "is loaded", "", Machine(root=without(HEALTHY, "/usr"))),
+    Row("library", PROBLEM, "is not found", "Install the driver", fails(NO_LIBRARY, {})),
+    Row("library", PROBLEM, "does not fit", "ldconfig", fails(NO_LIBRARY, LIBRARY)),
+    Row("library", NOTE, "is not found", "", fails(NO_LIBRARY, NOUVEAU)),
+    Row("module", OK, "550.54.14, loaded", "", Machine()),
+    Row("module", OK, "the driver of Windows", "", Machine(root={**WSL, **WSL_LIBRARY})),
+    Row("module", PROBLEM, "not loaded", "modprobe", fails(DRIVER_NOT_LOADED, LIBRARY)),
+    Row("module", PROBLEM, "not built for", "anew", fails(DRIVER_NOT_LOADED, NOT_BUILT)),
+    Row("module", NOTE, "not loaded", "", fails(NO_LIBRARY, {})),
+    Row("versions", OK, "agree: 580.95.05", "", Machine()),
+    Row(
+        "versions",
+        PROBLEM,
+        "the kernel runs 550.54.14, the library is 580.95.05",
+        "Reboot, or reload",
+        fails(VERSION_MISMATCH, {**LOADED, **LIBRARY}),
+    ),
+    Row("permission", OK, "2 device files", "", Machine()),
+    Row("permission", PROBLEM, "/dev/nvidiactl: is a", "access", fails(NO_PERMISSION, REFUSED)),
+    Row("permission", PROBLEM, "is missing", "modprobe", fails(DRIVER_NOT_LOADED, LOADED)),
+    Row(
+        "permission",
+        PROBLEM,
+        "/dev/nvidiactl: is a directory",
+        "Restart the container",
+        fails(UNKNOWN, {**REFUSED, **DOCKER}),
+    ),
+    Row("permission", WARNING, "not to be opened", "access", Machine(root=HEALTHY | REFUSED)),
+    Row("nouveau", OK, "not loaded", "", Machine()),
+    Row("nouveau", OK, "has no GPU", "", Machine(root={**HEALTHY, "/sys/module/nouveau/x": ""})),
+    Row("nouveau", PROBLEM, "has the GPU", "Block", fails(DRIVER_NOT_LOADED, NOUVEAU)),
+    Row("nouveau", PROBLEM, "nouveau has the GPU", "Install it", fails(NO_LIBRARY, NOUVEAU)),
+    Row(
+        "nouveau",
+        WARNING,
+        "nouveau has 0000:27:00.0",
+        "Block nouveau",
+        Machine(root={**HEALTHY, **gpu(1, "nouveau")}),
+    ),
+    Row("container", OK, "not in one", "", Machine()),
+    Row("container", OK, "docker, with 1 GPU", "", Machine(root={**HEALTHY, **DOCKER})),
+    Row("container", NOTE, "only where it was given", "", fails(NO_LIBRARY, DOCKER)),
+    Row(
+        "container",
+        PROBLEM,
+        "the host runs 550.54.14, the library is not here",
+        "--gpus all",
+        fails(NO_LIBRARY, {**LOADED, **DOCKER}),
+    ),
+    Row(
+        "container",
+        PROBLEM,
+        "no /dev/nvidiactl here",
+        "--gpus all",
+        fails(DRIVER_NOT_LOADED, {**LOADED, **LIBRARY, **DOCKER}),
+    ),
+    Row(
+        "container",
+        PROBLEM,
+        "no GPU of it is here",
+        "--gpus all",
+        Machine((), root={**LOADED, **LIBRARY, **DOCKER, "/dev/nvidiactl": ""}),
+    ),
+    Row("wsl", OK, "not in it", "", Machine()),
+    Row("wsl", OK, "the driver of Windows", "", Machine(root={**WSL, **WSL_LIBRARY})),
+    Row("wsl", WARNING, "hides that of", "Remove", Machine(root={**WSL, **LIBRARY})),
+    Row("wsl", NOTE, "that of Windows", "", fails(UNKNOWN, {**WSL, **WSL_LIBRARY})),
+    Row("wsl", PROBLEM, "is not found", "on Windows", fails(NO_LIBRARY, WSL)),
+    Row(
+        "wsl",
+        PROBLEM,
+        "it is in /usr/lib/wsl/lib",
+        "LD_LIBRARY_PATH=/usr/lib/wsl/lib",
+        fails(NO_LIBRARY, {**WSL, **WSL_LIBRARY}),
+    ),
+    Row("nvml", OK, "CUDA up to 13.0", "", Machine()),
+    Row("nvml", PROBLEM, "Unknown Error (code 999)", "nvidia-smi", fails(UNKNOWN, HEALTHY)),
+    Row("nvml", PROBLEM, "too old", "Upgrade", fails(TOO_OLD, HEALTHY)),
+    Row(
+        "nvml",
+        PROBLEM,
+        "said nothing within 30 s",
+        "dmesg",
+        Machine(changes={"inventory": None, "sample": None, "unanswered": HUNG}),
+    ),
+    Row("devices", OK, "1 GPU", "", Machine()),
+    Row("devices", OK, "3 GPUs", "", Machine(THREE)),
+    Row("devices", PROBLEM, "is loaded and has none", "lspci", Machine((), root=LOADED)),
+    Row("devices", PROBLEM, "cannot start it", "NVRM", Machine((), root={**LOADED, **gpu(0)})),
+    Row(
+        "devices",
+        PROBLEM,
+        "is held for a virtual machine",
+        "unbind",
+        Machine((), root={**LOADED, **gpu(0, "vfio-pci")}),
+    ),
+    Row(
+        "devices",
+        WARNING,
+        "1 GPU; on the PCI bus also 0000:27:00.0",
+        "NVRM",
+        Machine(root={**HEALTHY, **gpu(1)}),
+    ),
+    Row("devices", OK, "1 GPU", "", Machine(root={**HEALTHY, **gpu(1, "vfio-pci")})),
+    Row("devices", OK, "1 GPU", "", Machine(root={**HEALTHY, **gpu(1), **DOCKER})),
+    # Devices
+    Row("state", OK, "answers", "", Machine()),
+    Row("state", PROBLEM, "LOST", "dmesg", one(code=GPU_IS_LOST)),
+    Row("state", PROBLEM, "NEEDS RESET", "--gpu-reset", one(code=RESET_REQUIRED)),
+    Row("state", WARNING, "has not answered", "again", Machine(changes={"sample": None})),
+    Row("xid", OK, "none in the kernel's log", "", Machine()),
+    Row("xid", PROBLEM, "Xid 79: the GPU has fallen off the bus, 1:00 ago", "Reboot", logged(79)),
+    Row("xid", NOTE, "Xid 31: a program touched memory", "program", logged(31)),
+    Row("xid", OK, "none", "", logged(79, 90_000.0)),
+    Row("xid", OK, "none", "", logged(79, address="0000:27:00")),
+    Row("xid", PROBLEM, "Xid 48", "reset", Machine(xids=(48,))),
+    Row("xid", PROBLEM, "Xid 48: an uncorr", "reset", Machine(xids=(48, 31))),
+    Row("xid", NOTE, "/dev/kmsg, no such file", "sudo", Machine(root=without(HEALTHY, "/dev/k"))),
+    Row("xid", PROBLEM, "off the bus, 2:00 ago, and 1 more", "Reboot", TWO_XIDS),
+    Row("ecc", OK, "none uncorrected", "", Machine()),
+    Row("ecc", PROBLEM, "3 uncorrected", "replaced", one(**has(uncorrected=3))),
+    Row("ecc", NOTE, "7 uncorrected in its life", "Watch", one(**has(lifetime=7))),
+    Row("ecc", NOTE, "disabled", "-i 0 -e 1", one(ecc_mode=0)),
+    Row("ecc", OK, "not supported", "", one(ecc_mode=None, **lacks(3, 4, 5, 6))),
+    Row("remap", OK, "none pending", "", Machine()),
+    Row("remap", WARNING, "replaced at its next reset", "Reset it", one(**has(pending=1))),
+    Row("remap", PROBLEM, "no spare memory rows", "replaced", one(**has(failed=1, pending=1))),
+    Row("remap", OK, "not supported", "", Machine((v100(),))),
+    Row("recovery", OK, "none", "", Machine()),
+    Row("recovery", PROBLEM, "gpu reset", "--gpu-reset", one(**has(recovery=1))),
+    Row("recovery", PROBLEM, "node reboot", "Reboot the machine", one(**has(recovery=2))),
+    Row("almost_full", OK, "more than 2 % free", "", Machine()),
+    Row("almost_full", WARNING, "almost out of memory: 99 % in use", "batches", filled(0.99)),
+    Row("almost_full", OK, "free", "", filled(0.95)),
+    Row("almost_full", OK, "not supported", "", one(memory_total_bytes=None)),
+    Row("unattributed", OK, "listed processes hold", "", Machine()),
+    Row("unattributed", OK, "listed processes hold", "", one(processes=held(23 * GIB))),
+    Row(
+        "unattributed", WARNING, "14.0 GiB are in use that no", "--pid=host", one(processes=held())
+    ),
+    Row("unattributed", NOTE, "no permission", "", one(fail=UNLISTED)),
+    Row("thermal", OK, "none now", "", Machine()),
+    Row("thermal", WARNING, "throttled by heat now", "fans", one(clock_event_reasons=SW_THERMAL)),
+    Row("thermal", WARNING, "throttled by heat now", "fans", one(clock_event_reasons=HW_THERMAL)),
+    Row("thermal", OK, "not supported", "", one(clock_event_reasons=None)),
+    Row("hardware_slowdown", OK, "none now", "", one(clock_event_reasons=HW_THERMAL)),
+    Row(
+        "hardware_slowdown",
+        WARNING,
+        "slowed down by hardware now",
+        "cables",
+        one(clock_event_reasons=HW_SLOWDOWN),
+    ),
+    Row(
+        "hardware_slowdown",
+        WARNING,
+        "braked by its power supply now",
+        "cables",
+        one(clock_event_reasons=BRAKE),
+    ),
+    Row("power_limit", OK, "700 W, its default", "", Machine()),
+    Row(
+        "power_limit",
+        WARNING,
+        "500 W, below its default of 700 W",
+        "-i 0 -pl 700",
+        one(power_limit_enforced_milliwatts=500_000),
+    ),
+    Row("power_limit", OK, "696 W", "", one(power_limit_enforced_milliwatts=696_000)),
+    Row("persistence", OK, "on", "", Machine()),
+    Row("persistence", NOTE, "off", "-i 0 -pm 1", one(persistence_mode=0)),
+    Row("persistence", OK, "not supported", "", one(persistence_mode=None)),
+    Row("compute_mode", OK, "default", "", Machine()),
+    Row("compute_mode", PROBLEM, "prohibited", "-i 0 -c 0", one(compute_mode=2)),
+    Row("compute_mode", NOTE, "one program at a time", "-i 0 -c 0", EXCLUSIVE),
+    Row("pcie", OK, "gen 5 ×16, its most", "", Machine()),
+    Row("pcie", WARNING, "gen 3 ×16 of gen 5 ×16 under load", "riser", one(pcie_generation=3)),
+    Row("pcie", WARNING, "gen 5 ×8 of gen 5 ×16 under load", "riser", one(pcie_width=8)),
+    Row("pcie", NOTE, "not judged: little load, at gen 1 ×16 of gen 5 ×16", "again", one(**IDLE)),
+    Row("pcie", NOTE, "little load", "", one(**{**IDLE, "gpu_utilization_percent": 30})),
+    Row("pcie", NOTE, "load is not known", "", one(**{**IDLE, "gpu_utilization_percent": None})),
+    Row("pcie", OK, "not supported", "", one(pcie_width=None)),
+    Row("pcie", NOTE, "no permission", "", one(fail={"nvmlDeviceGetCurrPcieLinkWidth": 4})),
+    # CUDA and torch
+    Row("torch", OK, "2.9.0+cu128 of /opt/train/bin/python", "", Machine()),
+    Row("torch", WARNING, "No Python with torch", "--python", Machine(torch=None)),
+    Row(
+        "torch",
+        WARNING,
+        "No Python with torch was found",
+        "gputop --python PATH",
+        Machine(torch=None, changes={"found": HELPLESS}),
+    ),
+    Row(
+        "torch",
+        PROBLEM,
+        "ImportError: libcudart.so.12",
+        "anew",
+        Machine(torch=TorchFacts(failure="ImportError: libcudart.so.12: cannot open it")),
+    ),
+    Row("torch_build", OK, "built for CUDA 12.8", "", Machine()),
+    Row("torch_build", OK, "no GPU", "", Machine((), torch=TorchFacts("2.9.0+cpu"))),
+    Row("torch_build", PROBLEM, "without CUDA", "CUDA build", Machine(torch=TorchFacts("2.9"))),
+    Row("torch_cuda", OK, "1 of 1 GPUs", "", Machine()),
+    Row(
+        "torch_cuda",
+        OK,
+        "the driver takes CUDA up to 12.4",  # of the same major version it goes
+        "",
+        Machine(driver={"cuda_version": 12_040}),
+    ),
+    Row(
+        "torch_cuda",
+        PROBLEM,
+        "built for CUDA 12.8, the driver takes CUDA up to 11.4",
+        "a build for CUDA 11",
+        Machine(
+            driver={"cuda_version": 11_040}, torch=replace(TORCH, devices=(), fault=OLD_DRIVER)
+        ),
+    ),
+    Row(
+        "torch_cuda",
+        PROBLEM,
+        "torch cannot use the GPUs: CUDA unknown error",
+        "nvidia-smi",
+        Machine(torch=replace(TORCH, devices=(), fault="CUDA unknown error.")),
+    ),
+    Row("torch_cuda", PROBLEM, "sees no device", "nvidia-smi", Machine(torch=seen())),
+    Row("architecture", OK, "compute capability 9.0", "", Machine()),
+    Row(
+        "architecture",
+        PROBLEM,
+        "no code for compute capability 7.0, only for sm_80",
+        "Install a build",
+        Machine((v100(),)),
+    ),
+    Row("visible_devices", OK, "not set", "", Machine()),
+    Row("visible_devices", OK, "2,0: 2 of 3 GPUs", "", sees("2,0")),
+    Row("visible_devices", OK, "1 of 3 GPUs", "", sees("GPU-00000001")),
+    Row("visible_devices", WARNING, "hides every GPU", "Unset", sees("")),
+    Row("visible_devices", WARNING, "it ends at '-1'", "Unset", sees("-1")),
+    Row("visible_devices", WARNING, "ends at '7'", "by UUID", sees("0,7,1")),
+    Row("visible_devices", WARNING, "names '1' again", "Unset", sees("0,1,1")),
+    Row("visible_devices", NOTE, "there is no GPU", "", sees("0", devices=())),
+    Row("device_order", OK, "are NVML's", "", Machine()),
+    Row("device_order", OK, "are NVML's", "", Machine(THREE, torch=seen(0, 1, 2))),
+    Row("device_order", OK, "are NVML's", "", Machine(THREE, torch=None, environment=PCI)),
+    Row("device_order", NOTE, "may not be", "PCI_BUS_ID", Machine(THREE, torch=None)),
+    Row("device_order", NOTE, "are not", "PCI_BUS_ID", Machine(THREE, torch=seen(2, 0, 1))),
+    Row("device_order", NOTE, "are not", "UUID", sees("2", torch=seen(2))),
+    # gputop
+    Row("version", OK, "Python 3.12.4", "", Machine()),
+    Row("bindings", OK, "nvidia-ml-py 13.580.82", "", binds(**{"nvidia-ml-py": "13.580.82"})),
+    Row(
+        "bindings",
+        NOTE,
+        "nvidia-ml-py 13.580.82, used although pynvml 11.5.3 installs a pynvml too",
+        "",
+        binds(**{"nvidia-ml-py": "13.580.82", "pynvml": "11.5.3"}),
+    ),
+    Row("installation", OK, "as gputop-tui", "", Machine()),
+    Row(
+        "installation",
+        WARNING,
+        "another project's gputop 0.3.1 is installed too",
+        "`pip uninstall gputop gputop-tui`, then",
+        Machine(changes={"other_gputop": "0.3.1"}),
+    ),
+    Row("terminal", OK, "xterm-256color, 256 colours", "", Machine()),
+    Row("terminal", OK, "true colour", "", under(COLORTERM="truecolor")),
+    Row("terminal", OK, "without colours", "", under(NO_COLOR="1")),
+    Row("terminal", WARNING, "TERM is dumb", "Set TERM", under(TERM="dumb")),
+    Row("terminal", WARNING, "TERM is not set", "Set TERM", under(TERM="")),
+    Row(
+        "terminal",
+        NOTE,
+        "TERM is not set",
+        "Set TERM",
+        replace(under(TERM=""), changes={"on_terminal": False}),
+    ),
+    Row("terminal", NOTE, "not known", "Set TERM", Machine(changes={"colours": None})),
+    Row("terminal", NOTE, "8 colours", "Set TERM", Machine(changes={"colours": 8})),
+    Row("characters", OK, "en_US.UTF-8", "", Machine()),
+    Row("characters", OK, "locale C", "", under(LC_ALL="C")),
+    Row("characters", NOTE, "de_DE.ISO-8859-1 is not UTF-8", "", under(LANG="de_DE.ISO-8859-1")),
+    Row("characters", NOTE, "the Linux console", "--no-ascii", under(TERM="linux")),
+    Row("results", OK, "can be written", "", Machine()),
+    Row("results", WARNING, "no space", "Free", Machine(changes={"results_problem": FULL})),
+]
+NEVER_WRONG = {"version"}
+"""It only says what it is."""
+
+
+def named(row: Row) -> str:
+    return f"{row.check}: {row.finding}"
+
+
+def found_by(name: str, findings: tuple[Finding, ...]) -> list[Finding]:
+    return [finding for finding in findings if finding.check.name == name]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=named)
+def test_a_check_finds_what_the_machine_has(row: Row, nvml: FakeDriver, tmp_path: Path) -> None:
+    findings = examine(row.machine.facts(nvml, tmp_path))
+    found = found_by(row.check, findings)
+    for finding in found:
+        said = finding.judgement
+        remedy = said.remedy_for(*filter(None, [said.device]))
+        if said.status is row.status and row.finding in said.finding and row.remedy in remedy:
+            break
+    else:
+        pytest.fail(f"found instead: {[finding.judgement for finding in found]}")
+    assert said.finding
+    assert said.finding.strip(" .") == said.finding
+    assert not remedy.endswith(".")
+    assert bool(remedy) or said.status in (OK, NOTE)
+    assert said.status is not OK or not remedy
+    if row.status is PROBLEM:  # one cause has one finding
+        others = [each.check.name for each in findings if each.judgement.status is PROBLEM]
+        assert set(others) == {row.check}
+
+
+def test_each_check_has_a_row_that_finds_something_and_one_that_does_not() -> None:
+    for check in CHECKS:
+        statuses = {row.status for row in TABLE if row.check == check.name}
+        assert OK in statuses, check.name
+        assert statuses - {OK} or check.name in NEVER_WRONG, check.name
+    assert {row.check for row in TABLE} == {check.name for check in CHECKS}
+
+
+def test_the_rules_that_need_no_history_are_checks() -> None:
+    assert {rule for _, _, rule, _ in RULED} == {r.name for r in RULES if not r.needs_history}
+
+
+def test_a_machine_that_is_well_has_no_other_finding(nvml: FakeDriver, tmp_path: Path) -> None:
+    findings = examine(Machine().facts(nvml, tmp_path))
+    assert {finding.judgement.status for finding in findings} == {OK}
+    assert {finding.check.name for finding in findings} == {check.name for check in CHECKS}
+
+
+def test_a_machine_that_has_nothing_can_be_examined() -> None:
+    statuses = {finding.judgement.status for finding in examine(Facts())}
+    assert PROBLEM not in statuses
+
+
+def test_a_problem_that_names_no_check_is_nvmls() -> None:
+    """As that of the stream, or of another version."""
+    for check in ("", "a later one"):
+        facts = Facts(unanswered=Problem("It stopped", "it ended", "Try again", check))
+        (finding,) = found_by("nvml", examine(facts))
+        assert finding.judgement.status is PROBLEM
+        assert finding.judgement.finding == "It stopped: it ended"
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_platform_as_it_is_found_has_no_problem(
+    name: str, nvml: FakeDriver, tmp_path: Path
+) -> None:
+    """What a device does not support is nothing that is wrong with it."""
+    facts = Machine((PLATFORMS[name](),), torch=None).facts(nvml, tmp_path)
+    groups = [finding for finding in examine(facts) if finding.check.group == "Devices"]
+    assert groups
+    assert [each.judgement for each in groups if each.judgement.status is PROBLEM] == []
+
+
+def test_a_lost_device_is_said_once(nvml: FakeDriver, tmp_path: Path) -> None:
+    facts = Machine((FakeDevice(), FakeDevice(code=GPU_IS_LOST))).facts(nvml, tmp_path)
+    of_lost = [
+        finding.check.name
+        for finding in examine(facts)
+        if finding.judgement.device and finding.judgement.device.index == 1
+    ]
+    assert [name for name in of_lost if name not in ("xid", "architecture")] == ["state"]
+
+
+def test_a_selection_that_hides_all_is_why_torch_has_no_device(
+    nvml: FakeDriver, tmp_path: Path
+) -> None:
+    torch = replace(TORCH, devices=(), fault="No CUDA GPUs are available")
+    findings = examine(sees("", torch=torch).facts(nvml, tmp_path))
+    wrong = {each.check.name for each in findings if each.judgement.status in (WARNING, PROBLEM)}
+    assert wrong == {"visible_devices"}
+    assert found_by("torch_cuda", findings) == []
+
+
+def test_the_table_of_indices(nvml: FakeDriver, tmp_path: Path) -> None:
+    devices = (FakeDevice(), rtx4090())
+    cuda = (
+        CudaDevice(0, "fast", None, "0000:27:00.0"),  # a torch without UUIDs
+        CudaDevice(1, "slow", "GPU-00000000-fa4e-4dcf-8a3b-000000000000"),
+    )
+    torch = replace(TORCH, devices=cuda)
+    facts = Machine(devices, torch=torch).facts(nvml, tmp_path)
+    (finding,) = found_by("device_order", examine(facts))
+    assert [row.split("  ")[0] for row in finding.judgement.rows] == [
+        "CUDA 0 = NVML 1",
+        "CUDA 1 = NVML 0",
+    ]

@@ -1,0 +1,206 @@
+"""Waves faster than the ticks: the driver's own samples, and what is not to be made of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputop.health.findings import Finding
+from gputop.health.view import Fine
+from gputop.schema.snapshot import Absence
+from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
+
+FULL_CORE = trainer(cpu_percent=99.0)
+STEP = 1 / 6
+SAMPLES = "gpu_utilization_samples_percent"
+SECONDS = "gpu_utilization_samples_seconds"
+BUSY = "gpu_utilization_percent"
+
+
+def share(begin: float, end: float, period: float, high: float) -> float:
+    """Of that time, the part in which a wave is high: at the first `high` of each period."""
+
+    def until(time: float) -> float:
+        waves, rest = divmod(time, period)
+        return waves * high * period + min(rest, high * period)
+
+    return (until(end) - until(begin)) / (end - begin)
+
+
+def sampled(
+    period: float, high: float = 0.5, step: float = STEP, top: float = 95, low: float = 2
+) -> Callable[[int], tuple[int, ...]]:
+    """What the driver samples of such a wave between two ticks of a second."""
+
+    def at(tick: int) -> tuple[int, ...]:
+        first, end = (math.ceil((tick + n) / step - 1e-9) for n in (0, 1))
+        shares = (share(n * step, (n + 1) * step, period, high) for n in range(first, end))
+        return tuple(round(low + (top - low) * each) for each in shares)
+
+    return at
+
+
+def wave(period: float, high: float = 0.5, **how: Any) -> dict[str, Any]:
+    """A device that is busy in such waves, by the reading of a second and by the samples."""
+    samples = sampled(period, high, **how)
+
+    def mean(tick: int) -> int:
+        return round(sum(samples(tick)) / len(samples(tick)))
+
+    return {BUSY: mean, SAMPLES: samples, SECONDS: round(how.get("step", STEP), 3)}
+
+
+def without_samples(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {BUSY: changes[BUSY]}
+
+
+def machine(changes: Mapping[str, Any], **more: Any) -> Machine:
+    return one(changes, process=FULL_CORE, **more)
+
+
+def said(changes: Mapping[str, Any], **more: Any) -> Finding:
+    return finding(machine(changes, **more), "input_bound")
+
+
+@pytest.mark.parametrize("period", [0.7, 0.8, 0.9, 1.0, 1.3, 2.0, 5.0, 8.0])
+@pytest.mark.parametrize("high", [0.3, 0.5, 0.7])
+def test_a_wave_is_found_with_its_period(period: float, high: float) -> None:
+    found = said(wave(period, high))
+    idle, between, *_ = found.evidence
+    assert idle.label == "idle, from 6 samples a second"
+    assert idle.value == pytest.approx(98 - 93 * high, abs=3)
+    assert between.label == "from gap to gap"
+    assert between.value == pytest.approx(period, rel=0.08)
+    assert f", every {between.value:.1f} s, " in found.sentence
+
+
+def test_of_the_ticks_alone_it_is_not_claimed() -> None:
+    changes = wave(0.8)
+    assert "every 0.8 s" in said(changes).sentence
+    found = said(without_samples(changes))
+    assert "every" not in found.sentence
+    assert "idle 51 % of the time, a CPU core is full" in found.sentence
+    assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its fullest process"]
+
+
+def test_a_wave_that_every_tick_meets_at_its_height_is_seen() -> None:
+    """The reading of a moment, once a second: of a wave of one second it sees one side."""
+    changes = wave(1.0) | {BUSY: 95}
+    found = said(changes)
+    assert "idle 52 % of the time, every 1.0 s" in found.sentence
+    assert machine(without_samples(changes)).verdict("input_bound") != found
+    assert not isinstance(machine(without_samples(changes)).verdict("input_bound"), Finding)
+
+
+@pytest.mark.parametrize("period", [0.17, 0.2, 0.25, 0.3, 0.34, 0.4, 0.5, 0.55])
+def test_what_is_too_fast_for_the_samples_has_no_period(period: float) -> None:
+    found = said(wave(period))
+    assert "every" not in found.sentence
+    assert found.evidence[0].value == pytest.approx(52, abs=2)
+
+
+@given(
+    st.floats(0.1, 9.0),
+    st.floats(0.2, 0.8),
+    st.sampled_from([1 / 6, 0.2, 0.25, 1 / 3]),
+    st.floats(0.0, 1.0),
+)
+def test_a_period_is_the_right_one_or_none(
+    period: float, high: float, step: float, begin: float
+) -> None:
+    ends = [begin + n * step for n in range(round(60 / step) + 1)]
+    shares = [share(a, b, period, high) for a, b in itertools.pairwise(ends)]
+    found = Fine([round(100 * each) for each in shares], step).period
+    assert found is None or found == pytest.approx(period, rel=0.1)
+
+
+def test_noise_has_no_period() -> None:
+    digits = random.Random(3)  # noqa: S311 - noise, not a secret
+    samples: dict[int, tuple[int, ...]] = {}
+
+    def at(tick: int) -> tuple[int, ...]:
+        return samples.setdefault(tick, tuple(round(digits.gauss(45, 6)) for _ in range(6)))
+
+    found = said({BUSY: noise(45, 6), SAMPLES: at, SECONDS: STEP})
+    assert "every" not in found.sentence
+
+
+SLOW: Mapping[str, Any] = {BUSY: saw(95, 0, 8, 3)}
+"""What the ticks show, and what is said of them alone."""
+
+
+def brought(samples: Callable[[int], tuple[int, ...] | None], seconds: Any = STEP) -> Machine:
+    return machine({**SLOW, SAMPLES: samples, SECONDS: seconds})
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds"),
+    [
+        (lambda _: None, STEP),  # none at all
+        (lambda _: (), STEP),
+        (lambda _: (50,) * 6, None),
+        (lambda tick: (50,) * 6 if tick < 60 else (), STEP),  # they stop
+        (lambda tick: (95,) * 6 if tick % 8 < 3 else (), STEP),  # none while it is idle
+        (lambda _: (50,) * 12, STEP),  # each one twice
+        (lambda tick: (50,) * (60 if tick % 10 == 0 else 6), STEP),
+        (lambda _: (50,) * 100, STEP),  # the whole ring, at each tick
+        (lambda _: (50,) * 100_000, STEP),
+        (lambda _: (50, 101, 50, 50, 50, 50), STEP),
+        (lambda _: (50, -1, 50, 50, 50, 50), STEP),
+        (lambda _: (50,) * 6, 0.0),
+        (lambda _: (50,) * 6, -STEP),
+        (lambda _: (50,) * 6, 1e300),
+        (lambda _: (50,) * 6, 1e-300),
+        (lambda _: (50,) * 6, math.nan),
+        (lambda _: (50,) * 6, math.inf),
+        (lambda _: (50,), 1.0),  # no finer than the ticks
+    ],
+)
+def test_samples_that_do_not_make_up_the_time_are_left_out(
+    samples: Callable[[int], tuple[int, ...] | None], seconds: float | None
+) -> None:
+    assert brought(samples, seconds).verdict("input_bound") == said(SLOW)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.lists(st.integers(0, 100) | st.sampled_from([0, 100]), max_size=9),
+        min_size=1,
+        max_size=9,
+    ),
+    st.floats(0.05, 0.5) | st.just(STEP) | st.floats(),
+)
+def test_whatever_is_sampled_the_share_is_one(pieces: list[list[int]], seconds: float) -> None:
+    made = brought(lambda tick: tuple(pieces[tick % len(pieces)]), seconds)
+    verdict = made.verdict("input_bound")
+    if isinstance(verdict, Finding):
+        assert 0 <= verdict.evidence[0].value <= 100
+        assert all(each.text for each in verdict.evidence)
+
+
+def test_until_there_are_enough_of_them_the_ticks_speak() -> None:
+    made = machine(SLOW, seconds=90)
+    assert made.verdict("input_bound") == said(SLOW)
+    made.readings = ({**WORKING, **wave(0.8)},)
+    made.run(50)
+    assert "every 0.8" not in finding(made, "input_bound").sentence
+    made.run(20)
+    assert "every 0.8 s" in finding(made, "input_bound").sentence
+
+
+def test_a_device_without_the_call_is_as_before() -> None:
+    absent = dict.fromkeys((SAMPLES, SECONDS), Absence.NOT_SUPPORTED)
+    assert machine(SLOW, absent=absent).verdict("input_bound") == said(SLOW)
+
+
+def test_it_does_not_flicker() -> None:
+    made = machine(wave(0.8, 0.7), seconds=400)
+    assert made.changes("input_bound", after=60) == 0

@@ -1,0 +1,231 @@
+"""Which devices are the idlest, and why others are left out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.amounts import parse_amount
+from gputop.health.idlest import Candidate, Wanted, candidates
+from gputop.schema.snapshot import (
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    Host,
+    Inventory,
+    Process,
+    ProcessKind,
+    Sample,
+)
+from tests.streams import GIB, device, inventory, process, readings, sample
+
+ANY = Wanted()
+
+
+def look(index: int = 0, busy: int | None = 0, free: int = 79, **changes: Any) -> DeviceSample:
+    values = {
+        "gpu_utilization_percent": busy,
+        "memory_free_bytes": free * GIB,
+        "memory_used_bytes": (80 - free) * GIB,
+    }
+    return readings(index, **values | changes)
+
+
+def taken(*looks: DeviceSample, processes: tuple[Process, ...] = (), **changes: Any) -> Sample:
+    made = dataclasses.replace(sample(0), devices=looks, processes=processes)
+    return dataclasses.replace(made, **changes)
+
+
+def among(*devices: Device) -> Inventory:
+    return dataclasses.replace(inventory(), devices=devices)
+
+
+def seen(
+    *samples: Sample, wanted: Wanted = ANY, devices: tuple[Device, ...] | None = None
+) -> list[Candidate]:
+    if devices is None:
+        devices = tuple(device(n) for n in range(len(samples[-1].devices)))
+    return candidates(among(*devices), samples, wanted, {each.uuid for each in devices})
+
+
+def reason(*samples: Sample, wanted: Wanted = ANY, **changes: Any) -> str | None:
+    (found,) = seen(*samples, wanted=wanted, devices=(device(0, **changes),))
+    return found.reason
+
+
+@pytest.mark.parametrize(
+    ("looks", "order"),
+    [
+        ([(90, 79), (0, 79), (40, 79)], [1, 2, 0]),
+        ([(0, 10), (0, 79), (0, 40)], [1, 2, 0]),
+        ([(0, 20), (50, 79)], [1, 0]),  # it holds three quarters of its memory and waits
+        ([(0, 79), (0, 79)], [0, 1]),
+        ([(0, 78), (1, 79)], [1, 0]),
+        ([(None, 40), (20, 79)], [1, 0]),
+    ],
+)
+def test_the_idlest_is_first(looks: list[tuple[int | None, int]], order: list[int]) -> None:
+    found = seen(taken(*(look(n, *each) for n, each in enumerate(looks))))
+    assert [each.device.index for each in found] == order
+
+
+def test_of_two_that_are_empty_the_larger_is_first() -> None:
+    small = look(0, memory_free_bytes=24 * GIB, memory_used_bytes=0)
+    large = look(1, memory_free_bytes=80 * GIB, memory_used_bytes=GIB // 10)
+    assert [each.device.index for each in seen(taken(small, large))] == [1, 0]
+
+
+def test_a_gap_in_the_work_does_not_make_a_device_idle() -> None:
+    """The mean of what was busy, and the least that was free."""
+    samples = [taken(look(busy=busy, free=free)) for busy, free in ((100, 20), (90, 10), (0, 70))]
+    (found,) = seen(*samples)
+    assert found.busy_percent == pytest.approx(63.3, abs=0.1)
+    assert (found.memory_free_bytes, found.memory_usable_bytes) == (10 * GIB, 80 * GIB)
+    assert reason(*samples, wanted=Wanted(max_busy_percent=50)) is not None
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.integers(0, 100), st.integers(0, 80)), min_size=1, max_size=8
+    ),
+    st.integers(0, 100),
+    st.integers(0, 80),
+)
+def test_what_fits_is_idle_enough_and_in_order(
+    looks: list[tuple[int | None, int]], max_busy: int, min_free: int
+) -> None:
+    wanted = Wanted(parse_amount(f"{min_free}GiB"), float(max_busy))
+    found = seen(taken(*(look(n, *each) for n, each in enumerate(looks))), wanted=wanted)
+    fitting = [each for each in found if each.reason is None]
+    assert sorted(each.device.index for each in found) == [*range(len(looks))]
+    assert found[: len(fitting)] == fitting
+    assert [each.taken_percent for each in fitting] == sorted(e.taken_percent for e in fitting)
+    assert {each.device.index for each in fitting} == {
+        n
+        for n, (busy, free) in enumerate(looks)
+        if busy is not None and busy <= max_busy and free >= min_free
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (DeviceState.LOST, "it is lost"),
+        (DeviceState.NEEDS_RESET, "it needs a reset"),
+        (DeviceState.NOT_RESPONDING, "it is not responding"),
+    ],
+)
+def test_a_device_that_does_not_answer_is_left_out(state: DeviceState, words: str) -> None:
+    """Also where it did at the beginning of the second."""
+    assert reason(taken(look()), taken(look(state=state))) == words
+
+
+def test_a_device_that_has_not_answered_yet_is_left_out() -> None:
+    assert reason(taken(look(age_seconds=None))) == "it has not answered yet"
+    assert reason(taken()) == "it has not answered yet"
+
+
+HELD = "its compute mode is exclusive, and process 7 of ada holds it"
+
+
+@pytest.mark.parametrize(
+    ("mode", "holder", "wanted"),
+    [
+        ("default", process(7, 0), None),
+        ("prohibited", None, "its compute mode is prohibited"),
+        ("exclusive_process", None, None),
+        ("exclusive_process", process(7, 0), HELD),
+        ("exclusive_thread", process(7, 0), HELD),
+        ("exclusive_process", process(7, 1), None),
+        ("exclusive_process", process(7, 0, kind=ProcessKind.GRAPHICS), None),
+        ("exclusive_process", process(7, 0, kind=ProcessKind.MPS), None),
+        ("exclusive_process", process(7, 0, command="/usr/bin/nvidia-cuda-mps-server"), None),
+        ("exclusive_process", process(7, 0, user=None, command=None), HELD.replace(" of ada", "")),
+        (None, process(7, 0), None),
+    ],
+)
+def test_the_compute_mode(mode: str | None, holder: Process | None, wanted: str | None) -> None:
+    processes = () if holder is None else (holder,)
+    assert reason(taken(look(), processes=processes), compute_mode=mode) == wanted
+
+
+def test_an_exclusive_device_whose_processes_are_not_known_is_left_out() -> None:
+    unknown = taken(look(absent={"processes": Absence.NO_PERMISSION}))
+    assert "is not known" in (reason(unknown, compute_mode="exclusive_process") or "")
+
+
+@pytest.mark.parametrize(
+    ("min_free", "words"),
+    [
+        ("40GiB", None),
+        ("50%", None),
+        ("41GiB", "40.0 GiB of 80.0 GiB free, 41.0 GiB wanted"),
+        ("51%", "40.0 GiB of 80.0 GiB free, 51 % wanted"),
+    ],
+)
+def test_free_memory(min_free: str, words: str | None) -> None:
+    assert reason(taken(look(free=40)), wanted=Wanted(parse_amount(min_free))) == words
+
+
+def test_what_is_not_known_does_not_fit_and_is_not_zero() -> None:
+    unknown = taken(look(busy=None, memory_free_bytes=None, memory_used_bytes=None))
+    assert reason(unknown) is None
+    assert seen(unknown)[0].taken_percent == 100
+    memory = reason(unknown, wanted=Wanted(min_free=parse_amount("0G")))
+    assert memory == "how much memory is free is not known"
+    busy = reason(unknown, wanted=Wanted(max_busy_percent=100))
+    assert busy == "how busy it is is not known"
+
+
+def test_a_device_with_the_hosts_memory() -> None:
+    host = Host(memory_available_bytes=30 * GIB, memory_total_bytes=120 * GIB)
+    shared = taken(look(memory_free_bytes=None, memory_used_bytes=None), host=host)
+    (found,) = seen(shared, devices=(device(0, memory_is_shared=True),))
+    assert (found.memory_free_bytes, found.taken_percent) == (30 * GIB, 75)
+
+
+def test_a_device_that_is_not_visible() -> None:
+    (found,) = candidates(among(device(0)), [taken(look())], ANY, ())
+    assert found.reason == "not in CUDA_VISIBLE_DEVICES"
+
+
+GPU = device(0, mig_mode="enabled", compute_mode="default")
+PARTS = tuple(
+    device(0, uuid=f"MIG-{n}", parent_uuid=GPU.uuid, mig_index=n, compute_mode=None)
+    for n in range(2)
+)
+
+
+def test_instances_are_picked_and_not_their_gpu() -> None:
+    """How busy they are is what GPM says: the driver counts only the whole GPU."""
+    looks = (
+        look(),
+        look(uuid="MIG-0", busy=None, sm_active_percent=80.0),
+        look(uuid="MIG-1", busy=None, sm_active_percent=5.0),
+    )
+    found = seen(taken(*looks), devices=(GPU, *PARTS))
+    assert [each.device.uuid for each in found] == ["MIG-1", "MIG-0", GPU.uuid]
+    assert found[-1].reason == "MIG is on: its instances are looked at instead"
+    found = seen(taken(*looks), devices=(GPU, *PARTS), wanted=Wanted(by_index=True))
+    assert all(each.reason for each in found)
+
+
+def test_a_gpu_without_instances_where_mig_is_on() -> None:
+    assert reason(taken(look()), mig_mode="enabled") == "MIG is on, and it has no instance"
+
+
+def test_an_instance_has_the_compute_mode_of_its_gpu() -> None:
+    gpu = dataclasses.replace(GPU, compute_mode="prohibited")
+    found = seen(taken(look(), look(uuid="MIG-0")), devices=(gpu, PARTS[0]))
+    assert found[-1].reason == "its compute mode is prohibited"
+
+
+def test_a_foreign_user_name_is_inert() -> None:
+    holder = process(7, 0, user="\x1b[31m")
+    said = reason(taken(look(), processes=(holder,)), compute_mode="exclusive_process")
+    assert "\x1b" not in (said or "")

@@ -1,0 +1,309 @@
+"""All rules together: they never raise, are quiet where all is well, and do not flicker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputop.health.alerts import Severity
+from gputop.health.findings import Finding, Insufficient
+from gputop.health.judge import RULES, Judge, judge_snapshot
+from gputop.health.thresholds import Limit
+from gputop.schema.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    Event,
+    Host,
+    Process,
+    ProcessKind,
+    Sample,
+)
+from gputop.stream.history import CAPACITY, History
+from tests import streams
+from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
+from tests.streams import GIB, NOW
+
+UUIDS = ("a", "b", "c")
+STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}
+STEADY |= {"ecc_uncorrected", "remapped_rows", "memory_total_bytes", "power_limit_watts"}
+STEADY |= {"memory_unattributed_bytes"}
+"""What has no noise in it, or is a counter."""
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "int": st.integers(-(1 << 60), 1 << 60) | st.integers(0, 100),
+    "float": st.floats(-1e300, 1e300) | st.floats(0, 100),
+    "bool": st.booleans(),
+    "str": st.text(max_size=12) | st.sampled_from(["none", "gpu_reset", "\x1b[2J"]),
+    "tuple[int, ...]": st.lists(st.integers(-5, 105) | st.integers(-(1 << 60), 1 << 60)).map(tuple),
+    "tuple[str, ...]": st.lists(
+        st.sampled_from(["idle", "sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "new"])
+    ).map(tuple),
+}
+
+
+def fields_of(cls: type, names: tuple[str, ...] | None = None) -> st.SearchStrategy[dict[str, Any]]:
+    """Any of its optional fields, with anything that its type allows, or missing."""
+    kinds = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(cls)}
+    optional = {n: k for n, k in kinds.items() if (names is None or n in names) and k in VALUES}
+    return st.fixed_dictionaries(
+        {}, optional={name: st.none() | VALUES[kind] for name, kind in optional.items()}
+    )
+
+
+devices = st.tuples(*(fields_of(Device) for _ in UUIDS)).map(
+    lambda each: tuple(
+        Device(**{**values, "index": n, "uuid": UUIDS[n], "name": "x", "parent_uuid": None})
+        for n, values in enumerate(each)
+    )
+)
+device_samples = st.builds(
+    lambda uuid, values, state, absent: DeviceSample(uuid, state, absent=absent, **values),
+    st.sampled_from(UUIDS),
+    fields_of(DeviceSample, READINGS),
+    st.sampled_from(DeviceState),
+    st.dictionaries(
+        st.sampled_from([*READINGS, "processes"]), st.sampled_from(Absence), max_size=4
+    ),
+)
+processes = st.builds(
+    lambda uuid, values: Process(
+        **{**values, "pid": 7, "device_uuid": uuid, "kind": ProcessKind.COMPUTE}
+    ),
+    st.sampled_from(UUIDS),
+    fields_of(Process),
+)
+events = st.builds(
+    Event,
+    st.floats(0, 2e9),
+    st.none() | st.sampled_from(UUIDS),
+    st.just("xid") | st.text(max_size=5),
+    st.none() | st.integers(0, 1000),
+)
+samples = st.builds(
+    lambda time, made, listed: Sample(time, Host(), tuple(made), tuple(listed)),
+    st.floats(0, 2e9) | st.floats(NOW, NOW + 900),
+    st.lists(device_samples, max_size=3, unique_by=lambda sample: sample.uuid),
+    st.lists(processes, max_size=4),
+)
+
+
+@given(
+    devices,
+    st.lists(samples, min_size=1, max_size=6),
+    st.lists(events, max_size=3),
+    st.integers(1, 40),
+    st.floats(-1, 100),
+)
+def test_rules_never_raise(
+    known: tuple[Device, ...],
+    told: list[Sample],
+    happened: list[Event],
+    times: int,
+    interval: float,
+) -> None:
+    """Whatever is missing, and whatever nonsense a driver or a recording says."""
+    history, judge = History(50), Judge()
+    inventory = streams.inventory(devices=0)
+    inventory = dataclasses.replace(inventory, devices=known, interval_seconds=interval)
+    for number in range(times):
+        sample = told[number % len(told)]
+        sample = dataclasses.replace(sample, time=sample.time + number)
+        history.add(sample)
+        judgement = judge.judge(history, inventory, sample, happened)
+        assert len(judgement.verdicts) == len(known) * len(RULES)
+        for found in judgement.findings:
+            assert found.sentence.isprintable()
+            assert all(each.text for each in found.evidence)
+            assert found.device_uuid in UUIDS
+
+
+@given(st.sets(st.sampled_from(sorted(WORKING))), st.sampled_from([WORKING, IDLE]))
+@settings(max_examples=40)
+def test_what_is_missing_is_no_finding(missing: set[str], of: dict[str, Any]) -> None:
+    """A machine that is well is well without some of its readings, too."""
+    machine = one(dict.fromkeys(missing), of=of, seconds=40)
+    assert machine.last.findings == ()
+    assert any(isinstance(verdict, Insufficient) for verdict in machine.last.verdicts)
+
+
+@pytest.mark.parametrize("of", [WORKING, IDLE])
+def test_a_healthy_machine_has_no_findings(of: dict[str, Any]) -> None:
+    """Not at its first sample, and not after ten minutes of noise."""
+    changes = {
+        name: noise(value, 0.02 * value, seed)
+        for seed, (name, value) in enumerate(of.items())
+        if type(value) in (int, float) and name not in STEADY
+    }
+    machine = Machine(
+        devices=tuple(device(n) for n in range(3)),
+        readings=({**of, **changes},) * 3,
+        processes=tuple(trainer(n, slurm_job="7") for n in range(3)) if of is WORKING else (),
+    ).run(620)
+    assert [said.findings for said in machine.said if said.findings] == []
+
+
+NOISY: dict[str, Callable[[int], dict[str, Any]]] = {
+    "input_bound": lambda seed: {"gpu_utilization_percent": noise(80, 8, seed)},
+    "not_working": lambda seed: {"sm_active_percent": noise(30, 8, seed)},
+    "no_tensor_cores": lambda seed: {"tensor_active_percent": noise(1, 0.8, seed)},
+    "memory_bound": lambda seed: {
+        "dram_active_percent": noise(70, 6, seed),
+        "tensor_active_percent": 5.0,
+    },
+    "clocks_low": lambda seed: {"sm_clock_mhz": noise(1188, 40, seed)},
+    "power_capped": lambda seed: {"clock_event_reasons": chance("sw_power_cap", seed)},
+    "almost_full": lambda seed: {
+        "memory_used_bytes": noise(98 * GIB, GIB / 10, seed),
+        "memory_free_bytes": 2 * GIB,
+    },
+}
+"""Noise around the very limit of each."""
+
+
+@pytest.mark.parametrize("rule", NOISY)
+@pytest.mark.parametrize("seed", range(2))
+def test_findings_do_not_flicker(rule: str, seed: int) -> None:
+    """A finding comes or goes a few times in ten minutes at most; one number would do it often."""
+    machine = one(NOISY[rule](seed), process=trainer(cpu_percent=99.0), seconds=600)
+    assert any(f.rule == rule for said in machine.said for f in said.findings)
+    assert machine.changes(rule) <= 3
+
+
+def chance(reason: str, seed: int) -> Callable[[int], tuple[str, ...]]:
+    """That it is so in three of ten samples."""
+    digits = noise(0, 1, seed)
+    return lambda tick: (reason,) if digits(tick) > 0.524 else ()
+
+
+def test_a_reading_that_drops_out_now_and_then_ends_no_finding() -> None:
+    machine = one({"sm_active_percent": lambda t: None if t % 3 == 0 else 10.0}, seconds=200)
+    assert isinstance(machine.verdict("not_working"), Finding)
+    assert machine.changes("not_working") == 1
+
+
+def test_a_slower_state_now_and_then_ends_no_finding() -> None:
+    machine = one({"pcie_generation": 1, "performance_state": saw(0, 8, 9, 5)}, seconds=200)
+    assert isinstance(machine.verdict("link_degraded"), Finding)
+    assert machine.changes("link_degraded") == 1
+
+
+def test_a_limit_begins_and_ends_apart() -> None:
+    up, down = Limit(80, 70), Limit(10, 20)
+    values = (69, 71, 79, 80)
+    assert [up.passed(v, held=False) for v in values] == [False, False, False, True]
+    assert [up.passed(v, held=True) for v in values] == [False, True, True, True]
+    assert [down.passed(v, held=False) for v in (21, 20, 11, 10)] == [False, False, False, True]
+    assert [down.passed(v, held=True) for v in (21, 20, 11, 10)] == [False, True, True, True]
+
+
+def test_the_gravest_first_then_what_to_look_at_first() -> None:
+    machine = one(
+        {
+            "gpu_utilization_percent": saw(95, 0, 8, 3),
+            "ecc_uncorrected": 1,
+            "clock_event_reasons": ("sw_power_cap",),
+            "memory_unattributed_bytes": 9 * GIB,
+        },
+        process=trainer(cpu_percent=99.0),
+    )
+    found = machine.last.findings
+    assert [f.rule for f in found] == ["ecc", "input_bound", "unattributed", "power_capped"]
+    assert [f.severity for f in found] == sorted((f.severity for f in found), reverse=True)
+    assert found[-1].severity is Severity.INFORMATION
+    assert machine.last.of(device().uuid) == found
+    assert machine.last.of("nobody") == ()
+
+
+@pytest.mark.parametrize("interval", [0.25, 1.0, 5.0, 60.0])
+def test_at_every_interval(interval: float) -> None:
+    """A long interval takes longer to tell, and tells the same."""
+    machine = one({"sm_active_percent": 10.0}, interval=interval, seconds=max(90.0, 8 * interval))
+    assert [f.rule for f in machine.last.findings] == ["not_working"]
+
+
+def test_what_a_tick_reads_does_not_grow_with_the_history() -> None:
+    """The cost, counted: numbers read of the history by all rules for eight devices."""
+    machine = Machine(
+        devices=tuple(device(n) for n in range(8)),
+        readings=(WORKING,) * 8,
+        processes=tuple(trainer(n, slurm_job="7") for n in range(8)),
+    )
+    machine.run(700, judged=False).run(1)
+    after_ten_minutes = machine.judge.read
+    machine.run(CAPACITY, judged=False).run(1)
+    assert machine.judge.read == after_ten_minutes
+    # A minute of each of some series, and ten of memory in use.
+    assert after_ten_minutes <= 8 * (15 * 61 + 601)
+
+
+def test_what_a_tick_reads_does_not_grow_with_the_devices() -> None:
+    """Until more than two have their turn at it, and but for the peers of one job."""
+    read = {}
+    for count in (4, 8, 32, 64):
+        machine = Machine(
+            devices=tuple(device(n) for n in range(count)),
+            readings=(WORKING,) * count,
+            processes=tuple(trainer(n, parent_pid=1) for n in range(count)),
+        )
+        machine.run(700, judged=False).run(2)
+        read[count] = machine.judge.read
+    assert read[4] == read[8] == read[32] == read[64] / 2
+
+
+SNAPSHOT_RULES = {rule.name for rule in RULES if not rule.needs_history}
+STEADILY: tuple[dict[str, Any], ...] = (
+    {},
+    {"ecc_uncorrected": 3},
+    {"ecc_corrected": 3},
+    {"remap_pending": True},
+    {"remap_failed": True},
+    {"recovery_action": "gpu_reset"},
+    {"memory_used_bytes": 79.5 * GIB, "memory_free_bytes": 0.5 * GIB},
+    {"clock_event_reasons": ("sw_thermal",)},
+    {"clock_event_reasons": ("hw_thermal", "hw_slowdown")},
+    {"clock_event_reasons": ("hw_power_brake", "sw_power_cap")},
+    {"pcie_generation": 1},
+    {"pcie_width": 8, "performance_state": 8},
+    {"pcie_width": 8, "gpu_utilization_percent": 20},
+    {"memory_unattributed_bytes": 9 * GIB},
+)
+
+
+@pytest.mark.parametrize("changes", STEADILY, ids=str)
+@pytest.mark.parametrize("of", [WORKING, IDLE])
+def test_one_snapshot_tells_what_a_minute_of_the_same_would(
+    changes: dict[str, Any], of: dict[str, Any]
+) -> None:
+    machine = one(changes, of=of)
+    inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
+    at_once = judge_snapshot(inventory, machine.sample())
+    assert [verdict.rule for verdict in at_once.verdicts] == [
+        rule.name for rule in RULES if not rule.needs_history
+    ]
+    assert {f.rule: f.severity for f in at_once.findings} == {
+        f.rule: f.severity for f in machine.last.findings if f.rule in SNAPSHOT_RULES
+    }
+    assert not any("of the time" in found.sentence for found in at_once.findings)
+
+
+@given(devices, samples)
+def test_rules_never_raise_on_one_snapshot(known: tuple[Device, ...], sample: Sample) -> None:
+    inventory = dataclasses.replace(streams.inventory(devices=0), devices=known)
+    judgement = judge_snapshot(inventory, sample)
+    assert len(judgement.verdicts) == len(known) * len(SNAPSHOT_RULES)
+    assert all(found.sentence.isprintable() for found in judgement.findings)
+
+
+def test_judged_again_without_anything_new_says_the_same() -> None:
+    machine = one({"sm_active_percent": 10.0})
+    inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
+    sample = Sample(NOW + machine.ticks - 1, Host())
+    again = [machine.judge.judge(machine.history, inventory, sample) for _ in range(3)]
+    assert again[0] == again[1] == again[2]

@@ -1,0 +1,217 @@
+"""Devices take turns before the rules: nobody waits long, and nothing sudden waits at all."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Turns
+from gputop.schema.snapshot import DeviceState, Event, Sample
+from gputop.stream.history import History
+from tests.health.histories import WORKING, Machine, device, noise, saw, trainer
+from tests.health.test_judge import devices, events, samples
+from tests.streams import NOW, inventory
+
+if TYPE_CHECKING:
+    from gputop.health.findings import Judgement
+
+ALL = 1000
+"""More than there are."""
+EIGHT = 8
+SICK: Mapping[str, Any] = {"sm_active_percent": 10.0, "clock_event_reasons": ("sw_thermal",)}
+
+
+def machine(count: int = EIGHT, at_a_time: int = AT_A_TIME, **changes: Any) -> Machine:
+    """Devices of one job."""
+    return Machine(
+        devices=tuple(device(n) for n in range(count)),
+        readings=({**WORKING, **changes},) * count,
+        processes=tuple(trainer(n, slurm_job="7") for n in range(count)),
+        judge=Judge(at_a_time),
+    )
+
+
+def worse(made: Machine, index: int, **changes: Any) -> None:
+    """That device goes on with other readings."""
+    made.readings = tuple(
+        {**each, **changes} if n == index else each for n, each in enumerate(made.readings)
+    )
+
+
+@given(st.integers(1, 130), st.floats(0.1, 40.0))
+def test_each_has_its_turn_within_a_round(count: int, interval: float) -> None:
+    turns, names = Turns(), [str(n) for n in range(count)]
+    last = dict.fromkeys(names, 0)
+    for tick in range(60):
+        due = turns.take(dict.fromkeys(names), tick * interval)
+        for name in due:
+            last[name] = tick
+        oldest = tick - min(last.values())
+        assert oldest < ceil(count / AT_A_TIME)
+        assert oldest * interval <= ROUND_SECONDS
+        assert tick == 0 or len(due) <= max(AT_A_TIME, ceil(count * interval / ROUND_SECONDS))
+
+
+def test_how_many_have_their_turn_at_a_tick() -> None:
+    """It does not grow with the devices until a round would take too long."""
+    for count, many in ((1, 1), (2, 2), (8, 2), (32, 2), (64, 4), (128, 8)):
+        turns, news = Turns(), dict.fromkeys(map(str, range(count)))
+        assert [len(turns.take(news, n)) for n in range(4)] == [count, many, many, many]
+
+
+def test_a_clock_that_jumps_gives_all_their_turn() -> None:
+    turns, news = Turns(), dict.fromkeys("abcdefgh")
+    for time, many in ((0.0, 8), (1.0, 2), (-5.0, 8), (-4.0, 2), (60.0, 8), (60.0, 2)):
+        assert len(turns.take(news, time)) == many
+
+
+SUDDEN = (
+    {"ecc_uncorrected": 1},
+    {"remap_pending": True},
+    {"remap_failed": True},
+    {"recovery_action": "gpu_reset"},
+)
+
+
+@pytest.mark.parametrize("changes", SUDDEN, ids=str)
+def test_a_fault_is_judged_at_its_tick_and_when_it_is_over(changes: dict[str, Any]) -> None:
+    """Of any device, whoever's turn it is."""
+    for index in range(EIGHT):
+        made = machine().run(20)
+        worse(made, index, **changes)
+        assert [f.device_uuid for f in made.run(1).last.findings] == [device(index).uuid]
+        worse(made, index, **WORKING)
+        assert made.run(1).last.findings == ()
+        assert device(index).uuid in made.judge.judged
+
+
+@pytest.mark.parametrize("index", range(EIGHT))
+def test_an_xid_is_judged_at_its_tick(index: int) -> None:
+    made = machine().run(20)
+    for code in (79, 48):
+        now = NOW + made.ticks
+        made.events = (*made.events, Event(now, device(index).uuid, "xid", code))
+        (found,) = made.run(1).last.findings
+        assert found.sentence.startswith(f"Xid {code}")
+        assert (found.device_uuid, found.since) == (device(index).uuid, now)
+
+
+@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
+def test_a_device_that_does_not_answer_and_one_that_is_back(state: DeviceState) -> None:
+    made = machine(**SICK).run(60)
+    assert {f.rule for f in made.last.findings} == {"thermal", "not_working"}
+    for now, silent in ((state, True), (DeviceState.OK, False)):
+        made.state = now
+        made.run(1)
+        cannot_tell = {uuid: made.last.insufficient(uuid) for uuid in made.judge.judged}
+        assert len(cannot_tell) == EIGHT
+        for verdicts in cannot_tell.values():
+            assert any(lack.reading == "state" for v in verdicts for lack in v.lacking) is silent
+        assert bool(made.last.findings) is not silent
+
+
+def test_of_a_device_that_is_gone_nothing_is_said_and_one_that_comes_is_judged_at_once() -> None:
+    made = machine(**SICK).run(60)
+    there, readings = made.devices, made.readings
+    for count in (5, 8, 0, 8):
+        made.devices, made.readings = there[:count], readings[:count]
+        made.run(1)
+        known = {each.uuid for each in made.devices}
+        assert {v.device_uuid for v in made.last.verdicts} == known
+        assert {f.device_uuid for f in made.last.findings} <= known
+        assert len(made.last.verdicts) == count * len(RULES)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 64])
+def test_a_finding_comes_and_goes_a_round_later_at_most(count: int) -> None:
+    """Than where all are judged at each tick."""
+    ticks = {}
+    for at_a_time in (AT_A_TIME, ALL):
+        made = machine(count, at_a_time).run(70)
+        worse(made, count // 2, **SICK)
+        made.run(80)
+        worse(made, count // 2, **WORKING)
+        made.run(80)
+        ticks[at_a_time] = {
+            rule: [n for n, said in enumerate(made.said) if rule in {f.rule for f in said.findings}]
+            for rule in ("thermal", "not_working")
+        }
+    most = min(ceil(count / AT_A_TIME), ROUND_SECONDS)
+    for rule, taken in ticks[AT_A_TIME].items():
+        at_once = ticks[ALL][rule]
+        assert 0 <= taken[0] - at_once[0] < most
+        assert 0 <= taken[-1] - at_once[-1] < most
+        assert len(taken) == taken[-1] - taken[0] + 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_turns_do_not_flicker(seed: int) -> None:
+    made = machine(gpu_utilization_percent=noise(80, 8, seed))
+    made.processes = tuple(trainer(n, cpu_percent=99.0) for n in range(EIGHT))
+    made.run(400)
+    assert made.last.findings
+    for index in range(EIGHT):
+        assert made.changes("input_bound", index=index) <= 3
+
+
+def all_at_once(judge: Judge, *seen: Any) -> Judgement:
+    """What it would say if it were everybody's turn; it does not notice."""
+    other = copy.deepcopy(judge)
+    other._turns = Turns(ALL)
+    return other.judge(*seen)
+
+
+def test_whose_turn_it_is_is_told_what_judging_all_would_tell() -> None:
+    """Also where a reading of a peer is there seldom, of which something stands."""
+    made = machine(gpu_utilization_percent=saw(97, 10, 40, 25), sm_clock_mhz=noise(1500, 90))
+    worse(made, 3, sm_clock_mhz=1200, memory_used_bytes=75 << 30)
+    seldom = noise(1500, 90)
+    for n in (0, 1, 2, 5, 6, 7):
+        clock = {"sm_clock_mhz": lambda tick: None if tick % 5 < 3 else seldom(tick)}
+        worse(made, n, clock_event_reasons=("sw_power_cap",), **clock)
+    known = dataclasses.replace(made.inventory, devices=tuple(made.devices))
+    found = set()
+    for _ in range(150):
+        sample = made.sample()
+        made.history.add(sample)
+        made.ticks += 1
+        whole = all_at_once(made.judge, made.history, known, sample)
+        said = made.judge.judge(made.history, known, sample)
+        for uuid in made.judge.judged:
+            assert of(said, uuid) == of(whole, uuid)
+            found |= {finding.rule for finding in said.of(uuid)}
+    assert {"straggler", "imbalance"} <= found
+
+
+def of(judgement: Judgement, uuid: str) -> list[Any]:
+    return [verdict for verdict in judgement.verdicts if verdict.device_uuid == uuid]
+
+
+@settings(max_examples=60)
+@given(
+    devices,
+    st.lists(samples, min_size=1, max_size=6),
+    st.lists(events, max_size=3),
+    st.integers(1, 12),
+)
+def test_also_of_whatever_there_may_be(
+    known: tuple[Any, ...], told: list[Sample], happened: list[Event], times: int
+) -> None:
+    history, judge = History(50), Judge(at_a_time=1)
+    there = dataclasses.replace(inventory(devices=0), devices=known)
+    for number in range(times):
+        sample = told[number % len(told)]
+        sample = dataclasses.replace(sample, time=sample.time + number)
+        history.add(sample)
+        whole = all_at_once(judge, history, there, sample, happened)
+        said = judge.judge(history, there, sample, happened)
+        assert len(said.verdicts) == len(known) * len(RULES)
+        for uuid in judge.judged:
+            assert of(said, uuid) == of(whole, uuid)

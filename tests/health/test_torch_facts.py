@@ -1,0 +1,96 @@
+"""What torch says of CUDA: a torch made of a file, in a Python of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.bench.plan.interpreters import Interpreter
+from gputop.health.doctor.facts import CudaDevice, TorchFacts, torch_facts
+from tests.bench.workers import needs_torch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAKE = """
+import os, sys, types
+print("a library that talks")
+os.write(1, b"and one below Python")
+__version__ = "2.9.0+cu128"
+version = types.SimpleNamespace(cuda="12.8")
+class Cuda:
+    def init(self):
+        pass
+    def get_arch_list(self):
+        return ["sm_80", "sm_90"]
+    def device_count(self):
+        return 2
+    def get_device_properties(self, index):
+        new = {} if index else dict(
+            uuid="0000002a-fa4e", pci_domain_id=1, pci_bus_id=0x17, pci_device_id=0
+        )
+        return types.SimpleNamespace(name="H100", major=9, minor=index, **new)
+cuda = Cuda()
+"""
+SAID = TorchFacts(
+    version="2.9.0+cu128",
+    cuda_version="12.8",
+    architectures=("sm_80", "sm_90"),
+    devices=(
+        CudaDevice(0, "H100", "0000002a-fa4e", "0001:17:00.0", "9.0"),
+        CudaDevice(1, "H100", None, None, "9.1"),
+    ),
+)
+
+
+def interpreter(folder: Path, torch: str) -> Interpreter:
+    """This Python, with that as its torch."""
+    (folder / "torch.py").write_text(torch)
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')
+    script.chmod(0o755)
+    return Interpreter(str(script), "--python", "2.9.0+cu128")
+
+
+async def test_what_torch_says_is_read_whatever_is_printed_beside_it(tmp_path: Path) -> None:
+    assert await torch_facts(interpreter(tmp_path, FAKE)) == SAID
+
+
+@pytest.mark.parametrize(
+    ("torch", "said"),
+    [
+        (
+            "raise ImportError('libcudart.so.12: cannot open\\nmore')",
+            TorchFacts(failure="ImportError: libcudart.so.12: cannot open"),
+        ),
+        ("raise SystemExit(3)", TorchFacts(failure="SystemExit: 3")),
+        ("import os; os._exit(9)", TorchFacts(failure="it ended without an answer (status 9)")),
+        (
+            FAKE + "def init():\n    raise RuntimeError('too old a driver.\\nUpdate')\n"
+            "cuda.init = init\n",
+            TorchFacts("2.9.0+cu128", "12.8", ("sm_80", "sm_90"), fault="too old a driver."),
+        ),
+        (FAKE + "version.cuda = None\n__version__ = '2.9.0'\n", TorchFacts("2.9.0")),
+    ],
+)
+async def test_a_torch_that_fails_says_why(tmp_path: Path, torch: str, said: TorchFacts) -> None:
+    assert await torch_facts(interpreter(tmp_path, torch)) == said
+
+
+async def test_a_torch_that_hangs_is_ended_with_its_time(tmp_path: Path) -> None:
+    hangs = interpreter(tmp_path, "import threading; threading.Event().wait()")
+    assert await torch_facts(hangs, 1.0) == TorchFacts(failure="it did not answer within 1 s")
+
+
+async def test_a_python_that_has_gone() -> None:
+    gone = Interpreter("/nonexistent/python", "--python", "2.9.0")
+    assert await torch_facts(gone) == TorchFacts(failure="there is no such file")
+
+
+@needs_torch
+async def test_the_real_torch() -> None:
+    said = await torch_facts(Interpreter(sys.executable, "gputop's own", "2"))
+    assert said.failure is None
+    assert said.version

@@ -1,0 +1,669 @@
+"""The stream as metrics of Prometheus: names, labels, what is there and what is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
+from gputop.health.active import Follower, Standing
+from gputop.health.judge import BY_NAME, RULES
+from gputop.output.prometheus import dcgm, names
+from gputop.output.prometheus.family import word
+from gputop.output.prometheus.metrics import MOST_PROCESSES, families
+from gputop.output.prometheus.scrape import registry_of
+from gputop.schema.clock_events import BITS
+from gputop.schema.snapshot import (
+    READINGS,
+    SERIES_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Event,
+    Inventory,
+    Problem,
+    Process,
+    Record,
+    Sample,
+    Source,
+)
+from gputop.sources.nvml import readings as nvml_readings
+from gputop.stream.child import Interruption
+from gputop.stream.latest import Latest, Watch
+from tests import streams
+from tests.schema.test_snapshot import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gputop.output.prometheus.family import Family
+
+NOW = 100.0
+"""Monotonic."""
+BOUND = 60.0
+
+
+def latest_of(*records: Record | Interruption, at: float = NOW) -> Latest:
+    """After those, all of which came at that time."""
+    latest = Latest()
+    for record in records:
+        latest = latest.after(record, at)
+    return latest
+
+
+def found_in(*records: Record | Interruption, now: float = NOW, **options: bool) -> list[Family]:
+    return families(latest_of(*records), now, follow(*records), **options)
+
+
+def follow(*records: Record | Interruption) -> Standing:
+    """What rules find after those."""
+    follower = Follower()
+    for record in records:
+        follower.take(record)
+    return follower.standing
+
+
+def named(found: Iterable[Family], name: str) -> list[tuple[dict[str, str], float]]:
+    """The series of that metric."""
+    return [(dict(labels), v) for each in found if each.name == name for labels, v in each.series]
+
+
+def by(found: Iterable[Family], name: str, label: str) -> dict[str, float]:
+    """Its numbers by one label."""
+    series = named(found, name)
+    numbers = {labels[label]: value for labels, value in series}
+    assert len(numbers) == len(series)
+    return numbers
+
+
+def text_of(found: list[Family]) -> str:
+    return generate_latest(registry_of(lambda: found)).decode()
+
+
+def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
+    """A sample with those readings, and no process unless told otherwise."""
+    return dataclasses.replace(streams.sample(processes=()), devices=devices, **changes)
+
+
+COUNTED = ("ecc", "pcie", "nvlink_rx", "nvlink_tx", "remapped")
+OTHERS: dict[str, Any] = {
+    "fans_percent": (30, 60),
+    "gpu_utilization_samples_percent": (30, 60),
+    "energy_joules": 918_273.645,
+    "clock_event_reasons": ("hw_thermal", "bit_0x800"),
+    "clock_event_seconds": {"sw_power_cap": 5.0, "sw_thermal": 0.002},
+    "nvlink_link_rx_bytes_per_second": (7, None, 9),
+    "nvlink_link_tx_bytes_per_second": (1, None, 0),
+    "recovery_action": "drain_p2p",
+    "remapped_rows_uncorrected": 1,
+    "remap_pending": True,
+    "remap_failed": False,
+    "memory_attributed_bytes": 2,
+    "memory_unattributed_bytes": 1,
+    "bar1_used_bytes": 1,
+    "temperature_margin_celsius": 25,
+    "memory_temperature_celsius": 58,
+    "power_average_watts": 90.0,
+    "power_instant_watts": 95.5,
+    "video_clock_mhz": 1545,
+}
+FULL = dataclasses.replace(
+    streams.readings(0, absent={}),
+    **{
+        **dict.fromkeys((name for name in READINGS if name.endswith("_percent")), 40),
+        **dict.fromkeys((name for name in READINGS if name.startswith(COUNTED)), 3),
+        **OTHERS,
+    },
+)
+"""A device that has every reading."""
+EVERY = sample_of(
+    FULL, events=(Event(50.0, FULL.uuid, "xid", 79),), processes=tuple(streams.crowd(3, 1))
+)
+
+
+def test_every_reading_has_a_metric_and_each_its_own_name() -> None:
+    assert set(names.METRICS) == set(READINGS) - set(SERIES_READINGS)
+    both = [*names.METRICS.values(), *names.PROCESS_METRICS.values()]
+    assert len({metric.name for metric in both}) == len(both)
+    assert set(names.PROCESS_METRICS) <= {f.name for f in dataclasses.fields(Process)}
+    assert {field.reading for field in dcgm.FIELDS} <= set(READINGS)
+    assert None not in (getattr(FULL, name) for name in names.METRICS)
+
+
+def test_the_words_are_those_of_the_driver() -> None:
+    assert set(names.ACTIONS) == set(nvml_readings._RECOVERY_ACTIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gpu_utilization_ratio", {"": 0.4}),
+        ("tensor_active_ratio", {"": 0.4}),
+        ("sm_clock_hertz", {"": 1.98e9}),
+        ("energy_joules_total", {"": 918_273.645}),
+        ("memory_used_bytes", {"": 3.0 * streams.GIB}),
+        ("each_fan_speed_ratio", {"0": 0.3, "1": 0.6}),
+        ("nvlink_link_rx_bytes_per_second", {"0": 7.0, "2": 9.0}),
+        ("clock_event_seconds_total", {"sw_power_cap": 5.0, "sw_thermal": 0.002}),
+        ("remap_pending", {"": 1.0}),
+        ("remap_failed", {"": 0.0}),
+    ],
+)
+def test_a_reading_in_base_units(name: str, expected: dict[str, float]) -> None:
+    series = named(found_in(streams.inventory(1), EVERY), f"gputop_{name}")
+    own = {"index", "uuid", "name", "host"}
+    assert {"".join(labels[k] for k in labels.keys() - own): v for labels, v in series} == expected
+    assert all(labels["host"] == "node07" and labels["index"] == "0" for labels, _ in series)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "known", "holding"),
+    [
+        ("clock_event_active", "reason", BITS, {"hw_thermal", "bit_0x800"}),
+        ("recovery_action", "action", names.ACTIONS, {"drain_p2p"}),
+        ("device_state", "state", DeviceState, {"ok"}),
+    ],
+)
+def test_words_are_1_or_0(name: str, label: str, known: Iterable[str], holding: set[str]) -> None:
+    numbers = by(found_in(streams.inventory(1), EVERY), f"gputop_{name}", label)
+    assert numbers == {word: float(word in holding) for word in {*known, *holding}}
+
+
+# What `promtool check metrics` finds: prometheus/client_golang, prometheus/testutil/promlint.
+NOT_BASE = (
+    *("percent", "percentage", "mhz", "ghz", "kilobytes", "megabytes", "mebibytes", "bits"),
+    *("milliwatts", "kilowatts", "millijoules", "kilojoules", "fahrenheit", "kelvin"),
+    *("milliseconds", "microseconds", "nanoseconds", "minutes", "hours", "days"),
+)
+ABBREVIATED = (
+    *("s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"),
+    *("w", "mw", "j", "mj", "c", "hz"),
+)
+RESERVED = ("_count", "_sum", "_bucket", "_created")
+
+
+def findings(name: str, kind: str, about: str) -> list[str]:
+    """What is wrong with a metric's name."""
+    words = name.split("_")
+    rules = {
+        "no help": not about,
+        "counter without _total": kind == "counter" and not name.endswith("_total"),
+        "_total without a counter": kind != "counter" and name.endswith("_total"),
+        "not a base unit": bool({*words} & {*NOT_BASE}),
+        "abbreviated unit": bool({*words} & {*ABBREVIATED}),
+        "reserved suffix": name.endswith(RESERVED),
+        "its type in the name": bool({*words} & {"gauge", "counter", "histogram", "summary"}),
+        "not snake case": re.fullmatch("[a-z][a-z0-9_]*", name) is None,
+    }
+    return [rule for rule, broken in rules.items() if broken]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("gputop_power_watts", "gauge", []),
+        ("gputop_fan_percent", "gauge", ["not a base unit"]),
+        ("gputop_energy_joules", "counter", ["counter without _total"]),
+        ("gputop_energy_joules_total", "gauge", ["_total without a counter"]),
+        ("gputop_sm_count", "gauge", ["reserved suffix"]),
+        ("gputop_age_ms", "gauge", ["abbreviated unit"]),
+        ("gputop_smClock", "gauge", ["not snake case"]),
+    ],
+)
+def test_the_rules_of_names_find_what_breaks_them(name: str, kind: str, expected: Any) -> None:
+    assert findings(name, kind, "Help.") == expected
+
+
+def test_names_and_units_are_as_prometheus_wants_them() -> None:
+    found = found_in(streams.inventory(1), EVERY, processes=True)
+    parsed = list(parse(text_of(found)))
+    assert len(parsed) > len(READINGS)
+    for each in parsed:
+        name = each.samples[0].name
+        assert findings(name, each.type, each.documentation) == [], name
+        assert {sample.name for sample in each.samples} == {name}
+        for label in {label for sample in each.samples for label in sample.labels}:
+            assert re.fullmatch("[a-z][a-z0-9_]*", label)
+            assert label not in ("le", "quantile", "job", "instance")
+    units = {"ratio": "_percent", "hertz": "_mhz"}
+    for reading, metric in names.METRICS.items():
+        base = metric.name.removesuffix("_total").rpartition("_")[2]
+        for unit in ("percent", "bytes", "celsius", "watts", "joules", "mhz", "seconds", "second"):
+            if reading.endswith(f"_{unit}"):
+                assert reading.endswith(units.get(base, f"_{base}")), reading
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
+def test_promtool_finds_nothing() -> None:
+    text = text_of(found_in(streams.inventory(1), EVERY, processes=True))
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],  # noqa: S607
+        input=text,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=BOUND,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_lost_device_has_its_state_and_no_reading() -> None:
+    inventory = streams.inventory(2)
+    sample = sample_of(streams.readings(0), streams.lost(1))
+    found = found_in(inventory, sample)
+    mine = {each.name for each in found for labels, _ in each.series if labels.get("index") == "1"}
+    assert mine == {
+        f"gputop_{name}"
+        for name in (
+            *("device_info", "device_state", "reading_age_seconds", "processes"),
+            "findings_total",
+        )
+    }
+    state = {k["state"]: v for k, v in named(found, "gputop_device_state") if k["index"] == "1"}
+    assert state == {"ok": 0.0, "not_responding": 0.0, "lost": 1.0, "needs_reset": 0.0}
+
+
+FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}
+
+
+def begun(*records: Record | Interruption) -> dict[tuple[str, str], float]:
+    """Findings begun, by device and rule; those that never did are left out."""
+    found = named(found_in(*records), "gputop_findings_total")
+    assert len(found) % len(RULES) == 0
+    return {(k["index"], k["rule"]): v for k, v in found if v}
+
+
+def active(*records: Record | Interruption) -> set[tuple[str, str, str]]:
+    found = named(found_in(*records), "gputop_finding_active")
+    assert {value for _, value in found} <= {1.0}
+    return {(k["index"], k["rule"], k["severity"]) for k, _ in found}
+
+
+def test_findings_are_there_while_they_stand_and_counted_when_they_begin() -> None:
+    well = sample_of(streams.readings(0), streams.readings(1))
+    sick = sample_of(streams.readings(0, **FULL_NOW), streams.readings(1, remap_pending=True))
+    stands = {("0", "almost_full", "warning"), ("1", "remap", "warning")}
+    records: list[Record] = [streams.inventory(2)]
+    for sample, times in ((well, 0), (sick, 1), (sick, 1), (well, 1), (sick, 2)):
+        records.append(dataclasses.replace(sample, time=streams.NOW + 20 * len(records)))
+        assert active(*records) == (stands if sample is sick else set())
+        assert begun(*records) == {(k, rule): times for k, rule, _ in stands if times}
+
+
+def test_a_finding_that_takes_a_while_to_tell() -> None:
+    """A power limit that somebody has lowered: at the sampling interval, not at each scrape."""
+    capped = streams.readings(0, power_limit_watts=500.0, clock_event_reasons=("sw_power_cap",))
+    samples = [sample_of(capped, time=streams.NOW + second) for second in range(32)]
+    assert active(streams.inventory(1), *samples[:20]) == set()
+    assert ("0", "power_capped", "warning") in active(streams.inventory(1), *samples)
+
+
+def test_each_severity_has_its_word() -> None:
+    sick = sample_of(streams.readings(0, ecc_uncorrected=1, **FULL_NOW))
+    assert {word for _, _, word in active(streams.inventory(1), sick)} == {"fault", "warning"}
+
+
+def test_findings_have_no_text_and_as_many_series_as_there_are_rules() -> None:
+    reported = Event(streams.NOW, streams.device(0).uuid, "xid", 13)
+    readings = streams.readings(0, recovery_action="hunter2", **FULL_NOW)
+    found = found_in(streams.inventory(1), sample_of(readings, events=(reported,) * 40))
+    assert len(named(found, "gputop_findings_total")) == len(RULES)
+    assert len(named(found, "gputop_finding_active")) == 3
+    for name, more in (("findings_total", {"rule"}), ("finding_active", {"rule", "severity"})):
+        for labels, _ in named(found, f"gputop_{name}"):
+            assert labels.keys() == {"index", "uuid", "name", "host", *more}
+            assert labels["rule"] in BY_NAME
+
+
+def test_findings_of_a_device_that_is_gone_are_gone_and_it_goes_on_counting() -> None:
+    there = streams.readings(0)
+    full = sample_of(there, streams.readings(1, **FULL_NOW))
+    records = streams.inventory(2), full, streams.inventory(1), sample_of(there)
+    assert active(*records) == set()
+    assert begun(*records) == {}
+    assert begun(*records, streams.inventory(2), full) == {("1", "almost_full"): 2}
+
+
+def test_a_sampler_that_is_started_again_begins_no_finding() -> None:
+    starting = dataclasses.replace(
+        streams.inventory(0), driver_state=DriverState.STARTING, devices=()
+    )
+    full = sample_of(streams.readings(0, **FULL_NOW))
+    stopped = Interruption(Problem("a", "b", "c"))
+    records = streams.inventory(1), full, stopped, starting, sample_of(), streams.inventory(1), full
+    assert begun(*records) == {("0", "almost_full"): 1}
+    assert active(*records) == {("0", "almost_full", "warning")}
+
+
+def test_under_the_names_of_dcgm_there_are_no_findings() -> None:
+    records = streams.inventory(1), sample_of(streams.readings(0, **FULL_NOW))
+    assert "finding" not in text_of(found_in(*records, dcgm=True))
+
+
+def test_a_device_that_is_gone_has_no_series() -> None:
+    records = streams.inventory(2), streams.sample(2), streams.inventory(1)
+    for found in (found_in(*records), found_in(*records, dcgm=True)):
+        assert streams.device(0).uuid in text_of(found)
+        assert streams.device(1).uuid not in text_of(found)
+
+
+@pytest.mark.parametrize("dcgm_names", [False, True])
+def test_of_a_stream_that_is_silent_only_that(dcgm_names: bool) -> None:
+    records = streams.inventory(1), streams.sample(1), Interruption(Problem("a", "b", "c"))
+    recent = found_in(*records, now=NOW + 3.0, dcgm=dcgm_names, processes=True)
+    assert named(recent, "gputop_up") == [({}, 1.0)]
+    assert len(recent) > 2
+    silent = found_in(*records, now=NOW + 3.1, dcgm=dcgm_names, processes=True)
+    assert {each.name: each.series for each in silent} == {
+        "gputop_up": (({}, 0.0),),
+        "gputop_interruptions_total": (({}, 1.0),),
+    }
+
+
+def test_before_the_first_sample_it_is_not_up() -> None:
+    assert named(families(Latest(), NOW), "gputop_up") == [({}, 0.0)]
+
+
+@pytest.mark.parametrize("state", [DriverState.STARTING, DriverState.UNAVAILABLE])
+def test_without_a_driver_it_is_not_up(state: DriverState) -> None:
+    inventory = dataclasses.replace(streams.no_driver(), driver_state=state)
+    found = found_in(inventory, streams.sample())
+    assert named(found, "gputop_up") == [({}, 0.0)]
+    expected = {"host": "node07", "source": "nvml", "version": "0.1.0"}
+    assert named(found, "gputop_info") == [(expected, 1.0)]
+
+
+def test_versions_and_that_it_is_simulated() -> None:
+    ((labels, _),) = named(
+        found_in(streams.inventory(1, source=Source.SIMULATED), streams.sample(1)), "gputop_info"
+    )
+    assert (labels["source"], labels["driver_version"], labels["cuda_version"]) == (
+        "simulated",
+        "580.65.06",
+        "13.0",
+    )
+
+
+def test_readings_age_while_they_wait() -> None:
+    sample = sample_of(streams.readings(0, age_seconds=0.5))
+    found = found_in(streams.inventory(1), sample, now=NOW + 2)
+    assert [value for _, value in named(found, "gputop_reading_age_seconds")] == [2.5]
+
+
+def xids(*events: tuple[float, int | None, int | None]) -> Sample:
+    """A sample with an Xid of each: time, device, code."""
+    reported = (
+        Event(time, None if index is None else streams.device(index).uuid, "xid", code)
+        for time, index, code in events
+    )
+    return streams.sample(2, events=tuple(reported))
+
+
+def test_xids_are_counted_over_the_stream_by_code() -> None:
+    records = (
+        streams.inventory(2),
+        xids((10.0, 0, 31), (11.0, 0, 31), (12.0, 1, None)),
+        xids((20.0, 0, 79), (21.0, None, 48), (22.0, 7, 13)),
+        xids((15.0, 0, 31)),
+        streams.sample(2, events=(Event(30.0, streams.device(0).uuid, "other", 1),)),
+    )
+    found = found_in(*records)
+    counts = {(k.get("index"), k["code"]): v for k, v in named(found, "gputop_xid_errors_total")}
+    assert counts == {("0", "31"): 3, ("0", "79"): 1, ("1", "unknown"): 1, (None, "48"): 1}
+    times = {
+        (k.get("index"), k["code"]): v for k, v in named(found, "gputop_xid_last_timestamp_seconds")
+    }
+    assert times == {("0", "31"): 15, ("0", "79"): 20, ("1", "unknown"): 12, (None, "48"): 21}
+    last = by(found_in(*records, dcgm=True), "DCGM_FI_DEV_XID_ERRORS", "gpu")
+    assert last == {"0": 79, "1": 0}
+
+
+INSTANCE = streams.device(
+    0,
+    uuid="MIG-1",
+    name="NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+    parent_uuid=streams.device(0).uuid,
+    mig_index=1,
+    mig_gpu_instance=7,
+    mig_compute_instance=0,
+    pci_bus_id=None,
+)
+PARTED = (
+    dataclasses.replace(streams.inventory(), devices=(streams.device(0), INSTANCE)),
+    sample_of(streams.readings(0), DeviceSample("MIG-1", memory_used_bytes=5 << 20)),
+)
+
+
+def test_a_mig_instance_says_what_it_is_a_part_of() -> None:
+    found = found_in(*PARTED)
+    whole, part = (labels for labels, _ in named(found, "gputop_memory_used_bytes"))
+    assert "parent" not in whole
+    more = {k: part[k] for k in part.keys() - {"uuid", "name", "host"}}
+    assert more == {
+        "index": "0",
+        "parent": whole["uuid"],
+        "mig_index": "1",
+        "gpu_instance": "7",
+        "compute_instance": "0",
+    }
+
+
+def test_dcgm_labels() -> None:
+    found = found_in(*PARTED, dcgm=True)
+    (whole, _), (part, mib) = named(found, "DCGM_FI_DEV_FB_USED")
+    assert whole == {
+        "gpu": "0",
+        "UUID": streams.device(0).uuid,
+        "pci_bus_id": "00000000:10:00.0",
+        "device": "nvidia0",
+        "modelName": "NVIDIA H100 80GB HBM3",
+        "Hostname": "node07",
+        "DCGM_FI_DRIVER_VERSION": "580.65.06",
+    }
+    assert (part, mib) == (whole | {"GPU_I_PROFILE": "1g.10gb", "GPU_I_ID": "7"}, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("DEV_GPU_UTIL", 40),
+        ("DEV_FB_USED", 3 * 1024),
+        ("DEV_FB_FREE", 77 * 1024),
+        ("DEV_GPU_TEMP", 40),
+        ("DEV_MEMORY_TEMP", 58),
+        ("DEV_POWER_USAGE", 100),
+        ("DEV_TOTAL_ENERGY_CONSUMPTION", 918_273_645),
+        ("DEV_SM_CLOCK", 1980),
+        ("DEV_MEM_CLOCK", 2619),
+        ("DEV_XID_ERRORS", 79),
+        ("DEV_PCIE_REPLAY_COUNTER", 3),
+        ("DEV_ECC_DBE_VOL_TOTAL", 3),
+        ("PROF_SM_ACTIVE", 0.4),
+        ("PROF_PIPE_TENSOR_ACTIVE", 0.4),
+        ("PROF_DRAM_ACTIVE", 0.4),
+        ("PROF_PCIE_TX_BYTES", 3),
+        ("PROF_NVLINK_RX_BYTES", 3),
+        ("DEV_ENFORCED_POWER_LIMIT", 700),
+        ("DEV_POWER_MGMT_LIMIT", 700),
+        ("DEV_CLOCKS_EVENT_REASONS", 0x840),
+        ("DEV_UNCORRECTABLE_REMAPPED_ROWS", 1),
+        ("DEV_CORRECTABLE_REMAPPED_ROWS", 2),
+        ("DEV_ROW_REMAP_FAILURE", 0),
+        ("DEV_ROW_REMAP_PENDING", 1),
+        ("DEV_NVLINK_BANDWIDTH_TOTAL", 6e-6),
+        ("PROF_GR_ENGINE_ACTIVE", 0.4),
+    ],
+)
+def test_dcgm_names_and_units(name: str, expected: float) -> None:
+    found = found_in(streams.inventory(1), EVERY, dcgm=True)
+    # Not what is in `found`: what a dashboard asks for is the name in the text.
+    (family,) = (f for f in parse(text_of(found)) if f.samples[0].name == f"DCGM_FI_{name}")
+    assert [sample.value for sample in family.samples] == [expected]
+    assert family.documentation
+    assert not any(each.name.startswith("gputop_power") for each in found)
+
+
+DEFAULT_COUNTERS = """
+DEV_SM_CLOCK|SM clock frequency (in MHz).
+DEV_MEM_CLOCK|Memory clock frequency (in MHz).
+DEV_MEMORY_TEMP|Memory temperature (in C).
+DEV_GPU_TEMP|GPU temperature (in C).
+DEV_POWER_USAGE|Power draw (in W).
+DEV_TOTAL_ENERGY_CONSUMPTION|Total energy consumption since boot (in mJ).
+DEV_PCIE_REPLAY_COUNTER|Total number of PCIe retries.
+DEV_GPU_UTIL|GPU utilization (in %).
+DEV_MEM_COPY_UTIL|Memory utilization (in %).
+DEV_ENC_UTIL|Encoder utilization (in %).
+DEV_DEC_UTIL|Decoder utilization (in %).
+DEV_XID_ERRORS|Value of the last XID error encountered.
+DEV_FB_FREE|Framebuffer memory free (in MiB).
+DEV_FB_USED|Framebuffer memory used (in MiB).
+DEV_FB_RESERVED|Framebuffer memory reserved (in MiB).
+DEV_NVLINK_BANDWIDTH_TOTAL|Total number of NVLink bandwidth counters for all lanes.
+DEV_UNCORRECTABLE_REMAPPED_ROWS|Number of remapped rows for uncorrectable errors
+DEV_CORRECTABLE_REMAPPED_ROWS|Number of remapped rows for correctable errors
+DEV_ROW_REMAP_FAILURE|Whether remapping of rows has failed
+PROF_GR_ENGINE_ACTIVE|Ratio of time the graphics engine is active.
+PROF_PIPE_TENSOR_ACTIVE|Ratio of cycles the tensor (HMMA) pipe is active.
+PROF_DRAM_ACTIVE|Ratio of cycles the device memory interface is active sending or receiving data.
+PROF_PCIE_TX_BYTES|The rate of data transmitted over the PCIe bus - including both protocol \
+headers and data payloads - in bytes per second.
+PROF_PCIE_RX_BYTES|The rate of data received over the PCIe bus - including both protocol \
+headers and data payloads - in bytes per second.
+"""
+"""`etc/default-counters.csv` of dcgm-exporter 4.5.3-4.8.2, but for the licence of virtual GPUs."""
+
+
+def test_under_the_names_of_dcgm_there_are_its_default_counters() -> None:
+    found = {each.name: each for each in found_in(streams.inventory(1), EVERY, dcgm=True)}
+    lines = DEFAULT_COUNTERS.replace("\\\n", "").strip().splitlines()
+    for name, _, about in (line.partition("|") for line in lines):
+        assert found[f"DCGM_FI_{name}"].series, name
+        assert found[f"DCGM_FI_{name}"].help == about
+    ((labels, _),) = found["DCGM_FI_DEV_XID_ERRORS"].series
+    assert labels["err_code"] == "79"
+    assert labels["err_msg"]
+
+
+def test_what_the_fleet_asks_of_dcgm_exporter_is_there_under_its_names() -> None:
+    found = {each.name for each in found_in(streams.inventory(1), EVERY, dcgm=True)}
+    asked = {metric.name for metrics in READ_AS.values() for metric in metrics}
+    asked |= {*BEATS, XID, MASKS[-1]}
+    absent = {name for name in asked if name.startswith("DCGM_FI_")} - found
+    assert absent == {"DCGM_FI_DEV_FB_TOTAL"}  # the fleet adds up its parts
+
+
+def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> None:
+    count = MOST_PROCESSES + 8
+    command = "/opt/bin/python train.py --token hunter2"
+    listed = [
+        streams.process(n, 0, memory_used_bytes=n << 20, command=command)
+        for n in range(1, count + 1)
+    ]
+    records = streams.inventory(1), streams.sample(1, listed)
+    quiet = found_in(*records)
+    assert [v for _, v in named(quiet, "gputop_processes")] == [count]
+    assert not any(each.name.startswith("gputop_process_") for each in quiet)
+    found = found_in(*records, processes=True)
+    held = by(found, "gputop_process_memory_used_bytes", "pid")
+    assert held == {str(n): float(n << 20) for n in range(9, count + 1)}
+    assert {k["program"] for k, _ in named(found, "gputop_process_memory_used_bytes")} == {"python"}
+    assert "hunter2" not in text_of(found)
+
+
+UUIDS = st.sampled_from(["GPU-0", "\udcff\n"])
+ABSENT = st.dictionaries(st.sampled_from(READINGS), st.sampled_from(Absence), max_size=9)
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[Inventory, Sample]:
+    """Any inventory, and any sample of its devices and of others; some stand twice."""
+
+    def some(of: Any, **fields: st.SearchStrategy[Any]) -> tuple[Any, ...]:
+        made = draw(st.lists(st.tuples(values_of(of), st.fixed_dictionaries(fields)), max_size=3))
+        return tuple(dataclasses.replace(record, **changes) for record, changes in made)
+
+    pids = st.tuples(st.integers(1, 2), UUIDS)
+    return (
+        dataclasses.replace(streams.inventory(), devices=some(Device, uuid=UUIDS)),
+        sample_of(
+            *some(DeviceSample, uuid=UUIDS, absent=ABSENT),
+            processes=tuple(
+                streams.process(pid, 0, device_uuid=uuid)
+                for pid, uuid in draw(st.lists(pids, max_size=6))
+            ),
+            events=some(Event, device_uuid=UUIDS | st.none()),
+        ),
+    )
+
+
+# A machine has hundreds of fields, and takes long to draw.
+@settings(max_examples=60)
+@given(machines(), st.booleans())
+def test_what_is_absent_has_no_series_and_nothing_stands_twice(
+    machine: tuple[Inventory, Sample], dcgm_names: bool
+) -> None:
+    found = found_in(*machine, processes=True, dcgm=dcgm_names)
+    keys = [(f.name, frozenset(labels.items())) for f in found for labels, _ in f.series]
+    assert len({*keys}) == len(keys)
+    assert len({each.name for each in found}) == len(found)
+    inventory, sample = machine
+    there = {device.uuid for device in inventory.devices}
+    named_there = {word(uuid): uuid for uuid in there}
+    readings = {f"gputop_{m.name}": name for name, m in names.METRICS.items()}
+    for family in found:
+        if family.name in readings:
+            for labels, _ in family.series:
+                of = sample.device(named_there[labels["uuid"]])
+                assert of is not None
+                assert getattr(of, readings[family.name]) is not None
+                assert readings[family.name] not in of.absent
+    count = sum(len(each.series) for each in found)
+    parsed = [s for f in parse(text_of(found)) for s in f.samples]
+    assert len(parsed) == count
+
+
+@pytest.mark.parametrize("dcgm_names", [False, True])
+def test_openmetrics_which_prometheus_asks_for_has_the_same(dcgm_names: bool) -> None:
+    found = found_in(streams.inventory(1), EVERY, processes=True, dcgm=dcgm_names)
+    parsed = parse_openmetrics(openmetrics(registry_of(lambda: found)).decode())  # type: ignore[no-untyped-call]
+    expected = {(f.name, *sorted(k.items())): v for f in found for k, v in f.series}
+    assert {(s.name, *sorted(s.labels.items())): s.value for f in parsed for s in f.samples} == (
+        expected
+    )
+
+
+def test_a_reading_with_a_reason_for_its_absence_has_no_series() -> None:
+    sample = sample_of(streams.readings(0, absent={"power_watts": Absence.ERROR}))
+    found = found_in(streams.inventory(1), sample)
+    assert named(found, "gputop_power_watts") == []
+    assert named(found, "gputop_fan_speed_ratio") == []
+    assert named(found, "gputop_temperature_celsius")
+
+
+def test_a_problem_is_told_once_until_the_driver_answers() -> None:
+    told: list[str] = []
+    watch = Watch(lambda problem: told.append(problem.what))
+    stopped = Interruption(Problem("stopped", "b", "c"))
+    missing, starting = streams.no_driver(), streams.no_driver()
+    starting = dataclasses.replace(starting, driver_state=DriverState.STARTING, problem=None)
+    for record in (starting, streams.sample(), missing, streams.sample(), starting, missing):
+        watch.take(record)
+    assert told == ["No NVIDIA driver"]
+    for again in (stopped, starting, stopped, streams.inventory(1), stopped):
+        watch.take(again)
+    assert told == ["No NVIDIA driver", "stopped", "stopped"]
+    assert watch.latest.interruptions == 3

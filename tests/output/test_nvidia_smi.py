@@ -1,0 +1,215 @@
+"""CSV as nvidia-smi prints it: its titles, its values, and what stands for missing ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.output.nvidia_smi import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
+from gputop.schema.snapshot import Absence, DeviceSample, DeviceState, Sample, decode, encode
+from gputop.schema.values import value_text
+from tests import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMON = {
+    "timestamp": "timestamp",
+    "name": "name",
+    "index": "index",
+    "uuid": "uuid",
+    "pci.bus_id": "pci.bus_id",
+    "driver_version": "driver_version",
+    "pstate": "pstate",
+    "fan.speed": "fan.speed [%]",
+    "pcie.link.gen.max": "pcie.link.gen.max",
+    "pcie.link.gen.current": "pcie.link.gen.current",
+    "pcie.link.width.current": "pcie.link.width.current",
+    "temperature.gpu": "temperature.gpu",
+    "utilization.gpu": "utilization.gpu [%]",
+    "utilization.memory": "utilization.memory [%]",
+    "memory.total": "memory.total [MiB]",
+    "memory.free": "memory.free [MiB]",
+    "memory.used": "memory.used [MiB]",
+    "power.draw": "power.draw [W]",
+    "power.limit": "power.limit [W]",
+    "clocks.sm": "clocks.current.sm [MHz]",
+    "clocks.mem": "clocks.current.memory [MHz]",
+    "clocks.gr": "clocks.current.graphics [MHz]",
+    "clocks.max.sm": "clocks.max.sm [MHz]",
+    "compute_cap": "compute_cap",
+}
+"""The commonest queries, and the header that a real nvidia-smi prints for each."""
+PRINTED = """\
+timestamp, name, pci.bus_id, driver_version, pstate, pcie.link.gen.max, pcie.link.gen.current, \
+temperature.gpu, utilization.gpu [%], utilization.memory [%], memory.total [MiB], \
+memory.free [MiB], memory.used [MiB]"""
+"""Of `nvidia-smi --query-gpu=… --format=csv`, the query that NVIDIA's manual has as its example."""
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def printed(query: str, *, devices: int = 1, **changes: object) -> list[str]:
+    """All lines of one sample."""
+    csv = CsvLines(parse_query(query), **changes)  # type: ignore[arg-type]
+    records = (streams.inventory(devices), streams.sample(devices))
+    return [line for record in records for line in csv.of(record)]
+
+
+@pytest.mark.parametrize(("query", "title"), COMMON.items())
+def test_the_titles_are_those_of_nvidia_smi(query: str, title: str) -> None:
+    assert printed(query)[0] == title
+
+
+def test_the_header_of_many() -> None:
+    query = ",".join(re.sub(r" \[.*?\]", "", title) for title in PRINTED.split(", "))
+    assert printed(query)[0] == PRINTED
+    assert printed(",".join(COMMON))[0] == ", ".join(COMMON.values())
+
+
+def test_a_row_for_each_gpu() -> None:
+    query = (
+        "timestamp,index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,power.draw,"
+        "power.limit,temperature.gpu,clocks.sm,pstate,fan.speed,driver_version,compute_cap"
+    )
+    header, *rows = printed(query, devices=2)
+    assert len(header.split(", ")) == 15
+    assert rows == [
+        (
+            "2025/11/20 12:00:00.000, 0, NVIDIA H100 80GB HBM3, 00000000:10:00.0, 97 %, 3072 MiB, "
+            "81920 MiB, 100.00 W, 700.00 W, 40, 1980 MHz, P0, [N/A], 580.65.06, 9.0"
+        ),
+        (
+            "2025/11/20 12:00:00.000, 1, NVIDIA H100 80GB HBM3, 00000000:11:00.0, 93 %, 10240 MiB, "
+            "81920 MiB, 137.00 W, 700.00 W, 41, 1965 MHz, P0, [N/A], 580.65.06, 9.0"
+        ),
+    ]
+
+
+def test_without_header_and_units() -> None:
+    query = "index,utilization.gpu,memory.used,power.draw,fan.speed"
+    assert printed(query, units=False) == [
+        "index, utilization.gpu [%], memory.used [MiB], power.draw [W], fan.speed [%]",
+        "0, 97, 3072, 100.00, [N/A]",
+    ]
+    assert printed(query, header=False) == ["0, 97 %, 3072 MiB, 100.00 W, [N/A]"]
+
+
+@pytest.mark.parametrize(
+    ("absence", "state", "text"),
+    [
+        (Absence.NOT_SUPPORTED, DeviceState.OK, "[N/A]"),
+        (Absence.DISABLED, DeviceState.OK, "[N/A]"),
+        (Absence.NO_DATA_YET, DeviceState.OK, "[N/A]"),
+        (Absence.NO_PERMISSION, DeviceState.OK, "[Insufficient Permissions]"),
+        (Absence.LOST, DeviceState.LOST, "[GPU is lost]"),
+        (Absence.TIMED_OUT, DeviceState.NOT_RESPONDING, "[Unknown Error]"),
+        (Absence.ERROR, DeviceState.OK, "[Unknown Error]"),
+        (Absence.LOST, DeviceState.NEEDS_RESET, "[GPU requires reset]"),
+    ],
+)
+def test_what_is_missing(absence: Absence, state: DeviceState, text: str) -> None:
+    csv = CsvLines(parse_query("index,utilization.gpu,memory.used"), header=False)
+    names = ("gpu_utilization_percent", "memory_used_bytes")
+    lost = DeviceSample(streams.device(0).uuid, state, absent=dict.fromkeys(names, absence))
+    records = (streams.inventory(1), _with(lost))
+    assert [line for record in records for line in csv.of(record)] == [f"0, {text}, {text}"]
+
+
+def _with(readings: DeviceSample) -> Sample:
+    return dataclasses.replace(streams.sample(1), devices=(readings,))
+
+
+def test_every_column_has_a_value_for_every_device() -> None:
+    rows = printed(",".join(COLUMNS), devices=3)
+    assert {len(row.split(", ")) for row in rows} == {len(COLUMNS)}
+
+
+def test_the_reasons_are_a_mask_and_words() -> None:
+    csv = CsvLines(
+        parse_query(
+            "clocks_event_reasons.active,clocks_event_reasons.sw_power_cap,"
+            "clocks_throttle_reasons.hw_slowdown"
+        ),
+        header=False,
+    )
+    sample = _with(streams.readings(0, clock_event_reasons=("sw_power_cap", "bit_0x400")))
+    list(csv.of(streams.inventory(1)))
+    assert list(csv.of(sample)) == ["0x0000000000000404, Active, Not Active"]
+
+
+def test_a_recording_with_the_words_of_gputop_0_1() -> None:
+    """It had names for two bits that nvml.h does not name."""
+    old = streams.readings(0, clock_event_reasons=("sw_power_cap", "board_limit", "reliability"))
+    sample = decode(encode(_with(old)))
+    assert isinstance(sample, Sample)
+    csv = CsvLines(parse_query("clocks_event_reasons.active"), header=False)
+    list(csv.of(streams.inventory(1)))
+    assert list(csv.of(sample)) == ["0x0000000000000604"]
+    text = value_text("clock_event_reasons", sample.devices[0].clock_event_reasons)
+    assert text == "power cap (normal at full load), board limit, reliability voltage"
+
+
+def test_instances_have_no_rows() -> None:
+    """As with nvidia-smi: a script counts the rows."""
+    gpu = streams.device(0)
+    instance = streams.device(
+        0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=0, name="H100 MIG 1g"
+    )
+    csv = CsvLines(parse_query("count,uuid"), header=False)
+    list(csv.of(dataclasses.replace(streams.inventory(), devices=(gpu, instance))))
+    assert list(csv.of(_with(streams.readings(0)))) == [f"1, {gpu.uuid}"]
+
+
+def test_the_default_query_is_known() -> None:
+    assert parse_query(DEFAULT_QUERY)[0].name == "timestamp"
+    assert set(ALIASES.values()) <= set(COLUMNS)
+
+
+def test_spaces_are_no_part_of_a_name() -> None:
+    assert [c.name for c in parse_query(" index, gpu_name ")] == ["index", "name"]
+
+
+@pytest.mark.parametrize(
+    ("query", "closest"),
+    [
+        ("utilisation.gpu", "'utilisation.gpu' cannot be queried. Closest: utilization.gpu,"),
+        ("index,memory_used", "'memory_used' cannot be queried. Closest: memory.used,"),
+        ("index,,name", "'' cannot be queried. Try `gputop stream --help`."),
+    ],
+)
+def test_unknown_names_are_refused(query: str, closest: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(closest)):
+        parse_query(query)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("\t@SUM(A1)", "'␉@SUM(A1)"),
+        ("-2+3", "'-2+3"),
+        ("GPU,=1+1", "GPU,'=1+1"),
+        ("GPU;-1+1", "GPU;'-1+1"),
+    ],
+)
+def test_no_field_is_a_formula(name: str, field: str) -> None:
+    inventory = streams.inventory(1)
+    device = dataclasses.replace(inventory.devices[0], name=name)
+    lines = CsvLines(parse_query("index,name,temperature.gpu.tlimit"), header=False)
+    assert not [*lines.of(dataclasses.replace(inventory, devices=(device,)))]
+    sample = streams.sample(1)
+    cold = dataclasses.replace(sample.devices[0], temperature_margin_celsius=-5)
+    (row,) = lines.of(dataclasses.replace(sample, devices=(cold,)))
+    assert row == f"0, {field}, -5"

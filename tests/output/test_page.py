@@ -1,0 +1,445 @@
+"""`gputop status` as a page of text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
+from gputop.output.columns import COLUMNS, parse_columns, slug
+from gputop.output.page import View, document, page
+from gputop.output.table import holders
+from gputop.schema.labels import ROWS
+from gputop.schema.snapshot import (
+    READINGS,
+    SERIES_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Host,
+    Inventory,
+    Process,
+    ProcessKind,
+    Sample,
+    Source,
+)
+from gputop.text import cells
+
+if TYPE_CHECKING:
+    from gputop.output.page import Processes
+
+GIB = 1 << 30
+INVENTORY = Inventory(
+    time=1.0,
+    hostname="node7",
+    source=Source.NVML,
+    driver_state=DriverState.OK,
+    interval_seconds=1.0,
+    driver_version="580.65.06",
+    cuda_version="13.0",
+    devices=(
+        Device(0, "GPU-a", "NVIDIA H100 80GB HBM3"),
+        Device(1, "GPU-b", "NVIDIA GeForce RTX 4090"),
+        Device(10, "GPU-c", "Tesla T4"),
+    ),
+)
+SAMPLE = Sample(
+    time=2.0,
+    host=Host(cpu_percent=12.4, memory_used_bytes=37 * GIB, memory_total_bytes=503 * GIB),
+    devices=(
+        DeviceSample(
+            "GPU-a",
+            age_seconds=0.0,
+            gpu_utilization_percent=100,
+            memory_used_bytes=71 * GIB,
+            memory_total_bytes=80 * GIB,
+            temperature_celsius=64,
+            power_watts=612.4,
+            power_limit_watts=700.0,
+            sm_clock_mhz=1755,
+            absent={"fan_percent": Absence.NOT_SUPPORTED},
+        ),
+        DeviceSample(
+            "GPU-b",
+            age_seconds=0.0,
+            gpu_utilization_percent=3,
+            memory_used_bytes=512 << 20,
+            memory_total_bytes=24 * GIB,
+            temperature_celsius=41,
+            power_watts=18.6,
+            sm_clock_mhz=210,
+            fan_percent=30,
+            absent={"power_limit_watts": Absence.NO_PERMISSION},
+        ),
+        DeviceSample("GPU-c", DeviceState.LOST, absent=dict.fromkeys(READINGS, Absence.LOST)),
+    ),
+    processes=(
+        Process(2, "GPU-b", ProcessKind.GRAPHICS, 300 << 20, "root", "/usr/lib/xorg/Xorg :0"),
+        Process(48211, "GPU-a", ProcessKind.COMPUTE, 70 * GIB, "ada", "python train.py --lr 1e-4"),
+        Process(
+            4000000,
+            "GPU-a",
+            ProcessKind.COMPUTE,
+            absent={"user": Absence.LOST, "memory_used_bytes": Absence.NOT_SUPPORTED},
+        ),
+    ),
+)
+
+HEADING = "node7 · 1970-01-01 00:00:02 · driver 580.65.06 · CUDA 13.0"
+PAGE = f"""\
+{HEADING} · CPU 12 % · memory 37.0 of 503 GiB
+GPU  name             busy         memory  temp      power     clock   fan  state  processes
+  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz     –         \
+ada:python/48211(70.0 GiB) –:–/4000000(–)
+  1  RTX 4090          3 %  512M/24.0 GiB  41°C       19 W   210 MHz  30 %         \
+root:Xorg/2(300 MiB)
+ 10  T4                  –              –     –          –         –     –  LOST
+"""
+BELOW = f"""\
+{HEADING} · CPU 12 %
+GPU  name             busy         memory  temp      power     clock  state
+  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz
+       48211  ada        70.0 GiB  python train.py --lr 1e-4
+     4000000  –                 –  (gone, or in another namespace: try --pid=ho…
+  1  RTX 4090          3 %  512M/24.0 GiB  41°C       19 W   210 MHz
+           2  root        300 MiB  /usr/lib/xorg/Xorg :0
+ 10  T4                  –              –     –          –         –  LOST
+"""
+AT_80 = f"""\
+{HEADING} · CPU 12 %
+GPU  name             busy         memory  temp  state  processes
+  0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C         ada(70.0 GiB) –(–)
+  1  RTX 4090          3 %  512M/24.0 GiB  41°C         root:Xorg/2(300 MiB)
+ 10  T4                  –              –     –  LOST
+"""
+AT_40 = """\
+node7 · 1970-01-01 00:00:02
+GPU   busy         memory  state
+  0  100 %  71.0/80.0 GiB
+  1    3 %  512M/24.0 GiB
+ 10      –              –  LOST
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("view", "wanted"),
+    [
+        (View(), PAGE),
+        (View(processes="below", width=80), BELOW),
+        (View(width=80), AT_80),
+        (View(width=40), AT_40),
+    ],
+)
+def test_a_page(view: View, wanted: str) -> None:
+    """The least useful columns go first, and of the processes first the pid and the command."""
+    assert page(INVENTORY, SAMPLE, view) + "\n" == wanted
+
+
+def test_without_processes() -> None:
+    text = page(INVENTORY, SAMPLE, View(processes="none"))
+    assert "ada" not in text
+    assert "processes" not in text
+
+
+NUMBERS = re.compile(r"[0-9.]+ (?:GiB|MiB|%|W|MHz)|[0-9]+°C|/[0-9]+\(")
+
+
+@given(st.integers(1, 160), st.sampled_from(["beside", "below", "none"]))
+def test_no_line_is_longer_than_the_terminal_and_no_number_is_cut(
+    width: int, processes: Processes
+) -> None:
+    whole = {*NUMBERS.findall(PAGE), *NUMBERS.findall(BELOW)}
+    lines = page(INVENTORY, SAMPLE, View(processes=processes, width=width)).split("\n")
+    assert max(map(cells, lines)) <= width
+    if width >= 40:  # less has no room for a process with its memory
+        assert {*NUMBERS.findall("\n".join(lines))} <= whole
+    assert [*map(len, lines)] == [len(line.rstrip()) for line in lines]
+
+
+def test_columns_that_were_chosen() -> None:
+    """In that order; whether a device answers is said unasked."""
+    columns = parse_columns("fan, power_watts,SM clock,busy")
+    lines = page(INVENTORY, SAMPLE, View(columns)).split("\n")[1:]
+    assert lines == [
+        " fan      power     clock   busy  state",
+        "   –  612/700 W  1755 MHz  100 %",
+        "30 %       19 W   210 MHz    3 %",
+        "   –          –         –      –  LOST",
+    ]
+
+
+def test_a_chosen_column_that_does_not_fit_is_named() -> None:
+    columns = parse_columns("fan,power,clock,busy")
+    lines = page(INVENTORY, SAMPLE, View(columns, width=30)).split("\n")[1:]
+    assert lines == [
+        " fan      power  state",
+        "   –  612/700 W",
+        "30 %       19 W",
+        "   –          –  LOST",
+        "no room for clock, busy",
+    ]
+
+
+def test_every_row_of_a_devices_page_is_a_column() -> None:
+    for row in ROWS:
+        (column,) = parse_columns(slug(row.label))
+        assert column == parse_columns(row.names[0])[0]
+        assert column.span(INVENTORY.devices[0], SAMPLE.devices[0]).text
+
+
+def test_a_column_that_there_is_not() -> None:
+    with pytest.raises(
+        ValueError, match=r"^'bussy' is not a column\. There are: GPU, name, busy, "
+    ):
+        parse_columns("name,bussy")
+
+
+@pytest.mark.parametrize("name", sorted({*READINGS} - {*SERIES_READINGS}))
+def test_every_reading_of_the_schema_is_in_a_column(name: str) -> None:
+    assert any(name in column.sources for column in COLUMNS.values()) or name in SHOWN_WITHIN
+
+
+SHOWN_WITHIN = {"memory_total_bytes", "power_limit_watts"}
+"""Beside what is used of them; the limit has a column of its own, too."""
+
+
+def test_a_rate_waits_for_a_second_reading() -> None:
+    (column,) = parse_columns("pcie-rx")
+    device, absent = INVENTORY.devices[0], {"pcie_rx_bytes_per_second": Absence.NO_DATA_YET}
+    assert column.waits(device, DeviceSample("GPU-a", age_seconds=0.0, absent=absent))
+    assert not column.waits(device, DeviceSample("GPU-a", DeviceState.LOST, 0.0, absent=absent))
+    assert not column.waits(
+        device, DeviceSample("GPU-a", age_seconds=0.0, pcie_rx_bytes_per_second=0)
+    )
+
+
+def test_colours_are_around_the_same_text() -> None:
+    view = View(colour=True)
+    coloured = page(INVENTORY, SAMPLE, view)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) + "\n" == PAGE
+    assert "\x1b[1;32m100 %\x1b[0m" in coloured
+    assert "\x1b[32m3 %\x1b[0m" in coloured
+    assert "\x1b[1;31mLOST\x1b[0m" in coloured
+
+
+@pytest.mark.parametrize(
+    ("celsius", "look"), [(64, ""), (74, YELLOW), (83, YELLOW), (84, LOUD_RED), (95, LOUD_RED)]
+)
+def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> None:
+    (column,) = parse_columns("temp")
+    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=89)
+    readings = dataclasses.replace(SAMPLE.devices[0], temperature_celsius=celsius)
+    assert column.span(device, readings) == (f"{celsius}°C", look)
+
+
+@pytest.mark.parametrize(
+    ("margin", "look"), [(None, ""), (16, ""), (15, YELLOW), (5, LOUD_RED), (-1, LOUD_RED)]
+)
+def test_without_a_limit_a_temperature_is_seen_by_its_margin(margin: int | None, look: str) -> None:
+    (column,) = parse_columns("temp")
+    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=None)
+    readings = dataclasses.replace(
+        SAMPLE.devices[0], temperature_celsius=95, temperature_margin_celsius=margin
+    )
+    assert column.span(device, readings) == ("95°C", look)
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "colour"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_when_there_are_colours(environment: dict[str, str], terminal: bool, colour: bool) -> None:
+    assert wanted(environment, terminal=terminal) is colour
+
+
+def test_alerts_are_under_the_table() -> None:
+    readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
+    sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
+    assert page(INVENTORY, sample).split("\n")[5:] == ["GPU 0 has 2 uncorrected ECC errors"]
+    narrow = page(INVENTORY, sample, View(width=24)).split("\n")[5:]
+    assert narrow == ["GPU 0 has 2 uncorrected", "ECC errors"]
+
+
+def test_a_driver_that_has_not_answered_yet() -> None:
+    inventory = dataclasses.replace(INVENTORY, devices=(), driver_state=DriverState.STARTING)
+    assert page(inventory, Sample(2.0, Host())).split("\n")[1:] == [
+        "The driver has not answered yet"
+    ]
+
+
+def test_a_host_alone() -> None:
+    inventory = dataclasses.replace(INVENTORY, devices=(), driver_version=None, cuda_version=None)
+    sample = Sample(2.0, Host(absent={"cpu_percent": Absence.NO_DATA_YET}))
+    assert page(inventory, sample) == "node7 · 1970-01-01 00:00:02 · CPU – · memory –"
+
+
+def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
+    gpu = Device(0, "GPU-a", "NVIDIA GB10", memory_is_shared=True)
+    part = Device(1, "MIG-b", "NVIDIA A100 MIG 1g.5gb", "GPU-c", 2)
+    sample = Sample(
+        2.0,
+        Host(),
+        (
+            DeviceSample("GPU-a", age_seconds=0.0, memory_attributed_bytes=3 * GIB),
+            DeviceSample("MIG-b", age_seconds=0.0, memory_used_bytes=GIB),
+        ),
+    )
+    inventory = dataclasses.replace(INVENTORY, devices=(gpu, part))
+    columns = parse_columns("gpu,memory")
+    assert page(inventory, sample, View(columns)).split("\n")[2:] == [
+        "  0  3.00 GiB of the host's",
+        "1:2                1.00 GiB",
+    ]
+
+
+def test_simulated_numbers_are_marked() -> None:
+    inventory = dataclasses.replace(INVENTORY, source=Source.SIMULATED)
+    assert page(inventory, SAMPLE).splitlines()[0].startswith("node7 · SIMULATED · ")
+
+
+def test_a_device_without_a_sample_takes_no_other_ones_processes() -> None:
+    sample = dataclasses.replace(SAMPLE, devices=SAMPLE.devices[1:])
+    lines = [line.split() for line in page(INVENTORY, sample).splitlines()[2:]]
+    assert [(line[0], "ada" in line[-1]) for line in lines] == [("1", False), ("10", False)]
+
+
+@pytest.mark.parametrize("view", [View(), View(width=24), View(parse_columns("busy"))])
+def test_every_state_that_is_not_well_is_said(view: View) -> None:
+    for state in DeviceState:
+        devices = (DeviceSample("GPU-a", state, 0.0),)
+        sample = dataclasses.replace(SAMPLE, devices=devices, processes=())
+        line = page(INVENTORY, sample, view).splitlines()[2]
+        wanted = "" if state is DeviceState.OK else state.upper().replace("_", " ")
+        assert (wanted in line) if wanted else line.split()[-1] == "–"
+
+
+def test_a_device_that_has_not_answered_yet_says_so() -> None:
+    sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),), processes=())
+    assert page(INVENTORY, sample).splitlines()[2].endswith("–  no answer yet")
+
+
+def test_foreign_text_is_inert() -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07 [red]\u202e\n[9]  fake row"
+    inventory = dataclasses.replace(
+        INVENTORY,
+        hostname=evil,
+        driver_version=evil,
+        cuda_version=evil,
+        devices=(Device(0, "GPU-a", evil),),
+    )
+    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, evil, evil)
+    text = page(
+        inventory, dataclasses.replace(SAMPLE, processes=(process,)), View(processes="below")
+    )
+    lines = text.split("\n")
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], *lines[2:]))
+
+
+@given(
+    st.text(st.characters(codec=None)),
+    st.text(st.characters(codec=None)),
+    st.sampled_from(["beside", "below"]),
+    st.none() | st.integers(1, 200),
+)
+def test_any_text_makes_a_line_each(
+    user: str, command: str, processes: Processes, width: int | None
+) -> None:
+    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, user, command)
+    view = View(processes=processes, width=width)
+    text = page(INVENTORY, dataclasses.replace(SAMPLE, processes=(process,)), view)
+    lines = text.split("\n")
+    assert len(lines) == 5 + (processes == "below")
+    assert all(line.isprintable() for line in lines)
+    assert width is None or max(map(cells, lines)) <= width
+    text.encode()
+
+
+def test_a_long_command_is_cut() -> None:
+    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, "ada", "x" * 10_000)
+    sample = dataclasses.replace(SAMPLE, processes=(process,))
+    for where in ("beside", "below"):
+        assert max(map(len, page(INVENTORY, sample, View(processes=where)).splitlines())) < 300
+
+
+def held(*users: str) -> list[Process]:
+    return [
+        Process(n, "GPU-a", ProcessKind.COMPUTE, n * GIB, user, f"/opt/{user}/run -v")
+        for n, user in enumerate(users, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (None, "bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
+        (38, "bo:run/2(2.00 GiB) ada:run/1(1.00 GiB)"),
+        (37, "bo/2(2.00 GiB) ada/1(1.00 GiB)"),
+        (29, "bo(2.00 GiB) ada(1.00 GiB)"),
+        (25, "bo(2.00 GiB) +1"),
+        (14, "2 proc."),
+        (1, "2 proc."),
+    ],
+)
+def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> None:
+    assert holders(held("ada", "bo"), room) == shown
+
+
+@given(st.lists(st.sampled_from(["ada", "名前", "x" * 40]), max_size=6), st.integers(7, 300))
+def test_holders_fit(users: list[str], room: int) -> None:
+    assert cells(holders(held(*users), room)) <= room
+
+
+def test_a_frame_is_drawn_over_the_one_before() -> None:
+    first = frame("a\nb", 3, first=True)
+    assert first == "\n\n\n" + frame("a\nb", 3)
+    assert frame("a\nb", 3) == "\x1b[?25l\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J\x1b[?25h"
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        (5, ["1", "2", "3", "4"]),
+        (4, ["1", "2", "– 2 more lines"]),
+        (3, ["1", "– 3 more lines"]),
+        (2, ["1"]),
+    ],
+)
+def test_a_page_taller_than_the_terminal_says_what_is_left_out(rows: int, shown: list[str]) -> None:
+    drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", frame("1\n2\n3\n4", rows))
+    assert drawn.splitlines() == shown
+
+
+def test_the_document_has_the_fields_of_the_stream() -> None:
+    made = json.loads(json.dumps(document(INVENTORY, SAMPLE)))
+    assert made.keys() == {"inventory", "sample"}
+    assert made["inventory"]["devices"][1]["name"] == "NVIDIA GeForce RTX 4090"
+    first = made["sample"]["devices"][0]
+    assert (first["fan_percent"], first["absent"]) == (None, {"fan_percent": "not_supported"})
+    assert first["power_watts"] == 612.4

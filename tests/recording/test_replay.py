@@ -1,0 +1,267 @@
+"""A recording played: at its own pace, faster, paused, and sought in, by a clock of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from gputop.recording import reader
+from gputop.recording import replay as player
+from gputop.recording.reader import Recording, RecordingError
+from gputop.recording.replay import MOST_AT_ONCE, REBUILT_SAMPLES, SPEEDS, Played, Replay
+from gputop.schema.snapshot import Event, Sample
+from tests import recordings, streams
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+
+    from gputop.schema.snapshot import Record
+
+BOUND = 30.0
+
+
+class Turned(Replay):
+    """One whose time goes on only where it waits: to the moment that it waits for."""
+
+    def __init__(self, path: Path) -> None:
+        self.time = 1000.0
+        self.stalled = asyncio.Event()
+        """Set while it waits to be asked."""
+        super().__init__(Recording(path), lambda: self.time)
+        self.recording.index.finish()
+
+    async def _wait(self, seconds: float | None) -> None:
+        if self._changed.is_set():
+            seconds = 0.0
+        elif seconds is None:
+            self.stalled.set()
+            await self._changed.wait()
+            self.stalled.clear()
+        self._changed.clear()
+        self.time += max(0.0, seconds or 0.0)
+
+
+@contextlib.asynccontextmanager
+async def playing(replay: Replay) -> AsyncIterator[AsyncGenerator[Played]]:
+    async with asyncio.timeout(BOUND), contextlib.aclosing(replay.records()) as received:
+        yield received
+
+
+async def taken(received: AsyncGenerator[Played]) -> list[Record | Event]:
+    return list((await anext(received)).records)
+
+
+def numbers(records: list[Record | Event]) -> list[int | None]:
+    return recordings.numbers([record for record in records if isinstance(record, Sample)])
+
+
+async def test_at_its_own_pace(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 5, gaps={3: 24.0}))
+    async with playing(replay) as received:
+        began, heard = replay.time, []
+        for _ in range(5):
+            records = await taken(received)
+            heard.append((*numbers(records), round(replay.time - began, 3)))
+        assert heard == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 27.0), (4, 28.0)]
+
+
+@pytest.mark.parametrize("steps", [-2, 2])
+async def test_faster_and_slower(tmp_path: Path, steps: int) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 9))
+    async with playing(replay) as received:
+        await taken(received)
+        began = replay.time
+        replay.change_speed(steps)
+        while replay.position < 8:
+            await taken(received)
+        assert replay.time - began == pytest.approx(8 / 2.0**steps, abs=0.1)
+    replay.change_speed(-99)
+    assert replay.speed == SPEEDS[0]
+    replay.change_speed(99)
+    assert replay.speed == SPEEDS[-1]
+
+
+async def test_at_the_highest_speed_several_come_at_once_and_none_is_lost(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 150))
+    replay.change_speed(99)
+    heard: list[int | None] = []
+    async with playing(replay) as received:
+        began, pictures = replay.time, 0
+        while len(heard) < 150:
+            records = await taken(received)
+            assert len(records) <= MOST_AT_ONCE + 1
+            heard += numbers(records)
+            pictures += 1
+        assert heard == [n % 101 for n in range(150)]
+        assert pictures <= (replay.time - began) / player.FRAME_SECONDS + 2
+
+
+async def test_a_machine_that_slept_plays_no_hour_at_once(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 300))
+    async with playing(replay) as received:
+        await taken(received)
+        replay.time += 3600
+        assert len(await taken(received)) == MOST_AT_ONCE
+        assert replay.position < MOST_AT_ONCE + 2
+
+
+async def test_its_clock_is_the_recordings(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0}))
+    async with playing(replay) as received:
+        for position in (0.0, 1.0):
+            for _ in (played := await anext(received)).records:
+                assert replay.now() == position
+            assert not played.anew
+        replay.time += 30  # into the gap
+        assert replay.now() == pytest.approx(31.0)
+        replay.pause()
+        replay.time += 1000
+        assert replay.now() == pytest.approx(31.0)
+        replay.pause()
+        replay.time += 1000  # the next sample is waited for, however late it comes
+        assert replay.now() == 62.0
+
+
+async def test_paused_it_stands_still(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 9))
+    async with playing(replay) as received:
+        await taken(received)
+        replay.pause()
+        waiting = asyncio.ensure_future(taken(received))
+        await replay.stalled.wait()
+        assert (replay.position, replay.playing) == (0.0, False)
+        replay.seek(4)
+        assert numbers(await waiting) == [0, 1, 2, 3, 4]
+        assert (replay.position, replay.playing) == (4.0, False)
+        replay.pause()
+        assert numbers(await taken(received)) == [5]
+
+
+async def test_back_and_on(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl.gz", 500))
+    async with playing(replay) as received:
+        await taken(received)
+        replay.seek(450)
+        played = await anext(received)
+        records = list(played.records)
+        assert played.anew
+        assert records[0] == streams.inventory(1)
+        assert numbers(records) == [n % 101 for n in range(451 - REBUILT_SAMPLES, 451)]
+        assert numbers(await taken(received)) == [451 % 101]
+        replay.seek(-440)
+        replay.seek(-5)  # one goes there at once
+        played = await anext(received)
+        assert (played.anew, numbers(list(played.records))) == (True, [*range(7)])
+        assert numbers(await taken(received)) == [7]
+        replay.seek(-9999)
+        assert numbers(await taken(received)) == [0]
+        assert numbers(await taken(received)) == [1]
+
+
+async def test_into_a_gap(tmp_path: Path) -> None:
+    """What is known there is old: it was so, too, for who looked then."""
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0}))
+    async with playing(replay) as received:
+        await taken(received)
+        replay.seek(40)
+        assert numbers(await taken(received)) == [0, 1]
+        assert replay.now() == 40.0
+        assert numbers(await taken(received)) == [2]
+        assert replay.now() == 62.0
+
+
+async def test_at_the_end_it_stands_and_begins_again(tmp_path: Path) -> None:
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 3))
+    async with playing(replay) as received:
+        for _ in range(3):
+            await taken(received)
+        waiting = asyncio.ensure_future(taken(received))
+        await replay.stalled.wait()
+        replay.time += 100
+        assert (replay.ended, replay.playing, replay.now()) == (True, False, 2.0)
+        replay.pause()
+        assert numbers(await waiting) == [0]
+        assert numbers(await taken(received)) == [1]
+
+
+async def test_what_happened_before_is_told(tmp_path: Path) -> None:
+    """An Xid is an alert for an hour, also for who goes past it."""
+    made = recordings.samples(REBUILT_SAMPLES + 50)
+    event = Event(made[5].time, streams.device(0).uuid, "xid", 79)
+    made[5] = dataclasses.replace(made[5], events=(event,))
+    path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made])
+    replay = Turned(path)
+    async with playing(replay) as received:
+        await taken(received)
+        replay.seek(REBUILT_SAMPLES + 40)
+        records = await taken(received)
+        assert records[0] == event
+        assert numbers(records)[0] == 41
+
+
+async def test_damaged_samples_are_passed_over(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 6)
+    written = path.read_bytes().replace(
+        b'"gpu_utilization_percent":3,', b'"gpu_utilization_percent":[],'
+    )
+    path.write_bytes(written[:-400])
+    replay = Turned(path)
+    async with playing(replay) as received:
+        heard = [number for _ in range(4) for number in numbers(await taken(received))]
+        assert heard == [0, 1, 2, 4]
+        assert replay.recording.damaged == 2
+        waiting = asyncio.ensure_future(taken(received))
+        await replay.stalled.wait()
+        assert replay.ended
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+
+
+async def test_it_plays_while_it_is_still_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputop.recording.index.LINES_AT_ONCE", 3)
+    replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 40)))
+    replay.change_speed(99)
+    heard: list[int | None] = []
+    async with playing(replay) as received:
+        while len(heard) < 40:
+            heard += numbers(await taken(received))
+    assert heard == [*range(40)]
+    assert replay.recording.index.complete
+
+
+async def test_a_file_that_is_removed_is_played_to_its_end(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 4)
+    recording = Recording(path)
+    path.unlink()
+    assert recordings.numbers([*recording.records()]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("left", [0, 3000])
+async def test_a_file_that_became_shorter_is_said(tmp_path: Path, left: int) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 400)
+    recording = Recording(path)
+    recording.index.finish()
+    os.truncate(path, left)
+    with pytest.raises(RecordingError, match="it became shorter"):
+        [*recording.play(300)]
+
+
+async def test_a_file_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 4)))
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(reader, "lines", fails)
+    async with playing(replay) as received:
+        with pytest.raises(OSError, match="the disk is gone"):
+            await anext(received)

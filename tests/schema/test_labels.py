@@ -1,0 +1,409 @@
+"""What readings are called and how they are written; why they are missing; what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.schema.absences import absence_text
+from gputop.schema.clock_events import BITS
+from gputop.schema.faults import XIDS, event_text, fault_of
+from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
+from gputop.schema.snapshot import (
+    GPM_READINGS,
+    READINGS,
+    SERIES_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    Event,
+    Host,
+)
+from gputop.schema.values import CAUSES, value_text
+from gputop.sources.nvml.readings import _RECOVERY_ACTIONS, _clock_event_times
+from gputop.stream.history import Statistics
+from tests import streams
+
+GIB = 1 << 30
+SHOWN = {*READINGS} - {*SERIES_READINGS}
+DEVICE_FIELDS = {f.name for f in dataclasses.fields(Device)} - {"absent"}
+BY_LABEL = {row.label: row for row in ROWS}
+BY_NAME = {name: row for row in ROWS for name in row.names}
+
+
+def text_of(label: str, device: dict[str, Any] | None = None, **sample: Any) -> str:
+    made = dataclasses.replace(Device(0, "GPU-0", "Fake"), **(device or {}))
+    return BY_LABEL[label].text(made, DeviceSample("GPU-0", **sample))
+
+
+def test_every_field_is_in_exactly_one_row() -> None:
+    shown = Counter(name for row in ROWS for name in row.names)
+    assert set(shown) == {*SHOWN, *DEVICE_FIELDS}
+    assert set(shown.values()) == {1}
+
+
+def test_labels_are_unique_and_fit() -> None:
+    assert len(BY_LABEL) == len(ROWS)
+    assert max(len(row.label) for row in ROWS) <= 13
+    for row in ROWS:
+        assert row.template.count("{}") == len(row.names)
+        assert len(row.terms) == (len(row.names) if len(row.names) > 1 else 0)
+
+
+def test_groups_are_in_the_order_of_a_user_in_a_hurry() -> None:
+    assert [*GROUPS][:3] == ["Activity", "Memory", "Power and temperature"]
+    assert GROUPS["Activity"][0].label == "busy"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("gpu_utilization_percent", 97, "97 %"),
+        ("tensor_active_percent", 52.04, "52.0 %"),
+        ("memory_used_bytes", 71 * GIB, "71.0 GiB"),
+        ("memory_used_bytes", 0, "0 B"),
+        ("temperature_celsius", 61, "61°C"),
+        ("temperature_margin_celsius", -1, "-1°C"),
+        ("power_watts", 71.34, "71.3 W"),
+        ("power_watts", 612.34, "612 W"),
+        ("energy_joules", 12_345.678, "12.3 kJ"),
+        ("energy_joules", 918_273_645.0, "918 MJ"),
+        ("energy_joules", 4.2e13, "42000 GJ"),
+        ("sm_clock_mhz", 1980, "1980 MHz"),
+        ("performance_state", 2, "P2"),
+        ("pcie_rx_bytes_per_second", 3_000_000_000, "2.79 GiB/s"),
+        ("clock_event_reasons", (), "nothing"),
+        ("clock_event_reasons", ("sw_power_cap",), "power cap (normal at full load)"),
+        (
+            "clock_event_reasons",
+            ("hw_thermal", "bit_0x1000"),
+            "hardware thermal slowdown, bit_0x1000",
+        ),
+        ("clock_event_seconds", {"sw_power_cap": 0.0}, "none"),
+        (
+            "clock_event_seconds",
+            {"sw_thermal": 0.004, "sw_power_cap": 5.0, "hw_thermal": 3725.0, "new_one": 0.5},
+            (
+                "hardware thermal slowdown 1:02:05, power cap 5.0 s, new_one 500 ms, "
+                "software thermal slowdown 4 ms"
+            ),
+        ),
+        ("fans_percent", (33, 44), "33 %, 44 %"),
+        (
+            "nvlink_link_rx_bytes_per_second",
+            (2048, 2048, None, 3072),
+            "0–1: 2.00 KiB/s, 2: down, 3: 3.00 KiB/s",
+        ),
+        ("remap_pending", True, "yes: a reset replaces the row"),
+        ("remap_failed", False, "no"),
+        ("recovery_action", "none", "nothing to do"),
+        ("recovery_action", "unknown_12", "unknown_12"),
+        ("minor_number", 5, "/dev/nvidia5"),
+        ("pci_device_id", "26b5", "0x26b5"),
+        ("architecture", "ada", "Ada"),
+        ("architecture", "unknown_21", "Unknown 21"),
+        ("compute_mode", "exclusive_process", "exclusive process"),
+        ("ecc_enabled", False, "disabled"),
+        ("virtualization", "vgpu", "a virtual GPU in a guest"),
+        ("memory_is_shared", True, "the host's"),
+        ("name", "\x1b[31mred", "␛[31mred"),
+        ("uuid", "a\nb", "a␊b"),
+    ],
+)
+def test_values_as_people_read_them(name: str, value: Any, text: str) -> None:
+    assert name in BY_NAME
+    assert value_text(name, value) == text
+
+
+def test_a_value_with_its_maximum_has_one_unit() -> None:
+    clock = {"sm_clock_max_mhz": 1980}
+    assert text_of("SM clock", clock, sm_clock_mhz=1755) == "1755 of 1980 MHz"
+    total = {"memory_total_bytes": 80 * GIB}
+    assert text_of("used", total, memory_used_bytes=GIB // 2) == "512 MiB of 80.0 GiB"
+    assert text_of("used", total, memory_used_bytes=50 * GIB) == "50.0 of 80.0 GiB"
+    assert text_of("used", memory_used_bytes=GIB) == "1.00 GiB of –"
+    assert text_of("SM clock", clock) == "– of 1980 MHz"
+    assert text_of("SM clock") == "–"
+
+
+def test_almost_all_memory_is_not_all_of_it() -> None:
+    total = round(79.647 * GIB)
+    for used, text in ((total - (20 << 20), ">79.5 of 79.6 GiB"), (total, "79.6 of 79.6 GiB")):
+        assert text_of("used", memory_used_bytes=used, memory_total_bytes=total) == text
+
+
+def test_the_link() -> None:
+    maximum = {"pcie_generation_max": 5, "pcie_width_max": 16}
+    now = {"pcie_generation": 1, "pcie_width": 8}
+    assert text_of("PCIe link", maximum, **now) == "gen 1 ×8 of gen 5 ×16"
+
+
+def test_every_word_of_the_driver_has_words_for_people() -> None:
+    assert {*BITS, *_clock_event_times((580, 82)), "thermal"} <= set(CAUSES)
+    for action in _RECOVERY_ACTIONS.values():
+        assert "_" not in value_text("recovery_action", action)
+
+
+def test_what_says_nothing_about_a_device_is_left_out() -> None:
+    gpu, sample = Device(0, "GPU-0", "Fake"), DeviceSample("GPU-0")
+    hidden = [row.label for row in ROWS if not row.applies(gpu, sample)]
+    assert hidden == [
+        *("engine active", "limit set to", "T.Limit", "T.Limit max", "uncorr. rows", "host"),
+        *("MIG instance", "part of"),
+    ]
+    instance = dataclasses.replace(
+        gpu, parent_uuid="GPU-9", mig_index=1, mig_gpu_instance=7, mig_compute_instance=0
+    )
+    assert [row.label for row in ROWS if not row.applies(instance, sample)][-1] == "host"
+    assert BY_LABEL["MIG instance"].text(instance, sample) == ("1, GPU instance 7, compute 0")
+    unknown = dataclasses.replace(gpu, absent={"parent_uuid": Absence.ERROR})
+    assert BY_LABEL["part of"].applies(unknown, sample)
+
+
+def test_where_a_value_comes_from() -> None:
+    """What the sample says comes before what the inventory says, a placeholder is no value."""
+    gpu = Device(0, "unknown:0", "?", memory_total_bytes=5, absent={"uuid": Absence.TIMED_OUT})
+    sample = DeviceSample("unknown:0", absent={"memory_total_bytes": Absence.ERROR})
+    assert value_of("memory_total_bytes", gpu, sample) == 5
+    assert value_of("memory_total_bytes", gpu, DeviceSample("", memory_total_bytes=7)) == 7
+    assert value_of("memory_total_bytes", streams.device(0), DeviceSample("")) == 80 * GIB
+    assert value_of("uuid", gpu, DeviceSample("unknown:0")) is Absence.TIMED_OUT
+    gone = dataclasses.replace(gpu, memory_total_bytes=None)
+    assert value_of("memory_total_bytes", gone, sample) is Absence.ERROR
+    assert value_of("sm_count", gpu, sample) is Absence.NO_DATA_YET
+
+
+@pytest.mark.parametrize("name", sorted({*SHOWN, *DEVICE_FIELDS}))
+def test_each_reason_is_told_apart(name: str) -> None:
+    device = streams.device(0)
+    texts = {absence_text(name, absence, device) for absence in Absence}
+    assert len(texts) == len(Absence)
+    assert all(text.isprintable() and len(text) <= 60 for text in texts)
+
+
+GPU = Device(0, "GPU-0", "Fake")
+SHARED = dataclasses.replace(GPU, memory_is_shared=True)
+MIG = dataclasses.replace(GPU, mig_mode="enabled")
+INSTANCE = dataclasses.replace(MIG, parent_uuid="GPU-9", mig_index=0)
+GUEST = dataclasses.replace(GPU, virtualization="vgpu")
+PLAIN = "not supported by this device or its driver"
+
+
+@pytest.mark.parametrize(
+    ("name", "absence", "device", "text"),
+    [
+        ("sm_clock_mhz", "not_supported", GPU, PLAIN),
+        ("memory_used_bytes", "not_supported", GPU, PLAIN),
+        (
+            "memory_reserved_bytes",
+            "not_supported",
+            GPU,
+            "not told apart by this driver: used includes it",
+        ),
+        (
+            "memory_used_bytes",
+            "not_supported",
+            SHARED,
+            "shares the host's memory: 41.2 of 119 GiB in use there",
+        ),
+        ("memory_utilization_percent", "not_supported", SHARED, PLAIN),
+        ("gpu_utilization_percent", "not_supported", GPU, PLAIN),
+        (
+            "gpu_utilization_percent",
+            "not_supported",
+            MIG,
+            "not counted while MIG is on: see its instances",
+        ),
+        (
+            "gpu_utilization_percent",
+            "not_supported",
+            INSTANCE,
+            "counted for the whole GPU only: see SM active",
+        ),
+        (
+            "sm_active_percent",
+            "not_supported",
+            GPU,
+            "needs GPM: Hopper or later, GeForce from the 50 series",
+        ),
+        ("tensor_active_percent", "disabled", GPU, "GPM is off (--no-gpm), or not sampled yet"),
+        (
+            "ecc_uncorrected",
+            "disabled",
+            GPU,
+            "ECC is disabled: `nvidia-smi -e 1` and a reset enable it",
+        ),
+        ("fan_percent", "not_supported", GPU, "no fan that the driver knows of"),
+        ("nvlink_rx_bytes_per_second", "not_supported", GPU, "no NVLink, or no link that is up"),
+        (
+            "pcie_rx_bytes_per_second",
+            "not_supported",
+            GUEST,
+            "not passed on to virtual GPUs: the host has it",
+        ),
+        ("pcie_rx_bytes_per_second", "not_supported", GPU, PLAIN),
+        (
+            "pcie_rx_bytes_per_second",
+            "no_data_yet",
+            GPU,
+            "no data yet: needs two comparable readings",
+        ),
+        ("power_watts", "no_data_yet", GPU, "no data yet: comes with the next reading"),
+        ("sm_count", "no_data_yet", GPU, "no data yet: comes with the next reading"),
+        ("power_watts", "no_permission", GPU, "no permission: run as root"),
+        ("power_watts", "lost", GPU, "the device is lost or needs a reset: `dmesg` has the Xid"),
+        (
+            "power_watts",
+            "timed_out",
+            GPU,
+            "timed out: the driver did not answer, it is asked again",
+        ),
+        ("power_watts", "error", GPU, "the driver failed: `nvidia-smi -q` may say more"),
+    ],
+)
+def test_reasons_are_right_for_the_reading(
+    name: str, absence: str, device: Device, text: str
+) -> None:
+    host = Host(memory_used_bytes=round(41.2 * GIB), memory_total_bytes=119 * GIB)
+    assert absence_text(name, Absence(absence), device, host) == text
+
+
+def test_shared_memory_without_a_host_that_says_how_much() -> None:
+    for host in (None, Host()):
+        text = absence_text("memory_free_bytes", Absence.NOT_SUPPORTED, SHARED, host)
+        assert text == "shares the host's memory"
+
+
+def test_a_part_that_is_missing_says_which_and_why() -> None:
+    row = BY_LABEL["power limit"]
+    device = dataclasses.replace(GPU, absent={"power_limit_default_watts": Absence.NO_PERMISSION})
+    sample = DeviceSample("GPU-0", power_limit_watts=650.0)
+    assert row.text(device, sample) == "650 W, default –"
+    reason = "no permission: run as root"
+    assert row.reason(device, sample) == f"default: {reason}"
+    both = DeviceSample("GPU-0", absent={"power_limit_watts": Absence.NO_PERMISSION})
+    assert (row.text(device, both), row.reason(device, both)) == ("–", reason)
+    other = DeviceSample("GPU-0", absent={"power_limit_watts": Absence.ERROR})
+    assert row.reason(device, other) == (
+        f"limit: the driver failed: `nvidia-smi -q` may say more; default: {reason}"
+    )
+    assert row.reason(streams.device(0), sample) == ""
+
+
+def test_figures_since_the_start() -> None:
+    known = {
+        "tensor_active_percent": Statistics(0.0, 41.26, 90.0, 9, 200.0),
+        "sm_clock_mhz": Statistics(345, 1200.7, 1980, 9, 4000),
+        "pcie_rx_bytes_per_second": Statistics(0, GIB, 2 * GIB, 9, 0),
+        "energy_joules": Statistics(1e6, 2e6, 3e6, 9, 2e6),
+        "pcie_replays": Statistics(6, 6.0, 6, 9, 0.0),
+        "performance_state": Statistics(0, 1.0, 8, 9, 8),
+        "clock_event_seconds.sw_power_cap": Statistics(5.0, 6.0, 7.0, 9, 2.0),
+        "clock_event_seconds.hw_thermal": Statistics(5.0, 5.0, 5.0, 9, 0.0),
+    }
+    told = {
+        name: since_start(name, known.get)
+        for name in ("clock_event_seconds", "gpu_utilization_percent", *known)
+    }
+    assert told["tensor_active_percent"] == ("0 %", "41.3 %", "90 %")
+    assert told["sm_clock_mhz"] == ("345 MHz", "1201 MHz", "1980 MHz")
+    assert told["pcie_rx_bytes_per_second"] == ("0 B", "1.00 GiB", "2.00 GiB")
+    assert told["energy_joules"] == ("+2.00 MJ",)
+    assert told["pcie_replays"] == ("+0",)
+    assert told["performance_state"] == told["gpu_utilization_percent"] == ()
+    assert told["clock_event_seconds"] == ("power cap +2.0 s",)
+    assert since_start("clock_event_seconds", lambda _: None) == ()
+
+
+def test_the_legend_explains_what_the_page_shows() -> None:
+    labels = " ".join(BY_LABEL)
+    for term in LEGEND:
+        assert term == "Xid" or term.split()[0].split("/")[0].rstrip(",") in labels
+    assert "100 % may be one SM of 132" in LEGEND["busy"]
+    assert all(text and not text.endswith(".") for text in LEGEND.values())
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (DeviceState.LOST, "LOST"),
+        (DeviceState.NEEDS_RESET, "NEEDS RESET"),
+        (DeviceState.NOT_RESPONDING, "NOT RESPONDING for 12 s"),
+    ],
+)
+def test_what_is_wrong_with_a_device(state: DeviceState, word: str) -> None:
+    fault = fault_of(streams.lost(0, state))
+    assert fault is not None
+    assert fault.what.startswith(f"{word}: ")
+    assert fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("absence", "what"),
+    [
+        (Absence.TIMED_OUT, "NOT RESPONDING for 12 s: a driver call hangs"),
+        (Absence.ERROR, "NOT RESPONDING: every call to its driver fails"),
+        (Absence.NO_PERMISSION, "NOT RESPONDING: no permission to ask it"),
+    ],
+)
+def test_why_a_device_does_not_respond(absence: Absence, what: str) -> None:
+    """And nothing about others: they may be held up as well."""
+    sample = DeviceSample(
+        "GPU-0", DeviceState.NOT_RESPONDING, 12.0, absent=dict.fromkeys(READINGS, absence)
+    )
+    fault = fault_of(sample)
+    assert fault is not None
+    assert fault.what == what
+    assert "ther devices" not in fault.remedy
+
+
+def test_nothing_is_wrong_with_a_device_that_answers() -> None:
+    assert fault_of(streams.readings(0)) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "what"),
+    [
+        (Event(0.0, "GPU-0", "xid", 79), "Xid 79: the GPU has fallen off the bus"),
+        (Event(0.0, "GPU-0", "xid", 12345), "Xid 12345"),
+        (Event(0.0, None, "xid", 999), "Xid: the driver does not say which"),
+        (Event(0.0, None, "xid"), "Xid: the driver does not say which"),
+        (Event(0.0, "GPU-0", "lost"), "lost: it no longer answers on its bus"),
+        (Event(0.0, "GPU-0", "ok"), "answers again"),
+        (Event(0.0, "GPU-0", "new\x1b", 3), "new␛ 3"),
+    ],
+)
+def test_events_in_words(event: Event, what: str) -> None:
+    assert event_text(event).what == what
+
+
+def test_every_xid_says_what_to_do() -> None:
+    assert {13, 31, 43, 45, 48, 63, 64, 74, 79, 94, 95, 119} <= set(XIDS)
+    assert all(fault.what[0].islower() and fault.remedy for fault in XIDS.values())
+
+
+RESET_FIRST = {46, 48, 62, 64, 95, 109, 119, 120, 136, 140, 143, 156, 158}
+"""Those that NVIDIA's catalogue says to reset the device for."""
+LEAVE_ALONE = {38, 43, 45, 157}
+"""Those where it says to ignore them."""
+PROGRAM_FIRST = {8, 11, 13, 31, 32, 39, 40, 41, 68, 69, 94, 137}
+"""Those where the program is what has to be looked at, or started again."""
+
+
+def test_what_to_do_first_is_what_the_catalogue_says() -> None:
+    remedies = {number: fault.remedy.lower() for number, fault in XIDS.items()}
+    assert all("reset" in remedies[number] for number in RESET_FIRST)
+    assert not any("reset" in remedies[number] for number in LEAVE_ALONE)
+    assert all("program" in remedies[n] or "start it again" in remedies[n] for n in PROGRAM_FIRST)
+
+
+@given(st.sampled_from(GPM_READINGS), st.floats(0, 100))
+def test_percentages_have_one_decimal_where_they_are_averages(name: str, value: float) -> None:
+    assert re.fullmatch(r"(\d+|<0|>99)\.\d %", value_text(name, value))

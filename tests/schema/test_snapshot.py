@@ -1,0 +1,417 @@
+"""The stream's schema and codec: what goes in comes out, and nothing else gets in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.schema.codec import LIMIT, DecodeError, from_json, to_json
+from gputop.schema.snapshot import (
+    READINGS,
+    SCHEMA,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    DriverState,
+    Host,
+    Inventory,
+    Machine,
+    MachineState,
+    Problem,
+    Process,
+    ProcessKind,
+    Record,
+    Sample,
+    Source,
+    decode,
+    encode,
+    is_old,
+    silence_limit,
+)
+from tests.fuzz.invariants import check_line
+
+# A command line is bytes; what is not UTF-8 in it becomes lone surrogates.
+FOREIGN = st.binary(max_size=12).map(lambda raw: raw.decode(errors="surrogateescape"))
+LARGEST_REAL = math.nextafter(LIMIT, 0)
+TEXT = st.text(max_size=8) | FOREIGN | st.sampled_from(["\0\x1b[2J\n", "\u202e", "[red]x"])
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([1 << 63, -1 << 63, 10**400])
+    | st.floats()
+    | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Every value of that type hint of the schema, floats as the codec rounds them."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if NoneType in arguments:
+        (inner,) = (a for a in arguments if a is not NoneType)
+        return st.none() | values_of(inner)
+    if origin is tuple:
+        return st.lists(values_of(arguments[0]), max_size=2).map(tuple)
+    if origin is Mapping:
+        return st.dictionaries(TEXT, values_of(arguments[1]), max_size=2)
+    if hint is float:
+        return st.floats(-LARGEST_REAL, LARGEST_REAL).map(lambda x: round(x, 3))
+    if hint is bool:
+        return st.booleans()
+    if hint is int:
+        return st.integers(1 - (1 << 63), (1 << 63) - 1)
+    if hint is str:
+        return TEXT
+    if issubclass(hint, StrEnum):
+        return st.sampled_from(hint)
+    hints = get_type_hints(hint)
+    fields = {f.name: values_of(hints[f.name]) for f in dataclasses.fields(hint)}
+    if hint is Inventory:
+        fields["schema"] = st.just(SCHEMA)
+    return st.builds(hint, **fields)
+
+
+RECORDS: st.SearchStrategy[Record] = st.one_of(values_of(Inventory), values_of(Sample))
+
+INVENTORY = Inventory(
+    time=1.5,
+    hostname="node",
+    source=Source.NVML,
+    driver_state=DriverState.OK,
+    interval_seconds=1.0,
+    problem=Problem("What", "why", "remedy"),
+    devices=(Device(0, "GPU-0", "NVIDIA H100"),),
+)
+SAMPLE = Sample(
+    time=2.0,
+    host=Host(cpu_percent=1.0, cpu_core_percent=(1.0,), load_average=(0.1, 0.2, 0.3)),
+    devices=(DeviceSample("GPU-0", absent={"fan_percent": Absence.NOT_SUPPORTED}),),
+    processes=(Process(1, "GPU-0", ProcessKind.COMPUTE, command="python"),),
+)
+
+
+def plain(record: Record) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(encode(record))
+    return document
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(DecodeError) as raised:
+        decode(json.dumps(document))
+    return str(raised.value)
+
+
+@given(RECORDS)
+def test_what_is_encoded_is_decoded(record: Record) -> None:
+    line = encode(record)
+    assert "\n" not in line
+    assert line.isascii()
+    assert decode(line) == decode(line.encode()) == record
+
+
+def test_floats_are_rounded_to_three_digits() -> None:
+    line = encode(Sample(time=1.23456, host=Host(cpu_core_percent=(0.12345,), cpu_percent=9.9996)))
+    assert decode(line) == Sample(1.235, Host(cpu_core_percent=(0.123,), cpu_percent=10.0))
+
+
+def test_a_whole_number_is_a_number() -> None:
+    assert decode('{"type":"sample","time":3,"host":{}}') == Sample(3.0, Host())
+
+
+def test_the_absent_are_left_out_where_there_are_none() -> None:
+    document = plain(SAMPLE)
+    assert document["devices"][0]["absent"] == {"fan_percent": "not_supported"}
+    assert "absent" not in document["host"]
+    assert "absent" not in document["processes"][0]
+    assert "absent" not in plain(INVENTORY)["devices"][0]
+
+
+def test_a_missing_reading_is_null() -> None:
+    assert plain(SAMPLE)["devices"][0]["fan_percent"] is None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_not_sent(value: float) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        encode(Sample(value, Host()))
+
+
+@given(st.text(st.characters(codec=None)) | st.binary())
+def test_any_bytes(line: str | bytes) -> None:
+    check_line(line)
+
+
+@given(JSON_VALUES, st.sampled_from(["inventory", "sample", None]))
+def test_any_json(value: Any, kind: str | None) -> None:
+    if kind and isinstance(value, dict):
+        value["type"] = kind
+    check_line(json.dumps(value))
+
+
+@given(st.sampled_from([INVENTORY, SAMPLE]), st.data())
+def test_any_value_in_any_place(record: Record, data: st.DataObject) -> None:
+    place: Any = plain(record)
+    document = place
+    while True:
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else [0]))
+        if not (isinstance(place[key], dict | list) and place[key]) or data.draw(st.booleans()):
+            break
+        place = place[key]
+    if data.draw(st.booleans()):
+        place[key] = data.draw(JSON_VALUES)
+    else:
+        del place[key]
+    check_line(json.dumps(document))
+
+
+@given(RECORDS, st.integers(0, 4000), st.integers(0, 40), st.binary(max_size=8))
+def test_a_damaged_line(record: Record, at: int, gone: int, instead: bytes) -> None:
+    line = encode(record).encode()
+    at %= len(line)
+    check_line(line[:at] + instead + line[at + gone :])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '"sample"',
+        '{"type":"sample"',
+        '{"type":"other"}',
+        '{"type":["sample"]}',
+        '{"type":null}',
+        "[" * 100_000,
+        '{"type":"sample","time":1,"host":' + '{"a":' * 100_000,
+        '{"type":"sample","time":' + "9" * 5000 + ',"host":{}}',
+        b"\xff\xfe\xfd",
+        b'{"type":"sample\xff"}',
+        "\ufeff{}",
+        '{"type":"sample","time":1,"host":{},"unknown":NaN}',
+    ],
+    ids=range(16),
+)
+def test_what_is_no_record(line: str | bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode(line)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e999",
+        "-1e999",
+        "1e19",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "1" * 400,
+    ],
+)
+def test_what_is_no_finite_number(number: str) -> None:
+    with pytest.raises(DecodeError):
+        decode(f'{{"type":"sample","time":{number},"host":{{}}}}')
+    with pytest.raises(DecodeError):
+        decode(f'{{"type":"sample","time":1,"host":{{"memory_used_bytes":{number}}}}}')
+
+
+def test_an_integer_that_is_too_large_as_a_number() -> None:
+    with pytest.raises(DecodeError):
+        decode('{"type":"sample","time":9223372036854775807,"host":{}}')
+    assert decode('{"type":"sample","time":9223372036854774784,"host":{}}')
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"time": True}, "time"),
+        ({"time": "1"}, "time"),
+        ({"time": None}, "time"),
+        ({"host": None}, "host: expected an object"),
+        ({"host": []}, "host: expected an object"),
+        ({"host": {"memory_used_bytes": False}}, "host.memory_used_bytes"),
+        ({"host": {"memory_used_bytes": 1.5}}, "host.memory_used_bytes"),
+        ({"host": {"load_average": [1, "2"]}}, "host.load_average[1]: unexpected str"),
+        ({"host": {"absent": {"x": 7}}}, "host.absent.x: unexpected int"),
+        (
+            {"devices": [{"uuid": "GPU-0", "state": "bored"}]},
+            "devices[0].state: unknown word 'bored'",
+        ),
+        ({"host": {"absent": ["x"]}}, "host.absent"),
+        ({"devices": {}}, "devices"),
+        ({"devices": [7]}, "devices[0]: expected an object"),
+        ({"devices": [{"uuid": "a"}, {"uuid": 1}]}, "devices[1].uuid"),
+        ({"devices": [{"uuid": "a", "state": "fine"}]}, "devices[0].state: unknown word 'fine'"),
+    ],
+)
+def test_the_message_names_the_field(change: dict[str, Any], field: str) -> None:
+    message = refusal(plain(SAMPLE) | change)
+    assert message.startswith(field if ":" in field else f"{field}: ")
+
+
+REQUIRED = [
+    (record, f.name)
+    for record in (INVENTORY, SAMPLE)
+    for f in dataclasses.fields(record)
+    if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+]
+
+
+@pytest.mark.parametrize(("record", "name"), REQUIRED)
+def test_a_required_field(record: Record, name: str) -> None:
+    document = plain(record)
+    del document[name]
+    assert refusal(document) == f"{name}: missing"
+
+
+def test_a_required_field_further_down() -> None:
+    document = plain(INVENTORY)
+    del document["devices"][0]["uuid"], document["problem"]["remedy"]
+    # The schema's order: the problem comes before the devices.
+    assert refusal(document) == "problem.remedy: missing"
+    document["problem"] = None
+    assert refusal(document) == "devices[0].uuid: missing"
+
+
+def test_every_other_field_may_be_missing() -> None:
+    for record, cls in ((INVENTORY, Inventory), (SAMPLE, Sample)):
+        required = {name for each, name in REQUIRED if each is record} | {"type"}
+        document = {name: value for name, value in plain(record).items() if name in required}
+        assert isinstance(decode(json.dumps(document)), cls)
+
+
+def test_unknown_fields_are_ignored() -> None:
+    document = plain(SAMPLE)
+    document["moon"] = {"phase": math.pi}
+    document["host"]["moon"] = [None]
+    document["devices"][0]["moon"] = 1
+    assert decode(json.dumps(document)) == SAMPLE
+
+
+def test_a_newer_schema_says_what_to_do() -> None:
+    message = refusal(plain(INVENTORY) | {"schema": SCHEMA + 1, "driver_state": "levitating"})
+    assert f"schema {SCHEMA + 1}" in message
+    assert "upgrade this gputop" in message
+
+
+@pytest.mark.parametrize("schema", [True, "1", 1.0, None, [1]])
+def test_a_schema_is_a_whole_number(schema: object) -> None:
+    assert refusal(plain(INVENTORY) | {"schema": schema}).startswith("schema: ")
+
+
+def test_a_device_is_found_by_its_uuid() -> None:
+    assert INVENTORY.device("GPU-0") is INVENTORY.devices[0]
+    assert SAMPLE.device("GPU-0") is SAMPLE.devices[0]
+    assert INVENTORY.device("GPU-1") is None
+    assert SAMPLE.device("GPU-1") is None
+
+
+def test_the_readings_are_what_a_device_is_asked_for() -> None:
+    fields = {f.name for f in dataclasses.fields(DeviceSample)}
+    assert set(READINGS) == fields - {"uuid", "state", "age_seconds", "absent"}
+    assert len(set(READINGS)) == len(READINGS)
+    hints = get_type_hints(DeviceSample)
+    assert all(NoneType in get_args(hints[name]) for name in READINGS)
+
+
+UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")
+PER_SECOND = tuple(f"{unit}_per_second" for unit in ("_bytes",))
+WITHOUT_A_UNIT = {
+    "children",  # processes
+    "ecc_corrected",  # errors
+    "ecc_corrected_lifetime",
+    "ecc_uncorrected",
+    "ecc_uncorrected_lifetime",
+    "index",
+    "load_average",  # processes
+    "mig_compute_instance",
+    "mig_gpu_instance",
+    "mig_index",
+    "minor_number",
+    "parent_pid",
+    "pcie_generation",
+    "pcie_generation_max",
+    "pcie_replays",
+    "pcie_width",  # lanes
+    "pcie_width_max",
+    "performance_state",
+    "pid",
+    "remapped_rows",
+    "remapped_rows_uncorrected",
+    "schema",
+    "sm_count",
+    "start_time",  # Unix seconds, as every time
+    "time",
+}
+
+
+@pytest.mark.parametrize("cls", [Device, DeviceSample, Host, Inventory, Machine, Process, Sample])
+def test_a_number_is_in_the_unit_that_its_name_ends_in(cls: type[Any]) -> None:
+    numbers = {
+        name for name, hint in get_type_hints(cls).items() if {int, float} & {hint, *get_args(hint)}
+    }
+    assert numbers
+    without = {name for name in numbers if not name.endswith(UNITS + PER_SECOND)}
+    assert without <= WITHOUT_A_UNIT
+
+
+def test_words_of_the_stream() -> None:
+    """These are in recordings and in other people's scripts: they stay."""
+    assert {*Absence} == {
+        "not_supported",
+        "no_permission",
+        "lost",
+        "timed_out",
+        "no_data_yet",
+        "disabled",
+        "unreachable",
+        "not_scraped",
+        "error",
+    }
+    assert {*DeviceState} == {"ok", "not_responding", "lost", "needs_reset"}
+    assert {*MachineState} == {"connecting", "ok", "away"}
+    assert {*DriverState} == {"starting", "ok", "unavailable"}
+    assert plain(INVENTORY)["type"] == "inventory"
+    assert plain(SAMPLE)["type"] == "sample"
+
+
+def test_a_problem_is_one_line() -> None:
+    assert str(INVENTORY.problem) == "What: why. remedy"
+    said = {"what": "a", "why": "b", "remedy": "c"}
+    assert to_json(Problem("a", "b", "c", "nvml")) == {**said, "check": "nvml"}
+    assert from_json(Problem, said) == Problem("a", "b", "c")  # as earlier versions have it
+
+
+@pytest.mark.parametrize(("interval", "limit"), [(0.25, 3.0), (1.0, 3.0), (2.0, 6.0), (60, 180)])
+def test_silence_limit(interval: float, limit: float) -> None:
+    assert silence_limit(interval) == limit
+
+
+@pytest.mark.parametrize("interval", [0.25, 1.0, 60.0])
+def test_readings_are_old_from_the_second_tick_that_was_missed(interval: float) -> None:
+    assert not is_old(None, interval)
+    assert not is_old(interval + min(0.15, interval / 2), interval)  # one, and the wait for it
+    assert is_old(2 * interval - 0.01, interval)
+
+
+def test_a_reason_of_a_later_gputop_is_an_absence_all_the_same() -> None:
+    line = '{"type":"sample","time":1.0,"host":{"absent":{"cpu_percent":"asleep"}}}'
+    sample = decode(line)
+    assert isinstance(sample, Sample)
+    assert sample.host.absent == {"cpu_percent": Absence.ERROR}

@@ -1,0 +1,60 @@
+"""Samplers over fake drivers, at a time of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.schema.snapshot import Device
+from gputop.sources import sampler as module
+from gputop.sources.sampler import Sampler
+from tests.sources.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, Stream, answer
+
+if TYPE_CHECKING:
+    from gputop.sources.interface import Driver
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "pause", clock.pause)
+    wall = SimpleNamespace(
+        monotonic=lambda: clock.now,
+        time=lambda: 1e9 + clock.now,
+        clock_gettime=lambda _: clock.now,
+        CLOCK_BOOTTIME=7,
+    )
+    monkeypatch.setattr(module, "time", wall)
+    # A reader whose gate is open answers, however busy this machine is.
+    monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 60.0)
+    return clock
+
+
+@pytest.fixture
+def readers() -> Iterator[list[FakeReader]]:
+    readers = [FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(3)]
+    for reader in readers:
+        reader.gate.set()
+    yield readers
+    for reader in readers:
+        reader.gate.set()
+        reader.ahead_gate.set()
+
+
+@pytest.fixture
+def opened(clock: Clock) -> Iterator[Open]:
+    """Opens a stream over a function that starts the driver."""
+    streams = []
+
+    def open_stream(start: Callable[[], Driver], interval: float = INTERVAL) -> Stream:
+        streams.append(Stream(Sampler(start, interval, owners=FakeOwners)))
+        return streams[-1]
+
+    yield open_stream
+    clock.retry.set()
+    for stream in streams:
+        stream.close()

@@ -1,0 +1,215 @@
+"""Drivers and readers that answer when a test lets them, and the stream made of them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gputop.schema.snapshot import (
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DriverState,
+    Event,
+    Inventory,
+    Problem,
+    ProcessKind,
+    Record,
+    Sample,
+    decode,
+    encode,
+)
+from gputop.sources.interface import DriverError, GpuProcess, Owner, Reading
+
+if TYPE_CHECKING:
+    from gputop.sources.sampler import Sampler
+
+BOUND = 20.0
+"""Seconds after which something that a test waits for counts as hung."""
+INTERVAL = 1.0
+NO_DRIVER = Problem("No driver", "there is none", "Install one")
+VALUES: dict[str, object] = {name: 7 for name in READINGS if name != "fan_percent"} | {
+    "fans_percent": (7, 7),
+    "gpu_utilization_samples_percent": (7, 7),
+    "clock_event_reasons": ("idle",),
+    "clock_event_seconds": {"sw_power_cap": 7.0},
+    "nvlink_link_rx_bytes_per_second": (7, None),
+    "nvlink_link_tx_bytes_per_second": (7, None),
+    "remap_pending": False,
+    "remap_failed": False,
+    "recovery_action": "none",
+}
+PROCESSES = (
+    GpuProcess(11, ProcessKind.COMPUTE, 1 << 30),
+    GpuProcess(12, ProcessKind.GRAPHICS, None, Absence.NOT_SUPPORTED),
+)
+
+
+def answer(uuid: str, **changes: object) -> Reading:
+    sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
+    device = Device(int(uuid.rpartition("-")[2]), uuid, "Fake")
+    return Reading(device, replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
+
+
+def opened() -> threading.Event:
+    """A gate that is open."""
+    gate = threading.Event()
+    gate.set()
+    return gate
+
+
+@dataclass
+class FakeReader:
+    """Answers while its gate is open; `asked` is set when somebody waits at it."""
+
+    device: Device
+    reading: Reading
+    gate: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+    gpm: bool | None = None
+    ahead: float | None = None
+    ahead_gate: threading.Event = field(default_factory=opened)
+    """While it is shut, `look_ahead` waits at it."""
+    instances: tuple[Reading, ...] = ()
+    heard_at: float = 0.0
+    problem: Problem | None = None
+    """Why the driver is gone, if it is."""
+
+    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+        self.gpm = gpm
+        self.asked.set()
+        assert self.gate.wait(60)
+        if self.problem is not None:
+            raise DriverError(self.problem)
+        return (self.reading, *self.instances)
+
+    def look_ahead(self, seconds: float) -> None:
+        self.ahead = seconds
+        assert self.ahead_gate.wait(60)
+
+
+class FakeDriver:
+    driver_version = "580.1"
+    cuda_version = "13.0"
+
+    def __init__(self, *readers: FakeReader) -> None:
+        self._readers = readers
+        self.closed = threading.Event()
+        self.reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def readers(self) -> tuple[FakeReader, ...]:
+        return self._readers
+
+    def events(self) -> tuple[Event, ...]:
+        return (self.reported.get(),)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@dataclass
+class Clock:
+    """Monotonic seconds, moved on by the loop's pauses."""
+
+    now: float = 1000.0
+    pauses: list[float] = field(default_factory=list)
+    retry: threading.Event = field(default_factory=threading.Event)
+    """Lets the thread that opens the driver try again."""
+
+    def pause(self, seconds: float, cut_short: threading.Event | None = None) -> bool:
+        if threading.current_thread().name == "driver":
+            assert self.retry.wait(60)
+        else:
+            self.pauses.append(seconds)
+            self.now += max(0.0, seconds)
+        return cut_short is not None and cut_short.is_set()
+
+
+class Stream:
+    """The records of a sampler, each within the bound, and every one fit to be sent."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self._records = sampler.records()
+        self._thread = ThreadPoolExecutor(1)
+        self.inventory: Inventory | None = None
+        self.inventories = 0
+
+    def next(self) -> Record:
+        record = self._thread.submit(next, self._records).result(BOUND)
+        decode(encode(record))
+        if isinstance(record, Inventory):
+            self.inventory = record
+            self.inventories += 1
+        else:
+            assert self.inventory is not None
+            assert [d.uuid for d in record.devices] == [d.uuid for d in self.inventory.devices]
+            for device in record.devices:
+                missing = {name for name in READINGS if getattr(device, name) is None}
+                assert missing == set(device.absent) - {"processes"}
+        return record
+
+    def sample(self) -> Sample:
+        """The next sample, past an inventory if there is one."""
+        record = self.next()
+        if isinstance(record, Inventory):
+            record = self.next()
+        assert isinstance(record, Sample)
+        return record
+
+    def until(self, wanted: Callable[[Sample], bool]) -> Sample:
+        """The first sample of that kind."""
+        deadline = time.monotonic() + BOUND
+        while not wanted(sample := self.sample()):
+            assert time.monotonic() < deadline, f"no such sample; the last is {sample}"
+        return sample
+
+    def wait_for(self, *readers: FakeReader) -> None:
+        """Returns when these have answered what they were asked."""
+        slots = [slot for slot in self.sampler._opened.slots if slot.reader in readers]
+        with self.sampler._changed:
+            assert self.sampler._changed.wait_for(
+                lambda: all(slot.answered == slot.asked for slot in slots), BOUND
+            )
+
+    def state(self) -> DriverState:
+        assert self.inventory is not None
+        return self.inventory.driver_state
+
+    def interval(self) -> float:
+        assert self.inventory is not None
+        return self.inventory.interval_seconds
+
+    def problem(self) -> Problem | None:
+        assert self.inventory is not None
+        return self.inventory.problem
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+
+Open = Callable[..., Stream]
+"""Opens a stream over a function that starts the driver."""
+
+
+def owner_of(pid: int) -> Owner:
+    if pid == 12:
+        return Owner(absence=Absence.LOST)
+    return Owner(f"user{pid}", f"command {pid}", 100.0 + pid)
+
+
+class FakeOwners:
+    """Everybody is owned; nothing is remembered."""
+
+    def of(self, pid: int) -> Owner:
+        """The same owner for the same pid."""
+        return owner_of(pid)
+
+    def keep(self, pids: set[int]) -> None:
+        """There is nothing to forget."""

@@ -1,0 +1,158 @@
+"""The calls that do without nvidia-ml-py's wrappers: the same answers, with and without them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pynvml
+import pytest
+
+from gputop.sources.nvml import calls as nvml_calls
+from gputop.sources.nvml import fields
+from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.fields import VALUE_TYPES
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.sources.test_nvml import Clock
+
+if TYPE_CHECKING:
+    from gputop.sources.interface import Reading
+
+pytestmark = pytest.mark.driver
+
+LISTS = [
+    f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "Graphics", "MPSCompute")
+]
+
+
+class OfAnotherRelease:
+    """nvidia-ml-py without the private function."""
+
+    def __getattr__(self, name: str) -> object:
+        if name == "_nvmlGetFunctionPointer":
+            raise AttributeError(name)
+        return getattr(pynvml, name)
+
+
+@pytest.fixture(params=["direct", "public"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the library is called."""
+    if request.param == "public":
+        monkeypatch.setattr(nvml_calls, "nvml", OfAnotherRelease())
+    return str(request.param)
+
+
+def ticks(reader: Reader, clock: Clock, count: int) -> list[Reading]:
+    found = []
+    for _ in range(count):
+        clock.seconds += 1.0
+        found.append(reader.read(gpm=False)[0])
+    return found
+
+
+def test_both_ways_say_the_same(nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml.write(FakeDevice(fan_percent=1, processes=(FakeProcess(1), FakeProcess(2, "graphics"))))
+    start()
+    found = []
+    for namespace in (pynvml, OfAnotherRelease()):
+        monkeypatch.setattr(nvml_calls, "nvml", namespace)
+        clock = Clock()
+        found.append(ticks(Reader(0, clock=clock), clock, 3))
+    assert found[0] == found[1]
+    sample = found[0][-1].sample
+    assert sample.energy_joules is not None
+    assert sample.nvlink_rx_bytes_per_second is not None
+    assert [process.pid for process in found[0][-1].processes] == [1, 2]
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 64, 200])
+def test_a_list_of_any_length(nvml: FakeDriver, way: str, count: int) -> None:
+    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, count + 1))))
+    start()
+    processes = Reader(0).read(gpm=False)[0].processes
+    assert [process.pid for process in processes] == [*range(1, count + 1)]
+    calls = nvml.calls(0)[LISTS[0]]
+    assert calls == (1 if way == "direct" and count <= 32 else 2 if count else 1)
+
+
+def test_an_empty_list_is_one_call_by_either_way(nvml: FakeDriver, way: str) -> None:
+    assert way
+    nvml.write(FakeDevice())
+    start()
+    assert Reader(0).read(gpm=False)[0].processes == ()
+    assert [nvml.calls(0)[name] for name in LISTS] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "member", "number"),
+    [
+        (pynvml.NVML_VALUE_TYPE_DOUBLE, "dVal", -1.5),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, "uiVal", 0xFFFF_FFFE),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, "ulVal", 1 << 40),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, "ullVal", (1 << 64) - 2),
+        (pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG, "sllVal", -5),
+        (pynvml.NVML_VALUE_TYPE_SIGNED_INT, "siVal", -7),
+        (pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT, "usVal", 65_000),
+    ],
+)
+def test_a_number_of_each_type_as_the_library_writes_it(
+    kind: int, member: str, number: float
+) -> None:
+    value = pynvml.c_nvmlValue_t()
+    value.ullVal = 0xAAAA_AAAA_AAAA_AAAA  # what was in the place before
+    setattr(value, member, number)
+    convert, _ = VALUE_TYPES[kind]
+    assert convert(value.ullVal) == number
+
+
+def test_every_type_is_one_of_the_table() -> None:
+    names = [name for name in dir(pynvml) if name.startswith("NVML_VALUE_TYPE_")]
+    assert {getattr(pynvml, name) for name in names if "COUNT" not in name} == {*VALUE_TYPES}
+
+
+SLOW_CALLS = ("nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetComputeMode")
+
+
+def test_devices_are_not_all_asked_what_is_slow_at_the_same_tick(nvml: FakeDriver) -> None:
+    device = FakeDevice()
+    nvml.write(*(dataclasses.replace(device, uuid=f"GPU-{n}") for n in range(8)))
+    start()
+    clock = Clock()
+    readers = [Reader(index, clock=clock) for index in range(8)]
+    for reader in readers:
+        reader.read(gpm=False)
+    most = 0
+    for _ in range(10):
+        clock.seconds += 1.0
+        nvml.forget_calls()
+        for reader in readers:
+            reader.look_ahead(1.0)
+            reader.read(gpm=False)
+        calls = nvml.calls()
+        most = max(most, *(calls[name] for name in SLOW_CALLS))
+    assert most == 2
+
+
+def test_each_link_is_looked_at_less_often_than_all_together(
+    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = Reader(0, clock=clock)
+    asked: list[int] = []
+    fetch = fields._fetch
+
+    def counted(handle: object, keys: tuple[fields.Key, ...]) -> object:
+        asked[-1] += len([key for key in keys if 0 < key.scope < 1000])
+        return fetch(handle, keys)
+
+    monkeypatch.setattr(fields, "_fetch", counted)
+    for _ in range(16):
+        clock.seconds += 1.0
+        asked.append(0)
+        sample = reader.read(gpm=False)[0].sample
+        if len(asked) > 1:
+            assert sample.nvlink_rx_bytes_per_second is not None
+    assert asked[1] > 0
+    assert len([count for count in asked[2:] if count]) == 3

@@ -1,0 +1,481 @@
+"""The stream of a child process: read, watched, started again, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from gputop.bounds import LINE_BYTES
+from gputop.schema.snapshot import (
+    DriverState,
+    Host,
+    Inventory,
+    Problem,
+    Record,
+    Sample,
+    Source,
+    encode,
+    silence_limit,
+)
+from gputop.stream import child as module
+from gputop.stream.child import Interruption, StreamChild, StreamError, one_snapshot, snapshots
+from gputop.stream.launch import command
+from tests.streams import PreparedStream
+
+BOUND = 60.0
+"""Seconds after which something that a test waits for counts as hung."""
+INVENTORY = Inventory(1.0, "host", Source.NVML, DriverState.OK, 1.0)
+SAMPLE = Sample(2.0, Host())
+
+PRELUDE = f"""
+import os, signal, sys
+def say(text): os.write(1, text.encode() + b"\\n")
+def until_the_end(): sys.stdin.read()
+INVENTORY, SAMPLE = {encode(INVENTORY)!r}, {encode(SAMPLE)!r}
+"""
+
+
+Spawn = Callable[..., StreamChild]
+Received = Record | Interruption
+
+
+def arguments(program: str) -> list[str]:
+    return [sys.executable, "-c", f"{PRELUDE}\n{program}"]
+
+
+@pytest.fixture
+async def spawn() -> AsyncIterator[Spawn]:
+    """Makes children of small programs; afterwards none of them is left."""
+    children: list[StreamChild] = []
+
+    def make(program: str, interval: float = 1.0) -> StreamChild:
+        children.append(StreamChild(arguments(program), interval))
+        return children[-1]
+
+    yield make
+    for child in children:
+        await child.close()
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between a child's lives, which are not waited for."""
+    seconds: list[float] = []
+    usual = asyncio.sleep
+
+    async def sleep(delay: float) -> None:
+        if delay:  # else it only gives way
+            seconds.append(delay)
+        await usual(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return seconds
+
+
+async def first(child: StreamChild, number: int) -> list[Received]:
+    """That many of what comes, and no more."""
+    received: list[Received] = []
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        async for record in records:
+            received.append(record)
+            if len(received) == number:
+                break
+    return received
+
+
+def pid_of(child: StreamChild) -> int:
+    assert child._process is not None
+    return child._process.pid
+
+
+def why(received: Received) -> str:
+    assert isinstance(received, Interruption)
+    assert received.problem.what == "The sampler stopped"
+    return received.problem.why
+
+
+async def test_records_arrive_as_they_are_sent(spawn: Spawn) -> None:
+    child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
+    assert await first(child, 2) == [INVENTORY, SAMPLE]
+
+
+async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> None:
+    child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
+    child.spawn()
+    pid = pid_of(child)
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == INVENTORY
+        assert pid_of(child) == pid
+
+
+async def test_a_child_has_a_session_of_its_own(spawn: Spawn) -> None:
+    """Ctrl+C in the terminal is not for it."""
+    child = spawn("say(SAMPLE); until_the_end()")
+    child.spawn()
+    assert os.getsid(pid_of(child)) == pid_of(child)
+
+
+async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]) -> None:
+    child = spawn("say(INVENTORY); until_the_end()")
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == INVENTORY
+        pid = pid_of(child)
+        os.kill(pid, signal.SIGKILL)
+        interruption = await anext(records)
+        assert why(interruption) == "it was ended by SIGKILL"
+        assert await anext(records) == INVENTORY
+        assert pid_of(child) != pid
+    assert pauses == [module.FIRST_PAUSE_SECONDS]
+
+
+async def test_lines_that_cannot_be_read_are_left_out(spawn: Spawn) -> None:
+    program = """
+say(INVENTORY)
+say("garbage"); os.write(1, b"\\xff\\0\\n"); say('{"type":"sample"}'); say("")
+say(SAMPLE)
+until_the_end()
+"""
+    inventory, *broken, sample = await first(spawn(program), 6)
+    assert (inventory, sample) == (INVENTORY, SAMPLE)
+    for each in broken:
+        assert isinstance(each, Interruption)
+        assert each.problem.what == "A line of the stream cannot be read"
+    assert isinstance(broken[2], Interruption)
+    assert broken[2].problem.why == "time: missing"
+
+
+async def test_a_child_that_never_says_a_word(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_SECONDS", 0.2)
+    (silence,) = await first(spawn("until_the_end()"), 1)
+    assert why(silence) == "it said nothing for too long"
+
+
+async def test_a_child_that_falls_silent(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had long to begin, and has less to go on."""
+    monkeypatch.setattr(module, "START_SECONDS", 10 * BOUND)
+    child = spawn("say(INVENTORY); until_the_end()")
+    assert child._limit > silence_limit(1.0)  # or a device that hangs would end the stream
+    child._limit = 0.2
+    inventory, silence = await first(child, 2)
+    assert inventory == INVENTORY
+    assert why(silence) == "it said nothing for too long"
+
+
+async def test_half_a_line_is_silence(spawn: Spawn) -> None:
+    child = spawn("say(INVENTORY); os.write(1, SAMPLE[:9].encode()); until_the_end()")
+    child._limit = 0.2
+    _, silence = await first(child, 2)
+    assert why(silence) == "it said nothing for too long"
+
+
+async def test_a_long_line_that_comes_slowly_is_not_silence() -> None:
+    """As that of many processes does, over a line of a few kB/s."""
+    lines = module._Lines(LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    for n, piece in enumerate([b"a"] * 20 + [b"\n"]):
+        loop.call_later(0.05 * n, lines.feed_data, piece)
+    assert await module._line_within(lines, 0.2) == b"a" * 20 + b"\n"
+
+
+async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
+    program = 'print("Traceback ...\\nModuleNotFoundError: psutil", file=sys.stderr); sys.exit(1)'
+    (death,) = await first(spawn(program), 1)
+    assert why(death) == "ModuleNotFoundError: psutil"
+
+
+async def test_the_last_words_are_of_the_child_that_died(spawn: Spawn, tmp_path: Path) -> None:
+    """Not of one before it."""
+    program = f"""
+mark = {str(tmp_path / "mark")!r}
+if not os.path.exists(mark):
+    open(mark, "w").close()
+    sys.exit("the first one's")
+"""
+    one, two = await first(spawn(program), 2)
+    assert why(one) == "the first one's"
+    assert why(two) == "it ended"
+
+
+async def test_a_flood_of_complaints_stops_nothing(spawn: Spawn) -> None:
+    program = 'os.write(2, b"x" * 1_000_000 + b"\\nlast \\xff"); say(SAMPLE)'
+    sample, death = await first(spawn(program), 2)
+    assert sample == SAMPLE
+    assert why(death) == "last �"
+
+
+async def test_a_line_without_end(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINE_BYTES", 1 << 20)
+    program = """
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+say(INVENTORY)
+while True: os.write(1, b"x" * 65536)
+"""
+    inventory, endless = await first(spawn(program), 2)
+    assert inventory == INVENTORY
+    assert why(endless) == "a line of it is longer than 1 MiB"
+
+
+async def test_a_long_line_is_a_line(spawn: Spawn) -> None:
+    """Longer than asyncio's usual limit and than a pipe."""
+    program = "say(SAMPLE[:-1] + ',\"more\":\"' + 'x' * 300_000 + '\"}'); until_the_end()"
+    assert await first(spawn(program), 1) == [SAMPLE]
+
+
+async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]) -> None:
+    child = StreamChild(["/no/such/interpreter"], 1.0)
+    deaths = await first(child, 7)
+    assert all("No such file" in why(death) for death in deaths)
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("program", "records"), [("pass", 0), ("say('garbage')", 1), ("say(INVENTORY); say(SAMPLE)", 2)]
+)
+async def test_pauses_grow_while_lives_are_short(
+    spawn: Spawn, pauses: list[float], program: str, records: int
+) -> None:
+    """Also of one that crashes in the driver, which says something first each time."""
+    await first(spawn(program), 4 + 4 * records)
+    assert pauses == [0.2, 0.4, 0.8]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
+async def test_a_crash_of_native_code_is_named_with_its_remedy(
+    spawn: Spawn, number: signal.Signals
+) -> None:
+    _, death = await first(spawn(f"say(SAMPLE); os.kill(os.getpid(), {int(number)})"), 2)
+    assert isinstance(death, Interruption)
+    assert death.problem.what == "The NVIDIA library crashed"
+    assert number.name in death.problem.why
+    assert "reinstall or update the driver" in death.problem.remedy
+    assert death.problem.check == "nvml"
+    assert death.status == -number
+
+
+async def test_a_long_life_is_no_crash(
+    spawn: Spawn, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONG_LIFE_SECONDS", 0.0)
+    await first(spawn("say(SAMPLE)"), 7)
+    assert pauses == 3 * [module.FIRST_PAUSE_SECONDS]
+
+
+IGNORING = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("say(SAMPLE); until_the_end()", 0),
+        ("say(SAMPLE)\nwhile True: signal.pause()", -signal.SIGTERM),
+        (f"{IGNORING}; say(SAMPLE)\nwhile True: signal.pause()", -signal.SIGKILL),
+    ],
+    ids=["end of file", "SIGTERM", "SIGKILL"],
+)
+async def test_close_leaves_no_process(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, program: str, status: int
+) -> None:
+    if status:
+        monkeypatch.setattr(module, "STEP_SECONDS", 0.1)
+    else:
+        monkeypatch.setattr(module, "STEP_SECONDS", BOUND)
+    child = spawn(program)
+    async with contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == SAMPLE
+        process = child._process
+    assert process is not None
+    if status == -signal.SIGTERM:
+        terminate = process.terminate
+
+        def terminate_and_wait() -> None:
+            terminate()
+            process.wait(BOUND)  # on a busy machine it takes its time to die
+
+        monkeypatch.setattr(process, "terminate", terminate_and_wait)
+    await child.close()
+    assert process.returncode == status
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
+async def test_one_that_has_not_begun_is_not_waited_for(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An `ssh` that connects does not look at its standard input."""
+    monkeypatch.setattr(module, "STEP_SECONDS", BOUND)
+    child = spawn("while True: signal.pause()")
+    child.spawn()
+    process = child._process
+    assert process is not None
+    async with asyncio.timeout(BOUND / 2):
+        await child.close()
+    assert process.returncode == -signal.SIGTERM
+
+
+async def test_who_is_cancelled_while_it_is_closed_leaves_it_to_the_next(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the dashboard is left at the moment at which a sampler is given up."""
+    monkeypatch.setattr(module, "STEP_SECONDS", 0.2)
+    child = spawn(f"{IGNORING}; say(SAMPLE)\nwhile True: signal.pause()")
+    async with contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == SAMPLE
+        pid = pid_of(child)
+    closing = asyncio.create_task(child.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await closing
+    await child.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_one_that_is_being_closed_is_asked_nothing(spawn: Spawn) -> None:
+    child = spawn("say(INVENTORY); until_the_end()")
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == INVENTORY
+        os.kill(pid_of(child), signal.SIGSTOP)  # its end takes a moment
+        closing = asyncio.create_task(child.close())
+        await asyncio.sleep(0)
+        child.ask(interval=2.0)
+        await closing
+
+
+async def test_close_twice_or_before_anything(spawn: Spawn) -> None:
+    child = spawn("until_the_end()")
+    await child.close()
+    child.spawn()
+    await child.close()
+    await child.close()
+
+
+def descriptors() -> set[str]:
+    return {
+        f"{link.name} {link.readlink()}"
+        for link in Path("/proc/self/fd").iterdir()
+        if link.is_symlink() and "pipe" in str(link.readlink())
+    }
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_who_leaves_early_leaves_nothing_open(spawn: Spawn, number: int) -> None:
+    """Warnings of what was left open are errors in these tests."""
+    before = descriptors()
+    child = spawn("say(SAMPLE); say('garbage'); until_the_end()")
+    await first(child, number)
+    await child.close()
+    gc.collect()
+    assert descriptors() == before
+
+
+async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
+    before = descriptors()
+    child = spawn("say(SAMPLE); until_the_end()")
+    arrived = asyncio.Event()
+
+    async def listen() -> None:
+        async with contextlib.aclosing(child.records()) as records:
+            async for _ in records:
+                arrived.set()
+
+    listening = asyncio.create_task(listen())
+    async with asyncio.timeout(BOUND):
+        await arrived.wait()
+    listening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listening
+    await child.close()
+    gc.collect()
+    assert descriptors() == before
+
+
+def test_the_command_is_this_gputop() -> None:
+    assert command(interval=0.25) == [
+        sys.executable,
+        "-P",
+        "-m",
+        "gputop",
+        "stream",
+        "--interval",
+        "0.25",
+    ]
+    assert command(interval=60.0, count=3, demo=True)[5:] == [
+        "--interval",
+        "60",
+        "--count",
+        "3",
+        "--demo",
+    ]
+
+
+async def test_one_snapshot() -> None:
+    inventory, sample = await one_snapshot(demo=True, timeout_seconds=BOUND)
+    assert inventory.source is Source.SIMULATED
+    assert inventory.driver_state is DriverState.OK
+    assert [d.uuid for d in sample.devices] == [d.uuid for d in inventory.devices]
+    assert all(d.gpu_utilization_percent is not None for d in sample.devices)
+    assert sample.host.cpu_percent is not None
+
+
+def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(module, "command", lambda **_: arguments(program))
+
+
+async def test_one_snapshot_is_not_of_a_driver_that_still_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starting = encode(Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0))
+    early = encode(Sample(1.0, Host()))
+    prepare(
+        monkeypatch,
+        f"say({starting!r}); say({early!r}); say(INVENTORY); say(SAMPLE); until_the_end()",
+    )
+    assert await one_snapshot(timeout_seconds=BOUND) == (INVENTORY, SAMPLE)
+
+
+async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = descriptors()
+    prepare(monkeypatch, "until_the_end()")
+    with pytest.raises(StreamError, match=r"does not answer: it said nothing within 0\.2 s\. "):
+        await one_snapshot(timeout_seconds=0.2)
+    gc.collect()
+    assert descriptors() == before
+
+
+async def test_one_snapshot_of_a_child_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started again, so nothing says that it is."""
+    prepare(monkeypatch, 'sys.exit("no room")')
+    with pytest.raises(StreamError) as raised:
+        await one_snapshot(timeout_seconds=BOUND)
+    assert raised.value.problem.why == "no room"
+    assert "again" not in raised.value.problem.remedy.removeprefix("Try again")
+    assert "gputop stream" in raised.value.problem.remedy
+
+
+STARTING = Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0)
+BROKEN = Interruption(Problem("It stopped", "it ended", "It is being started again"))
+
+
+async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:
+    """And tell of a driver that starts again, and of what broke off."""
+    stream = PreparedStream(STARTING, SAMPLE, INVENTORY, SAMPLE)
+    later: list[Record | Interruption] = [BROKEN, STARTING, SAMPLE]
+    async with asyncio.timeout(BOUND), contextlib.aclosing(snapshots(stream, 0.1)) as found:
+        assert await anext(found) == (INVENTORY, SAMPLE)
+        for n, record in enumerate(later):
+            asyncio.get_running_loop().call_later(0.2 + n / 100, stream.send, record)
+        assert await anext(found) == BROKEN
+        assert await anext(found) == (STARTING, SAMPLE)
+        assert not stream.closed
+    assert stream.closed

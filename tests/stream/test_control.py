@@ -1,0 +1,172 @@
+"""What the reader of a stream asks for while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.schema.snapshot import Absence, Inventory, Sample, decode
+from gputop.stream.child import StreamChild
+from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL, obey, request
+from gputop.stream.flow import IN_FLIGHT
+from gputop.stream.launch import command
+
+BOUND = 20.0
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def set_interval(self, seconds: float) -> None:
+        self.asked.append(seconds)
+
+    def set_gpm(self, *, wanted: bool) -> None:
+        self.asked.append(wanted)
+
+    def open(self) -> None:
+        self.asked.append("acknowledge")
+
+    def received(self, time: float, clock: float) -> None:
+        self.asked.append((time, clock))
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        (request(interval=2.0), [2.0]),
+        (request(interval=2, gpm=True), [2, True]),
+        (request(gpm=False), [False]),
+        (request(interval=0.01), [SHORTEST_INTERVAL]),
+        (request(interval=1e9), [LONGEST_INTERVAL]),
+        (b'{"interval": 1e999}', []),
+        (b'{"interval": -1}', []),
+        (b'{"interval": NaN}', []),
+        (b'{"interval": "1"}', []),
+        (b'{"interval": true}', []),
+        (b'{"gpm": 1, "later": 2}', []),
+        (request(acknowledge=True), ["acknowledge"]),
+        (request(acknowledge=False), []),
+        (request(received=12.5, clock=3), [(12.5, 3)]),
+        (b'{"received": 12.5}', []),
+        (b'{"received": "12.5", "clock": 3}', []),
+        (b'{"received": 1e999, "clock": 3}', []),
+        (b'{"received": true, "clock": 3}', []),
+        (b"[1]", []),
+        (b"{", []),
+        (b"", []),
+    ],
+)
+def test_requests(line: bytes, asked: list[Any]) -> None:
+    recorder = Recorder()
+    obey(recorder, recorder, [line])
+    assert recorder.asked == asked
+
+
+@given(st.lists(st.binary()))
+def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
+    recorder = Recorder()
+    obey(recorder, recorder, [*lines, request(gpm=True)])
+    assert recorder.asked[-1] is True
+
+
+def test_the_stream_obeys_and_ends_with_its_reader() -> None:
+    process = subprocess.Popen(
+        command(interval=60, demo=True, control=True), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    seen: list[Inventory | Sample] = []
+
+    def until(wanted: Any) -> None:
+        assert process.stdout is not None
+        while not seen or not wanted(seen[-1]):
+            seen.append(decode(process.stdout.readline()))
+
+    until(lambda record: isinstance(record, Sample) and record.devices)
+    assert isinstance(seen[-1], Sample)
+    assert seen[-1].devices[0].absent["tensor_active_percent"] is Absence.DISABLED
+    process.stdin.write(request(interval=0.25, gpm=True))
+    process.stdin.flush()
+    # Otherwise this would take a minute.
+    until(lambda record: isinstance(record, Inventory) and record.interval_seconds == 0.25)
+    until(lambda record: isinstance(record, Sample) and record.devices[0].tensor_active_percent)
+    process.stdin.close()
+    assert process.wait(BOUND) == 0
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("standard_input", ["</dev/null", "<&-"])
+def test_who_can_ask_for_nothing_is_no_reader(standard_input: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {standard_input}', "sh", *command(interval=1, control=True)],
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+async def test_a_child_that_is_started_again_is_told_again() -> None:
+    child = StreamChild(command(interval=60, demo=True, control=True), 60)
+    child.ask(interval=0.25)
+    asked = 0
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        async for record in records:
+            if isinstance(record, Inventory) and record.interval_seconds == 0.25:
+                asked += 1
+                if asked == 2:
+                    break
+                assert child._process is not None
+                child._process.kill()
+    await child.close()
+
+
+def test_a_child_that_does_not_listen_is_no_fault() -> None:
+    child = StreamChild([sys.executable, "-c", "pass"], 1.0)
+    child.spawn()
+    assert child._process is not None
+    child._process.wait(BOUND)
+    for _ in range(3):
+        child.ask(gpm=True)
+        child.ask(gpm=False)
+    asyncio.run(child.close())
+
+
+def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -> None:
+    with subprocess.Popen(
+        command(interval=0.25, demo=True, control=True),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def sample() -> Sample:
+            assert process.stdout is not None
+            while not isinstance(record := decode(process.stdout.readline()), Sample):
+                pass
+            return record
+
+        process.stdin.write(request(acknowledge=True))
+        process.stdin.write(request(received=0.0, clock=1.0))  # as for an inventory
+        while (first := sample()).echo_seconds is None:  # those before it has read that
+            process.stdin.write(request(received=first.time, clock=1.0))
+        written = [first, *(sample() for _ in range(IN_FLIGHT - 1))]
+        assert not select.select([process.stdout], [], [], 1.0)[0]
+        process.stdin.write(request(received=written[-1].time, clock=7000.0))
+        after = sample()
+        assert after.echo_seconds is not None
+        assert after.echo_seconds >= 7000.0
+        assert after.time - written[-1].time >= 0.9  # three that were made meanwhile are not sent
+        process.stdin.close()
+        assert process.wait(BOUND) == 0

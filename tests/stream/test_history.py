@@ -1,0 +1,345 @@
+"""What a stream has said: series on one time axis, and statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tracemalloc
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.schema.derived import (
+    DERIVED,
+    HOST_CPU,
+    OTHER_SLOWDOWN,
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    SLOWDOWN_BITS,
+)
+from gputop.schema.snapshot import READINGS, Absence, DeviceSample, Host, Sample
+from gputop.stream.history import (
+    CAPACITY,
+    FINE_CAPACITY,
+    KEPT,
+    LONGEST_WEIGHT_SECONDS,
+    History,
+    Statistics,
+)
+from tests import streams
+
+NAME = "temperature_celsius"
+SAMPLES = "gpu_utilization_samples_percent"
+
+
+def sample(time: float = 0.0, **temperatures: int | None) -> Sample:
+    devices = tuple(DeviceSample(uuid, temperature_celsius=t) for uuid, t in temperatures.items())
+    return Sample(time, Host(), devices)
+
+
+def told(*readings: tuple[float, dict[str, Any]]) -> History:
+    """The history of one device `a` that said this at these times."""
+    history = History()
+    for time, values in readings:
+        history.add(Sample(time, Host(), (DeviceSample("a", **values),)))
+    return history
+
+
+def test_what_is_kept_is_read() -> None:
+    assert set(KEPT) <= set(READINGS)
+
+
+def test_readings_oldest_first() -> None:
+    history = History()
+    for temperature in (30, 31, None, 33):
+        history.add(sample(a=temperature))
+    assert list(history.series("a", NAME)) == [30, 31, None, 33]
+    assert history.count == 4
+
+
+def test_the_drivers_own_samples_by_the_sample_that_brought_them() -> None:
+    pieces = [(1, 2), (3, 4), None, (), (5,), (50, 101), (-1,), (6, 7)]
+    history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))
+    assert [*history.busy_samples("a", 1)] == []
+    assert [*history.busy_samples("a", 2)] == [6, 7]
+    assert [*history.busy_samples("a", 4)] == [6, 7]  # what is impossible is a gap
+    assert [*history.busy_samples("a", 5)] == [5, 6, 7]
+    assert [*history.busy_samples("a", 8)] == [3, 4, 5, 6, 7]
+    assert [*history.busy_samples("a", 99)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [*history.busy_samples("b", 99)] == []
+
+
+@given(st.lists(st.integers(0, 3000).map(lambda many: (7,) * many), max_size=9))
+def test_the_drivers_own_samples_do_not_grow_for_ever(pieces: list[tuple[int, ...]]) -> None:
+    history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))
+    assert len(history.busy_samples("a", 99)) <= FINE_CAPACITY
+
+
+def test_what_is_derived_is_a_series_too() -> None:
+    made = streams.process(7, 0, device_uuid="a", cpu_percent=20.0, io_wait=False)
+    workers = dataclasses.replace(made, pid=8, children_cpu_most_percent=97.5, io_wait=True)
+    history = History()
+    history.add(Sample(0.0, Host(), (DeviceSample("a", clock_event_reasons=()),)))
+    reasons = ("sw_thermal", "never heard of", "sw_power_cap")
+    device = DeviceSample("a", clock_event_reasons=reasons)
+    history.add(Sample(1.0, Host(), (device,), (made, workers)))
+    unlisted = DeviceSample("a", absent={"processes": Absence.NO_PERMISSION})
+    history.add(Sample(2.0, Host(cpu_percent=12.5), (unlisted,)))
+    bits = 0x20 + 0x4 + OTHER_SLOWDOWN
+    assert {name: list(history.series("a", name)) for name in DERIVED} == {
+        PROCESS_COUNT: [0, 2, None],
+        PROCESS_CPU: [None, 97.5, None],
+        PROCESS_IO_WAIT: [None, 1, None],
+        HOST_CPU: [None, None, 12.5],
+        SLOWDOWN_BITS: [0, bits, None],
+    }
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 30), st.floats(0, 40))
+def test_the_last_ones_in_one_piece(count: int, capacity: int, many: int, seconds: float) -> None:
+    """As the series has them, wherever the ring begins."""
+    history = History(capacity)
+    for number in range(count):
+        history.add(sample(float(number), a=None if number % 7 == 3 else number))
+    known = list(history.series("a", NAME))
+    last = [None if math.isnan(n) else n for n in history.last("a", NAME, many)]
+    assert last == (known[-many:] if many else [])
+    assert list(history.last("nobody", NAME, many)) == []
+    within = [t for t in history.times if t is not None and t >= count - 1 - seconds]
+    assert history.samples_within(seconds) == len(within)
+
+
+def test_every_kept_reading() -> None:
+    values = {name: n for n, name in enumerate(KEPT)}
+    history = told((0.0, values))
+    assert {name: list(history.series("a", name)) for name in KEPT} == {
+        name: [n] for name, n in values.items()
+    }
+
+
+@pytest.mark.parametrize(("uuid", "name"), [("b", NAME), ("a", "fan_percent"), ("", "")])
+def test_what_there_is_nothing_of(uuid: str, name: str) -> None:
+    history = History()
+    history.add(sample(a=30))
+    assert list(history.series(uuid, name)) == []
+    assert history.statistics(uuid, name) is None
+
+
+def test_a_device_that_is_away_leaves_a_gap() -> None:
+    history = History()
+    for each in (sample(a=1, b=1), sample(b=2), sample(), sample(a=4, b=4)):
+        history.add(each)
+    assert list(history.series("a", NAME)) == [1, None, None, 4]
+    assert list(history.series("b", NAME)) == [1, 2, None, 4]
+
+
+def test_a_device_that_comes_later_has_a_shorter_history() -> None:
+    history = History()
+    history.add(sample(a=1))
+    history.add(sample(a=2, b=2))
+    assert list(history.series("b", NAME)) == [2]
+
+
+def test_a_device_is_forgotten_when_nothing_of_it_is_left() -> None:
+    history = History(3)
+    history.add(sample(a=1, b=1))
+    for _ in range(2):
+        history.add(sample(b=1))
+    assert list(history.series("a", NAME)) == [1, None, None]
+    history.add(sample(b=1))
+    assert list(history.series("a", NAME)) == []
+    assert history.statistics("a", NAME) is None
+    history.add(sample(a=5))
+    assert list(history.series("a", NAME)) == [5]
+
+
+@given(st.lists(st.none() | st.integers(0, 120), max_size=40), st.integers(1, 12))
+def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -> None:
+    history = History(capacity)
+    for number, temperature in enumerate(temperatures):
+        history.add(sample(float(number), a=temperature))
+    assert list(history.series("a", NAME)) == temperatures[-capacity:]
+    assert list(history.times) == [*map(float, range(len(temperatures)))][-capacity:]
+    assert history.count == len(temperatures)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 12),
+    st.slices(12),
+)
+def test_all_series_have_one_time_axis(
+    present: list[tuple[bool, bool]], capacity: int, part: slice
+) -> None:
+    """Counted from their newest end, the same places of two series are the same moment."""
+    history = History(capacity)
+    for number, (a, b) in enumerate(present):
+        both = {uuid: number for uuid, there in (("a", a), ("b", b)) if there}
+        history.add(sample(float(number), **both))
+    times = list(history.times)
+    for uuid in "ab":
+        series = list(history.series(uuid, NAME))
+        assert len(series) <= len(times)
+        for time, value in zip(reversed(times), reversed(series), strict=False):
+            assert value in (None, time)
+        assert history.series(uuid, NAME)[part] in (series[part], ())
+
+
+readings = st.lists(
+    st.tuples(st.floats(0.0, 100.0), st.none() | st.integers(-(1 << 53), 1 << 53)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(readings)
+def test_statistics_are_those_of_the_readings(steps: list[tuple[float, int | None]]) -> None:
+    """Each reading stands for the time since the sample before it, the first one for none."""
+    history, now = History(), 0.0
+    weighted: list[tuple[int, float]] = []
+    for step, value in steps:
+        before, now = now, now + step
+        if value is not None:
+            weight = min(now - before, LONGEST_WEIGHT_SECONDS)
+            weighted.append((value, weight if weighted else 0.0))
+        history.add(sample(now, a=value))
+    found = history.statistics("a", NAME)
+    if not weighted:
+        assert found is None
+        return
+    assert found is not None
+    values = [value for value, _ in weighted]
+    total = sum(weight for _, weight in weighted)
+    mean = sum(v * (w / total) for v, w in weighted) if total else values[0]
+    scale = max(1.0, *map(abs, values))
+    assert (found.minimum, found.maximum, found.count) == (min(values), max(values), len(values))
+    assert found.mean == pytest.approx(mean, abs=1e-9 * scale)
+    assert found.minimum <= found.mean <= found.maximum
+    ups = [max(0, after - b) for b, after in pairwise(values)]
+    assert found.increase == pytest.approx(sum(ups), abs=1e-9 * scale * len(values))
+
+
+def test_the_mean_is_over_time_whatever_the_interval() -> None:
+    """Ten seconds at 10 and ten at 90 are 50, though the latter were looked at five times."""
+    often = [(10.0 + 2 * n, {NAME: 90}) for n in range(1, 6)]
+    history = told((0.0, {NAME: 10}), (10.0, {NAME: 10}), *often)
+    assert history.statistics("a", NAME) == Statistics(10, 50.0, 90, 7, 80)
+
+
+def test_a_suspended_machine_or_a_clock_set_back_does_not_spoil_the_mean() -> None:
+    day = 86_400.0
+    history = told((0.0, {NAME: 10}), (60.0, {NAME: 10}), (day, {NAME: 90}), (5.0, {NAME: 70}))
+    found = history.statistics("a", NAME)
+    assert found is not None
+    assert found.mean == 50.0
+
+
+@pytest.mark.parametrize(
+    ("name", "counts", "counted"),
+    [
+        ("pcie_replays", (7, 9, 1, 4), 2 + 3),
+        ("pcie_replays", (9_000_007, 9_000_006, 9_000_008), 2),
+        ("energy_joules", (5e6, 5.001e6, 9e12, 5.003e6, 5.004e6), 2_000.0),
+    ],
+)
+def test_a_counter_goes_on_where_it_started_anew_or_leapt(
+    name: str, counts: Sequence[float], counted: float
+) -> None:
+    """What it did not count is not guessed."""
+    history = told(*((float(n), {name: value}) for n, value in enumerate(counts)))
+    found = history.statistics("a", name)
+    assert found is not None
+    assert found.increase == counted
+
+
+@pytest.mark.parametrize("step", [-3_600.0, 86_400.0])
+def test_a_clock_that_is_set_moves_the_times_and_nothing_else(step: float) -> None:
+    history = History()
+    for n in range(20):
+        time = 1e9 + n + (step if n >= 10 else 0.0)
+        history.add(dataclasses.replace(sample(time, a=n), uptime_seconds=500.0 + n))
+    assert list(history.times)[9:11] == [1e9 + 9, 1e9 + 10 + step]
+    assert list(history.seconds) == [float(n) for n in range(20)]
+    assert history.samples_within(14.5) == 15
+    assert history.span(history.samples_within(14.5)) == 14.0
+    found = history.statistics("a", NAME)
+    assert found is not None
+    assert found.mean == pytest.approx(10.0)
+
+
+def test_a_machine_that_was_booted_anew_counts_by_the_time_of_day() -> None:
+    history = History()
+    for time, up in ((1e9, 900.0), (1e9 + 60, 5.0), (1e9 + 61, 6.0)):
+        history.add(dataclasses.replace(sample(time, a=1), uptime_seconds=up))
+    assert list(history.seconds) == [0.0, 60.0, 61.0]
+
+
+def test_statistics_of_every_number_and_of_nothing_else() -> None:
+    of = {"int": 3, "float": 2.5, "bool": True, "str": "none", "tuple[str, ...]": ("idle",)}
+    of |= {"tuple[int, ...]": (1, 2), "tuple[int | None, ...]": (1, None)}
+    of |= {"Mapping[str, float]": {"sw_power_cap": 1.5}}
+    kinds = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(DeviceSample)}
+    history = told((0.0, {name: of[kinds[name]] for name in READINGS}))
+    counted = {name for name in READINGS if history.statistics("a", name)}
+    assert counted == {name for name in READINGS if kinds[name] in ("int", "float")}
+    assert history.statistics("a", "clock_event_seconds.sw_power_cap") == Statistics(
+        1.5, 1.5, 1.5, 1, 0.0
+    )
+
+
+def test_statistics_begin_anew_and_series_stay() -> None:
+    history = History()
+    for time, temperature in ((1.0, 20), (2.0, 80)):
+        history.add(sample(time, a=temperature, b=temperature))
+    assert (history.since("a"), history.since("c")) == (1.0, None)
+    history.reset("a")
+    history.reset("nobody")
+    assert history.statistics("a", NAME) is None
+    assert history.since("a") == 2.0
+    history.add(sample(3.0, a=50, b=50))
+    assert history.statistics("a", NAME) == Statistics(50, 50, 50, 1, 0)
+    found = history.statistics("b", NAME)
+    assert found is not None
+    assert (found.minimum, found.maximum, found.count) == (20, 80, 3)
+    assert list(history.series("a", NAME)) == [20, 80, 50]
+
+
+def taken_by(*devices: DeviceSample) -> int:
+    """Bytes of a history that has seen them once."""
+    tracemalloc.start()
+    history = History()
+    history.add(Sample(0.0, Host(), devices))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(history.series(devices[0].uuid, NAME)) == 1
+    return taken
+
+
+def test_many_devices_take_little_memory() -> None:
+    numbers = {
+        f.name: 5
+        for f in dataclasses.fields(DeviceSample)
+        if str(f.type).removesuffix(" | None") in ("int", "float")
+    }
+    taken = taken_by(*(streams.readings(n, **numbers) for n in range(64)))
+    assert CAPACITY * 64 * len(KEPT) * 8 < taken < 15_000_000
+
+
+def test_a_reading_that_a_device_does_not_have_takes_none() -> None:
+    """As of an instance of MIG, of which eight devices have 56, and of a driver without GPM."""
+    taken = taken_by(*(DeviceSample(f"MIG-{n}", memory_used_bytes=n) for n in range(56)))
+    assert taken < CAPACITY * 56 * 8 * 3
+
+
+def test_a_reading_that_comes_late_has_gaps_before_it() -> None:
+    history = History(4)
+    for value in (None, None, 7, None, 9, 8):
+        devices = DeviceSample("a", power_watts=value), DeviceSample("b", power_watts=None)
+        history.add(Sample(0.0, Host(), devices))
+    assert [*history.series("a", "power_watts")] == [7, None, 9, 8]
+    assert [*history.series("b", "power_watts")] == [None] * 4

@@ -1,0 +1,316 @@
+"""Several machines in one stream, over an `ssh` that goes nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.schema.snapshot import (
+    SCHEMA,
+    DriverState,
+    Inventory,
+    MachineState,
+    Sample,
+    Source,
+    encode,
+)
+from gputop.stream import child, remote
+from gputop.stream.child import Patience
+from gputop.stream.remote import Machines, host_snapshots
+from tests import fake_ssh, streams
+from tests.fake_ssh import FakeSsh
+from tests.terminal import MARKER, processes_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from gputop.schema.snapshot import Machine, Record
+
+BOUND = 60.0
+INTERVAL = 0.25
+RUN = f"remote-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSsh:
+    made = FakeSsh(tmp_path)
+    monkeypatch.setenv("PATH", made.path)
+    monkeypatch.setenv(MARKER, RUN)
+    monkeypatch.setattr(remote, "PATIENCE", Patience(BOUND, 0.02, 0.1))
+    return made
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    *hosts: str, words: list[str] | None = None, interval: float = INTERVAL
+) -> AsyncIterator[Watch]:
+    """The stream of these hosts; afterwards nothing of it is left."""
+    machines = Machines(hosts, interval, words or fake_ssh.stream())
+    try:
+        async with asyncio.timeout(BOUND), contextlib.aclosing(machines.records()) as records:
+            yield Watch(machines, records)
+    finally:
+        await machines.close()
+    assert processes_of(RUN) == {}
+
+
+class Watch:
+    """What has come of a stream so far."""
+
+    def __init__(self, machines: Machines, records: AsyncIterator[Record]) -> None:
+        self.machines = machines
+        self._records = records
+        self.inventory: Inventory | None = None
+
+    def driver(self) -> DriverState | None:
+        return self.inventory.driver_state if self.inventory else None
+
+    async def sample(self) -> Sample:
+        """The next one."""
+        async for record in self._records:
+            if isinstance(record, Sample):
+                return record
+            self.inventory = record
+        raise AssertionError
+
+    async def until(self, wanted: Callable[[Sample], bool]) -> Sample:
+        """The next sample of which that is so."""
+        while not wanted(sample := await self.sample()):
+            pass
+        return sample
+
+
+def of(sample: Sample, name: str) -> Machine:
+    return next(machine for machine in sample.machines if machine.name == name)
+
+
+def states(sample: Sample) -> dict[str, str]:
+    return {machine.name: machine.state.value for machine in sample.machines}
+
+
+def all_ok(sample: Sample) -> bool:
+    return {*states(sample).values()} == {"ok"}
+
+
+async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
+    async with watching("a", "b") as watch:
+        first = await watch.sample()
+        assert states(first) == {"a": "connecting", "b": "connecting"}
+        assert watch.driver() is DriverState.STARTING
+        sample = await watch.until(all_ok)
+        assert watch.inventory is not None
+        labels = [device.label for device in watch.inventory.devices]
+        assert labels == ["a:0", "a:1", "b:0", "b:1"]
+        assert watch.driver() is DriverState.OK
+        assert watch.inventory.driver_version == "580.65.06"
+        assert watch.inventory.interval_seconds == INTERVAL
+        uuids = [device.uuid for device in watch.inventory.devices]
+        assert [reading.uuid for reading in sample.devices] == uuids
+        assert len({*uuids}) == 4  # although both have the same devices
+        assert [p.machine for p in sample.processes] == ["a", "a", "b", "b"]
+        assert sample.host.cpu_percent is None  # this machine is not among them
+        assert of(sample, "b").host == streams.host()
+
+
+async def test_the_order_is_that_of_the_names_and_each_is_there_once(ssh: FakeSsh) -> None:
+    async with watching("b", "a", "b") as watch:
+        assert [*states(await watch.sample())] == ["b", "a"]
+
+
+async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: FakeSsh) -> None:
+    async with watching("a", "b", interval=10 * BOUND) as watch:
+        await watch.until(all_ok)
+        for _ in range(3):
+            assert all_ok(await watch.sample())
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        (fake_ssh.REFUSED, "connect to host b port 22: Connection refused"),
+        (fake_ssh.NO_KEY, "it wants a password or another key"),
+        (fake_ssh.CHANGED, "its host key is another one than before"),
+        (fake_ssh.MISSING, "gputop is not found there"),
+        ("exit 0", "the connection ended"),
+    ],
+)
+async def test_one_that_is_away_says_why_and_the_other_goes_on(
+    ssh: FakeSsh, does: str, why: str
+) -> None:
+    ssh.does("b", does)
+    async with watching("a", "b") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
+        problem = of(sample, "b").problem
+        assert problem is not None
+        assert problem.why == why
+        ssh.does("b")
+        sample = await watch.until(all_ok)
+        assert of(sample, "b").problem is None
+
+
+async def test_one_that_hangs_at_connecting_delays_no_other(ssh: FakeSsh) -> None:
+    ssh.does("b", fake_ssh.HANGING)
+    async with watching("a", "b") as watch:
+        for _ in range(4):
+            sample = await watch.until(lambda s: of(s, "a").state is MachineState.OK)
+            assert of(sample, "b").state is MachineState.CONNECTING
+
+
+async def test_one_that_falls_silent_delays_no_other_and_is_given_up(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "silence_limit", lambda _: -1.5)  # half a second, with its slack
+    monkeypatch.setattr(child, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "PATIENCE", Patience(BOUND, 5.0, 5.0))
+    ssh.does("b", f"printf '%s\\n' '{encode(streams.inventory(2))}'\n{fake_ssh.HANGING}")
+    async with watching("a", "b") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
+        problem = of(sample, "b").problem
+        assert problem is not None
+        assert problem.why == "it said nothing for too long"
+        assert [r.power_watts for r in sample.devices if r.uuid.startswith("b/")] == [None, None]
+        assert of(await watch.sample(), "a").state is MachineState.OK
+
+
+async def test_one_that_dies_returns_and_its_devices_keep_their_place(ssh: FakeSsh) -> None:
+    ssh.does("b", f"echo $$ > {ssh.folder}/pid")
+    async with watching("a", "b") as watch:
+        await watch.until(all_ok)
+        ssh.does("b", fake_ssh.REFUSED)
+        os.kill(int((ssh.folder / "pid").read_text()), signal.SIGKILL)
+        sample = await watch.until(lambda s: of(s, "b").state is MachineState.AWAY)
+        assert watch.inventory is not None
+        assert len(watch.inventory.devices) == len(sample.devices) == 4
+        powers = {r.uuid[0]: r.power_watts for r in sample.devices}
+        assert powers["a"] is not None
+        assert powers["b"] is None
+        ssh.does("b")
+        sample = await watch.until(all_ok)
+        assert all(r.power_watts is not None for r in sample.devices)
+
+
+async def test_noise_before_the_stream_is_left_out(ssh: FakeSsh) -> None:
+    ssh.does("a", fake_ssh.NOISY)
+    async with watching("a") as watch:
+        assert states(await watch.until(all_ok)) == {"a": "ok"}
+
+
+async def test_a_newer_gputop_over_there(ssh: FakeSsh) -> None:
+    newer = json.loads(encode(streams.inventory(1))) | {"schema": SCHEMA + 1}
+    ssh.does("b", f"printf '%s\\n' '{json.dumps(newer)}'\n{fake_ssh.HANGING}")
+    async with watching("a", "b") as watch:
+        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
+        problem = of(sample, "b").problem
+        assert problem is not None
+        assert problem.why == "its gputop is newer than this one"
+        assert "this one" in problem.remedy
+
+
+async def test_there_may_be_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    machines = Machines(["a"], INTERVAL)
+    machines.spawn()
+    async with contextlib.aclosing(machines.records()) as records:
+        async for record in records:
+            if isinstance(record, Sample) and record.machines[0].state is MachineState.AWAY:
+                problem = record.machines[0].problem
+                assert problem is not None
+                assert problem.why == "there is no `ssh` here"
+                break
+    await machines.close()
+
+
+async def test_all_are_asked(ssh: FakeSsh) -> None:
+    for host in ("a", "b"):
+        ssh.does(host, f"export ASKED={ssh.folder}/asked-{host}")
+    async with watching("a", "b") as watch:
+        await watch.until(all_ok)
+        watch.machines.ask(gpm=True)
+        watch.machines.ask(interval=0.5)
+        await watch.until(
+            lambda _: all((ssh.folder / f"asked-{host}").exists() for host in ("a", "b"))
+        )
+        await watch.sample()
+        assert watch.inventory is not None
+        assert watch.inventory.interval_seconds == 0.5
+    for host in ("a", "b"):
+        asked = (ssh.folder / f"asked-{host}").read_text()
+        assert '{"gpm": true}' in asked
+
+
+async def test_this_machine_is_one_of_them_without_ssh(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "command", lambda **_: fake_ssh.stream())
+    ssh.does("localhost", fake_ssh.REFUSED)
+    async with watching("localhost", "b") as watch:
+        sample = await watch.until(all_ok)
+        assert watch.inventory is not None
+        assert [d.label for d in watch.inventory.devices if d.is_here] == [
+            *("localhost:0", "localhost:1")
+        ]
+        assert sample.host == streams.host()
+
+
+async def test_an_inventory_comes_only_when_something_changed(ssh: FakeSsh) -> None:
+    async with watching("a") as watch:
+        await watch.until(all_ok)
+        settled = watch.inventory
+        for _ in range(3):
+            await watch.sample()
+        assert watch.inventory is settled
+
+
+async def test_simulated_is_what_all_are(ssh: FakeSsh) -> None:
+    simulated = dataclasses.replace(streams.inventory(2), source=Source.SIMULATED)
+    async with watching("a", words=fake_ssh.stream(simulated)) as watch:
+        await watch.until(all_ok)
+        assert watch.inventory is not None
+        assert watch.inventory.source is Source.SIMULATED
+
+
+async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(
+    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching("a") as watch:
+        await watch.until(all_ok)
+        monkeypatch.setattr(watch.machines._machines["a"], "take", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await watch.until(lambda _: False)
+
+
+async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: FakeSsh) -> None:
+    ssh.does("c", fake_ssh.NO_KEY)
+    ssh.does("d", fake_ssh.HANGING)
+    ssh.does("e", fake_ssh.NOISY)
+    words = fake_ssh.stream()
+    found = await host_snapshots(["d", "a", "c", "e"], words, timeout_seconds=5.0)
+    assert [each.host for each in found] == ["d", "a", "c", "e"]
+    hanging, a, secret, noisy = found
+    for fine in (a, noisy):
+        assert fine.snapshot == (streams.inventory(2), streams.sample(2))
+        assert fine.problem is None
+    assert secret.problem is not None
+    assert secret.problem.why == "it wants a password or another key"
+    assert hanging.snapshot is None
+    assert hanging.problem is not None
+    assert str(hanging.problem) == "d is away: it sent nothing within 5 s. `ssh d` may say more"
+    assert processes_of(RUN) == {}
+
+
+def test_a_machine_that_becomes_old_is_not_waited_for(ssh: FakeSsh) -> None:
+    machines = Machines(["a", "b"], 1.0)
+    for name, made_at in (("a", 100.0), ("b", 90.0)):
+        machines._machines[name].made_at = made_at
+    assert machines._next_old(100.5) == pytest.approx(101.91)
+    assert machines._next_old(101.8) == pytest.approx(102.3)  # of many, not each at its moment
+    assert machines._next_old(105.0) == float("inf")

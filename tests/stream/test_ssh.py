@@ -1,0 +1,209 @@
+"""How `ssh` is called, with which names, and what its end means."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.schema.snapshot import Problem
+from gputop.stream.child import Interruption
+from gputop.stream.ssh import explained, parse_command, parse_host, ssh_command, stream_words
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu-1",
+        "ada@gpu-1.example.org",
+        "10.0.0.7",
+        "::1",
+        "fe80::1%eth0",
+        "ssh://ada@gpu-1:2222",
+        "node_7",
+        "bücher",
+        "localhost",
+    ],
+)
+def test_names_that_ssh_knows(name: str) -> None:
+    assert parse_host(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "it is empty"),
+        ("-oProxyCommand=sh", "begins with `-`"),
+        ("--", "begins with `-`"),
+        ("ada@-oProxyCommand=sh", "begins with `-`"),
+        ("ssh://-oProxyCommand=sh", "begins with `-`"),
+        (" gpu-1", "spaces, or signs"),
+        ("gpu-1\n", "spaces, or signs"),
+        ("gpu 1", "spaces, or signs"),
+        ("gpu\t1", "spaces, or signs"),
+        ("gpu\x1b[2J", "spaces, or signs"),
+        ("gpu\0", "spaces, or signs"),
+        ("gpu\u202e1", "spaces, or signs"),
+        ("gpu\u31641", "spaces, or signs"),  # a letter to Unicode, and nothing to see
+        ("$(reboot)", "spaces, or signs"),
+        ("`reboot`", "spaces, or signs"),
+        ("a;b", "spaces, or signs"),
+        ("a|b", "spaces, or signs"),
+        ("a'b", "spaces, or signs"),
+        ("a,b", "spaces, or signs"),
+        ("a" * 256, "longer than 255"),
+    ],
+)
+def test_names_that_are_refused(name: str, why: str) -> None:
+    with pytest.raises(ValueError, match="is not a host: ") as raised:
+        parse_host(name)
+    assert why in str(raised.value)
+    assert "Give a name that `ssh` knows" in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+@given(st.text(max_size=12))
+def test_no_name_that_is_taken_can_be_an_option_or_a_command(text: str) -> None:
+    try:
+        name = parse_host(text)
+    except ValueError:
+        return
+    assert name == text
+    assert name
+    assert not name.startswith("-")
+    assert not set(name) & set(" \t\n'\"\\$`;&|<>(){}*?!#~^")
+    assert not any(unicodedata.category(c).startswith(("C", "Z")) for c in name)
+    assert shlex.split(name) == [name]
+
+
+def test_a_host_is_never_read_as_an_option() -> None:
+    line = ssh_command("gpu-1", ["gputop", "stream"])
+    assert line[0] == "ssh"
+    assert line[-3:] == ["--", "gpu-1", "gputop stream"]
+    assert set(line[1:-3:2]) == {"-o"}
+    assert {"BatchMode=yes", "Compression=yes"} <= {*line}
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)
+
+
+@given(st.lists(WORDS, min_size=1))
+def test_the_shell_over_there_gets_the_words_as_they_are(words: list[str]) -> None:
+    remote = ssh_command("a", ["printf", "%s\\0", *words])[-1]
+    done = subprocess.run(["/bin/sh", "-c", remote], stdout=subprocess.PIPE, check=True)
+    assert done.stdout.decode().split("\0")[:-1] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gputop", ("gputop",)),
+        ("~/venv/bin/gputop", ("./venv/bin/gputop",)),
+        ("env CUDA=1 '/opt/my tools/gputop'", ("env", "CUDA=1", "/opt/my tools/gputop")),
+        ("docker exec -i x gputop", ("docker", "exec", "-i", "x", "gputop")),
+        ("gputop; reboot", ("gputop;", "reboot")),
+    ],
+)
+def test_a_remote_command(text: str, words: tuple[str, ...]) -> None:
+    assert parse_command(text) == words
+
+
+@pytest.mark.parametrize("text", ["", "  ", "''", "'gputop"])
+def test_what_is_no_remote_command(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a command"):
+        parse_command(text)
+
+
+def test_what_is_run_over_there() -> None:
+    assert stream_words(["gputop"], interval=0.25, control=True) == [
+        *("gputop", "stream", "--interval", "0.25", "--control", "--no-gpm")
+    ]
+    assert stream_words(["a", "b"], interval=1.0) == ["a", "b", "stream", "--interval", "1"]
+    assert stream_words(["a"], interval=1.0, gpm=False)[-1] == "--no-gpm"
+
+
+def ended(errors: str, status: int | None = 255, why: str | None = None) -> Interruption:
+    last = errors.splitlines()[-1] if errors else "it ended"
+    problem = Problem("The sampler stopped", why or last, "")
+    return Interruption(problem, status=status, errors=errors)
+
+
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Offending ED25519 key in /home/ada/.ssh/known_hosts:3
+Host key verification failed."""
+
+
+@pytest.mark.parametrize(
+    ("interruption", "why", "remedy"),
+    [
+        (
+            ended("ada@b: Permission denied (publickey,password)."),
+            "it wants a password or another key",
+            "`ssh-copy-id b`",
+        ),
+        (ended(CHANGED), "its host key is another one than before", "`ssh-keygen -R b`"),
+        (
+            ended("No ED25519 host key is known for b.\nHost key verification failed."),
+            "its host key is not known",
+            "`ssh b` once",
+        ),
+        (
+            ended("bash: line 1: gputop: command not found", 127),
+            "gputop is not found there",
+            "`pip install .` in a checkout of gputop there, or use --remote-command",
+        ),
+        (ended("", 127), "gputop is not found there", "--remote-command"),
+        (
+            ended("/usr/bin/python3: No module named gputop", 1),
+            "gputop is not found there",
+            "in a checkout of gputop there",
+        ),
+        (
+            ended("gputop: error: unrecognized arguments: --control. Try ...", 2),
+            "its gputop is too old, or is another program",
+            "Upgrade it: `pip install .` in a checkout of gputop there",
+        ),
+        (
+            ended("ssh: connect to host b port 22: Connection refused"),
+            "connect to host b port 22: Connection refused",
+            "`ssh b` may say more",
+        ),
+        (
+            ended("ssh: Could not resolve hostname b: Name or service not known"),
+            "Could not resolve hostname b: Name or service not known",
+            "`ssh b` may say more",
+        ),
+        (ended("Timeout, server b not responding."), "Timeout, server b not responding", "`ssh b`"),
+        (ended("evil \x1b[2J\u202e words"), "evil ␛[2J⟨202e⟩ words", "`ssh b`"),
+        (ended("", 255), "the connection ended", "`ssh b`"),
+        (ended("", 0), "the connection ended", "`ssh b`"),
+        (ended("", -15), "the connection ended", "`ssh b`"),
+        (ended("", 3), "gputop there ended with status 3", "`ssh b`"),
+        (ended("", -15, "it said nothing for too long"), "it said nothing for too long", "`ssh b`"),
+        (
+            ended("", None, "[Errno 2] No such file or directory: 'ssh'"),
+            "there is no `ssh` here",
+            "Install OpenSSH's client",
+        ),
+        (
+            ended("", -15, "the stream has schema 9, this reads up to 1: upgrade this gputop"),
+            "its gputop is newer than this one",
+            "Upgrade this one: `pip install .` in a checkout of gputop",
+        ),
+    ],
+)
+def test_why_a_host_is_away_and_what_to_do(
+    interruption: Interruption, why: str, remedy: str
+) -> None:
+    problem = explained("b", interruption)
+    assert problem.what == "b is away"
+    assert problem.why == why
+    assert remedy in problem.remedy
+    assert str(problem).isprintable()
