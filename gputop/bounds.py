@@ -35,3 +35,5 @@ ANSWERS_BYTES = 128 << 20
 """Of all answers that are read at the same time."""
 COLUMNS, ROWS = 1000, 500
 """Of a terminal, in cells."""
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
+"""Seconds between samples."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gputop.commands import Command
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
     from gputop.settings import Settings
 
 OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -76,6 +76,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     # None: not said here
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
+    top.set_defaults(whole_parser=parser)  # for the completion of every word
     add_source(top)
     add_hosts(top)
     add_replay(top)

@@ -19,10 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.files import read_at_once, write_whole
 from gputop.frozen import dataclass
-from gputop.schema.snapshot import Problem
-from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.problem import Problem
 from gputop.text import visible
 
 AUTO = "auto"

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from gputop.fleet.model import Fleet, Gpu, Health, Wrong
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.streams import GIB, NOW
 
 HOST_GPUS, RACK_HOSTS = 8, 8

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gputop.problem import Problem
 from gputop.schema.snapshot import (
     READINGS,
     Absence,
@@ -15,7 +16,6 @@ from gputop.schema.snapshot import (
     DriverState,
     Host,
     Inventory,
-    Problem,
     Process,
     ProcessKind,
     Sample,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -148,6 +149,22 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     program = f"import runpy; runpy.run_path({spec.origin!r})['load'](); import gputop_worker.main"
     among = {"gputop", "gputop_worker.main", "psutil", "textual"}
     assert loaded_by(program, among) == {"gputop_worker.main"}
+
+
+@pytest.mark.parametrize("name", ["bench.worker", "bench.cluster.post"])
+def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:
+    """It is copied to where there may be no gputop; torch is loaded there by name."""
+    place = ROOT / "gputop" / name.replace(".", "/")
+    for file in place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            else:
+                continue
+            roots = {each.partition(".")[0] for each in names}
+            assert roots <= {*sys.stdlib_module_names, "torch"}, f"{file}:{node.lineno}"
 
 
 def test_the_contracts_of_import_linter() -> None:

@@ -15,13 +15,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gputop import settings
+from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.settings import AUTO, DEFAULT, DENSITIES, KEYS, THEMES, Settings, SettingsError
-from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 NOTHING: dict[str, str] = {}
 ANY = st.builds(

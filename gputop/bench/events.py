@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 
 KINDS = ("soak", "sweep", "latency", "peak", "copy", "pairs")

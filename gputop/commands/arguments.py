@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import from_checkout
+from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.exits import COULD_NOT_RUN, USAGE
-from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
 from gputop.terminal import terminal_size
 from gputop.text import visible

@@ -28,18 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the script."""
-    print_text(script(arguments.shell))
+    """Print the script."""
+    print_text(script(arguments.whole_parser(), arguments.shell))
     return FINE
 
 
-def script(shell: str) -> str:
-    """The completion script, made from the parser that reads the words."""
+def script(top: argparse.ArgumentParser, shell: str) -> str:
+    """Return the completion script, made from the parser that reads the words."""
     import shtab
 
-    from gputop.cli import parser
-
-    top = parser()
     for action in _actions(top):
         if action.metavar in ("FILE", "PATH"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-free",
-        type=argument("gputop.amounts:parse_amount"),
+        type=argument("gputop.health.idlest:parse_amount"),
         metavar="SIZE",
         help="with so much memory free, such as 20GiB, 20GB or 80%%",
     )

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputop.output.nvidia_smi import CsvLines
+    from gputop.problem import Problem
     from gputop.recording.reader import Recording
-    from gputop.schema.snapshot import Problem, Record
+    from gputop.schema.snapshot import Record
 
 CSV_WORDS = ("noheader", "nounits")
 

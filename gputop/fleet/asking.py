@@ -29,7 +29,7 @@ from gputop.fleet.queries import (
 )
 from gputop.fleet.read import Moment, moment_of, result_of
 from gputop.fleet.since import Beginnings, moments_by
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.text import visible
 
 REFRESH_SECONDS = 20.0

@@ -27,7 +27,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from gputop import __version__
 from gputop.bounds import ANSWER_BYTES
 from gputop.fleet.server import AUTHORIZATION, CA, CERT, CredentialError, Server
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

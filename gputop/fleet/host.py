@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.fleet.client import AskError
 from gputop.fleet.matchers import one_of
 from gputop.fleet.queries import NUMBERS
+from gputop.problem import Problem
 from gputop.schema.snapshot import (
     READINGS,
     Absence,
@@ -18,7 +19,6 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
-    Problem,
     Sample,
     Source,
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 
 class Health(StrEnum):

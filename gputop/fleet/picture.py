@@ -25,8 +25,8 @@ from gputop.fleet.read import (
     values_by,
     xids_of,
 )
+from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
-from gputop.schema.snapshot import Problem
 from gputop.text import brief, visible
 
 KEPT_SECONDS = 3600.0

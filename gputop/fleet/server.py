@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

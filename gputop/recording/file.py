@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 from gputop.files import refusal
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 
 COMPRESSED = ".gz"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

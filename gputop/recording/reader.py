@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from gputop.bounds import DAMAGES, SAMPLES
+from gputop.problem import Problem
 from gputop.recording.index import Index, Kind, Look, look
 from gputop.recording.lines import START, Line, Place, is_gzip, lines
 from gputop.schema.codec import DecodeError
-from gputop.schema.snapshot import Inventory, NewerSchemaError, Problem, Record, Sample, decode
+from gputop.schema.snapshot import Inventory, NewerSchemaError, Record, Sample, decode
 
 LOOKED_AT = 1000
 """Lines of which one has to be an inventory."""

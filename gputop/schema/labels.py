@@ -14,7 +14,7 @@ from gputop.text import ABSENT, UNITS, in_unit_of
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Host
-    from gputop.stream.history import Statistics
+    from gputop.schema.values import Statistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from gputop.bounds import DEVICES, EVENTS, PROCESSES
 from gputop.frozen import dataclass
+from gputop.problem import Problem
 from gputop.schema.codec import DecodeError, from_json, to_json
 from gputop.text import visible
 
@@ -99,20 +100,6 @@ class Source(StrEnum):
     SIMULATED = "simulated"
     SCRAPED = "scraped"
     """From a server that asked the machine's exporter: it is not the one that gputop runs on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong, why, and what to do about it: three short phrases without a full stop."""
-
-    what: str
-    why: str
-    remedy: str
-    check: str | None = None
-    """Which of doctor's checks finds it, if one does."""
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}. {self.remedy}"
 
 
 THIS_MACHINE = "localhost"

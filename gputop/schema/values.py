@@ -5,8 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gputop.frozen import dataclass
 from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.text import duration, number, percentage, size, visible
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A reading since the start, or since it was reset; in the reading's unit."""
+
+    minimum: float
+    mean: float
+    """Over time, not over samples: the interval can be changed while it runs."""
+    maximum: float
+    count: int
+    """Samples that had the reading."""
+    increase: float
+    """How much it went up in all: of a counter, what it counted.
+
+    One that goes backwards goes on from there: what it counted meanwhile is not known.
+    """
+
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
 """Why clocks are not higher; of later drivers there may be others."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Absence, Device, DeviceSample, Event, Problem, ProcessKind
+    from gputop.problem import Problem
+    from gputop.schema.snapshot import Absence, Device, DeviceSample, Event, ProcessKind
 
 
 class DriverError(Exception):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
@@ -33,7 +33,6 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
-    Problem,
     Process,
     Record,
     Sample,
@@ -53,6 +52,9 @@ from gputop.sources.interface import (
 from gputop.sources.linux.cpu import cpu_name
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.sources.linux.owners import ALL, Owners
+
+if TYPE_CHECKING:
+    from gputop.problem import Problem
 
 RETRY_SECONDS = 2.0
 """How often a driver that could not be used is tried again: it may be loaded meanwhile."""

@@ -15,13 +15,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.exits import signal_name
 from gputop.frozen import dataclass
+from gputop.problem import Problem
 from gputop.schema.codec import DecodeError
 from gputop.schema.snapshot import (
     DeviceState,
     DriverState,
     Inventory,
     NewerSchemaError,
-    Problem,
     Record,
     Sample,
     decode,

@@ -14,8 +14,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.25, 60.0
-"""Seconds between samples."""
+from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 
 class Steered(Protocol):

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
-from gputop.frozen import dataclass
 from gputop.schema.derived import DERIVED, derive
 from gputop.schema.snapshot import READINGS
+from gputop.schema.values import Statistics
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import DeviceSample, Sample
@@ -94,23 +94,6 @@ class Series(Sequence[float | None]):
     def _at(self, place: int) -> float | None:
         value = self._ring[place % len(self._ring)]
         return None if math.isnan(value) else value
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """A reading since the start, or since it was reset; in the reading's unit."""
-
-    minimum: float
-    mean: float
-    """Over time, not over samples: the interval can be changed while it runs."""
-    maximum: float
-    count: int
-    """Samples that had the reading."""
-    increase: float
-    """How much it went up in all: of a counter, what it counted.
-
-    One that goes backwards goes on from there: what it counted meanwhile is not known.
-    """
 
 
 class _Figures:

@@ -6,18 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.schema.snapshot import (
-    DriverState,
-    Event,
-    Inventory,
-    Problem,
-    Record,
-    Sample,
-    silence_limit,
-)
+from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample, silence_limit
 from gputop.stream.child import Interruption, StreamChild
+
+if TYPE_CHECKING:
+    from gputop.problem import Problem
 
 XidKey = tuple[str | None, int | None]
 """Device and number; each None where the driver does not say which."""

@@ -20,7 +20,6 @@ from gputop.schema.snapshot import (
     Inventory,
     Machine,
     MachineState,
-    Problem,
     Process,
     Sample,
     qualified,
@@ -32,6 +31,7 @@ from gputop.stream.flow import ClockOffset
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gputop.problem import Problem
     from gputop.schema.snapshot import Record
 
 UNREACHABLE = dict.fromkeys((*READINGS, "processes"), Absence.UNREACHABLE)

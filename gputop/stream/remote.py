@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import THIS_MACHINE, Inventory, Problem, old_after
+from gputop.problem import Problem
+from gputop.schema.snapshot import THIS_MACHINE, Inventory, old_after
 from gputop.stream.child import (
     Interruption,
     Patience,

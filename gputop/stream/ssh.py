@@ -7,7 +7,8 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import FROM_CHECKOUT
-from gputop.schema.snapshot import THIS_MACHINE, Problem
+from gputop.problem import Problem
+from gputop.schema.snapshot import THIS_MACHINE
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from gputop.schema.snapshot import (
     Inventory,
     Machine,
     MachineState,
-    Problem,
     Sample,
     Source,
     is_old,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from gputop.health.findings import Judgement
     from gputop.health.judge import Judge
+    from gputop.problem import Problem
     from gputop.schema.snapshot import Record
 
 

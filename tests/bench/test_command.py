@@ -22,6 +22,7 @@ from gputop.bench.results import store
 from gputop.bench.results.page import page
 from gputop.commands import bench as command
 from gputop.commands.bench_results import conclude
+from gputop.problem import Problem
 from gputop.schema.snapshot import (
     Device,
     DeviceSample,
@@ -29,7 +30,6 @@ from gputop.schema.snapshot import (
     DriverState,
     Host,
     Inventory,
-    Problem,
     Process,
     ProcessKind,
     Sample,

@@ -19,7 +19,7 @@ import pytest
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.results import store
 from gputop.commands import bench as command
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import SWEEP, soak, table
 from tests.bench.workers import RESULT, needs_torch

@@ -12,7 +12,7 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import many_devices
 from gputop.bench.run.state import RECENT_WINDOWS
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
 

@@ -20,7 +20,8 @@ from gputop.bench.results import columns, compare, history, store
 from gputop.bench.results.columns import COLUMNS, DEVICE, fitting
 from gputop.bench.results.compare import compared
 from gputop.commands import bench as command
-from gputop.schema.snapshot import Device, DriverState, Host, Inventory, Problem, Sample, Source
+from gputop.problem import Problem
+from gputop.schema.snapshot import Device, DriverState, Host, Inventory, Sample, Source
 from gputop.stream import child
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT

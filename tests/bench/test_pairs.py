@@ -16,7 +16,7 @@ from gputop.bench.results.compare import rates_of_pair, score
 from gputop.bench.run import group, watch
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.pairs import Pairs
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, inventory, sample

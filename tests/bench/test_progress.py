@@ -13,7 +13,7 @@ from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import ProgressLine, one_device, several_devices
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.bench.workers import RESULT
 from tests.streams import inventory, sample
 

@@ -13,7 +13,7 @@ from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.conditions import Moment
 from gputop.bench.run.series import MOST_ITEMS, Series
 from gputop.bench.run.state import Course, RunState, merged
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.sessions import PLANNED
 
 

@@ -17,7 +17,8 @@ from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
 from gputop.commands.bench_results import conclude, gravest
-from gputop.schema.snapshot import DeviceState, Problem
+from gputop.problem import Problem
+from gputop.schema.snapshot import DeviceState
 from gputop.stream import child
 from tests import runs
 from tests.bench.commands import ran

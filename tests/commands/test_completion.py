@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.cli import COMMANDS
+from gputop.cli import COMMANDS, parser
 from gputop.commands.completion import SHELLS, script
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_is_known_to_every_shell(shell: str) -> None:
-    text = script(shell)
+    text = script(parser(), shell)
     assert [name for name in COMMANDS if name not in text] == []
 
 
@@ -74,5 +74,5 @@ def test_a_shell_can_read_it(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
     file = tmp_path / "script"
-    file.write_text(script(shell))
+    file.write_text(script(parser(), shell))
     subprocess.run([shell, "-n", str(file)], check=True, timeout=60)

@@ -13,7 +13,7 @@ import pytest
 
 from gputop import cli
 from gputop.commands import pick
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, inventory, no_driver, sample

@@ -15,7 +15,8 @@ import pytest
 
 from gputop import cli
 from gputop.commands import status
-from gputop.schema.snapshot import Absence, Problem
+from gputop.problem import Problem
+from gputop.schema.snapshot import Absence
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample

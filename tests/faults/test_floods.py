@@ -22,6 +22,7 @@ from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
+from gputop.problem import Problem
 from gputop.recording import reader
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema.codec import DecodeError
@@ -31,7 +32,6 @@ from gputop.schema.snapshot import (
     Host,
     Inventory,
     Machine,
-    Problem,
     Process,
     ProcessKind,
     Record,

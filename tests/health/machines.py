@@ -9,7 +9,8 @@ import pytest
 
 from gputop.bench.plan.interpreters import Found, Interpreter
 from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
-from gputop.schema.snapshot import DriverState, Host, Inventory, Problem, Sample, Source
+from gputop.problem import Problem
+from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.interface import DriverError
 from gputop.sources.linux import driver_files, kernel_log
 from gputop.sources.nvml import driver as nvml

@@ -13,7 +13,7 @@ from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
 from gputop.health.doctor.finding import Finding, Status
 from gputop.health.doctor.rules import RULED
 from gputop.health.judge import RULES
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from tests.driver import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,

@@ -23,6 +23,7 @@ from gputop.output.prometheus import dcgm, names
 from gputop.output.prometheus.family import word
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
+from gputop.problem import Problem
 from gputop.schema.clock_events import BITS
 from gputop.schema.snapshot import (
     READINGS,
@@ -34,7 +35,6 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
-    Problem,
     Process,
     Record,
     Sample,

@@ -26,9 +26,8 @@ from gputop.schema.snapshot import (
     Event,
     Host,
 )
-from gputop.schema.values import CAUSES, value_text
+from gputop.schema.values import CAUSES, Statistics, value_text
 from gputop.sources.nvml.readings import _RECOVERY_ACTIONS, _clock_event_times
-from gputop.stream.history import Statistics
 from tests import streams
 
 GIB = 1 << 30

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.problem import Problem
 from gputop.schema.codec import LIMIT, DecodeError, from_json, to_json
 from gputop.schema.snapshot import (
     READINGS,
@@ -27,7 +28,6 @@ from gputop.schema.snapshot import (
     Inventory,
     Machine,
     MachineState,
-    Problem,
     Process,
     ProcessKind,
     Record,

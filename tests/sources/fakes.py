@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gputop.problem import Problem
 from gputop.schema.snapshot import (
     READINGS,
     Absence,
@@ -18,7 +19,6 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
-    Problem,
     ProcessKind,
     Record,
     Sample,

@@ -14,7 +14,7 @@ from gputop.sources.linux.driver_files import PciGpu, Refusal, System
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 NOUVEAU = System(nouveau=True, gpus=(PciGpu("0000:17:00.0", "nouveau"),))
 VFIO = System(module_version="580.95.05", gpus=(PciGpu("0000:17:00.0", "vfio-pci"),))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
@@ -23,7 +23,6 @@ from gputop.schema.snapshot import (
     DeviceSample,
     DeviceState,
     Host,
-    Problem,
     ProcessKind,
     Sample,
     decode,
@@ -53,6 +52,9 @@ from tests.driver import (
     FakeProcess,
     loaded,
 )
+
+if TYPE_CHECKING:
+    from gputop.problem import Problem
 
 pytestmark = pytest.mark.driver
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from gputop.bounds import LINE_BYTES
+from gputop.problem import Problem
 from gputop.schema.snapshot import (
     DriverState,
     Host,
     Inventory,
-    Problem,
     Record,
     Sample,
     Source,

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.snapshot import Absence, Inventory, Sample, decode
 from gputop.stream.child import StreamChild
-from gputop.stream.control import LONGEST_INTERVAL, SHORTEST_INTERVAL, obey, request
+from gputop.stream.control import obey, request
 from gputop.stream.flow import IN_FLIGHT
 from gputop.stream.launch import command
 

@@ -23,14 +23,8 @@ from gputop.schema.derived import (
     SLOWDOWN_BITS,
 )
 from gputop.schema.snapshot import READINGS, Absence, DeviceSample, Host, Sample
-from gputop.stream.history import (
-    CAPACITY,
-    FINE_CAPACITY,
-    KEPT,
-    LONGEST_WEIGHT_SECONDS,
-    History,
-    Statistics,
-)
+from gputop.schema.values import Statistics
+from gputop.stream.history import CAPACITY, FINE_CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History
 from tests import streams
 
 NAME = "temperature_celsius"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.problem import Problem
 from gputop.recording.reader import Recording
 from gputop.recording.writer import Recorder
 from gputop.schema.snapshot import (
@@ -18,7 +19,6 @@ from gputop.schema.snapshot import (
     Event,
     Machine,
     MachineState,
-    Problem,
     Sample,
     Source,
     decode,

@@ -16,16 +16,8 @@ from typing import Any
 
 import pytest
 
-from gputop.schema.snapshot import (
-    DriverState,
-    Host,
-    Inventory,
-    Problem,
-    Record,
-    Sample,
-    Source,
-    decode,
-)
+from gputop.problem import Problem
+from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, decode
 from gputop.sources.sampler import Sampler
 from gputop.stream import produce
 from tests.terminal import Terminal
@@ -299,8 +291,8 @@ def test_what_the_bindings_leave_is_collected_now_and_then() -> None:
         circle.itself, ended = circle, weakref.ref(circle)
         gc.collect()  # from now on it is old
         del circle
-        stream.COLLECTED = 2
-        stream.run(interval=0.05, count=3, demo=True, write=lambda _: None)
+        produce.COLLECTED = 2
+        produce.run(interval=0.05, count=3, demo=True, write=lambda _: None)
         print(ended())
     """
     command = [sys.executable, "-P", "-c", program]

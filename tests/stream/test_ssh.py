@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.stream.child import Interruption
 from gputop.stream.ssh import explained, parse_command, parse_host, ssh_command, stream_words
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gputop.schema.snapshot import Inventory, Problem, Sample
+from gputop.problem import Problem
+from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import Interruption
 from gputop.stream.machine import MachineStream
 from gputop.stream.merge import inventory_of, sample_of

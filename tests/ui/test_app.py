@@ -11,7 +11,8 @@ from textual.widgets import ContentSwitcher, Input, Select
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
 from gputop.bench.run import watch
-from gputop.schema.snapshot import DeviceState, Problem, Source
+from gputop.problem import Problem
+from gputop.schema.snapshot import DeviceState, Source
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView

@@ -13,9 +13,9 @@ from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group_state import GroupState
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.settings import DEFAULT
-from gputop.ui.benchmark.cluster import BurnApp, BurnView, histogram
+from gputop.ui.shell.cluster_app import BurnApp, BurnView, histogram
 from gputop.ui.shell.themed import ANY_TERMINAL
 from tests.sessions import PLANNED, RESULT
 from tests.streams import inventory, sample

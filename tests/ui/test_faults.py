@@ -10,7 +10,7 @@ import pytest
 from gputop.bench.events import Conditions, Done, Failed, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import RunState
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView

@@ -11,7 +11,7 @@ from textual.widgets import Select
 from gputop.bench.events import Done, Failed, Point, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import RunState
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.ui.benchmark import points, screen
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.problem import Problem
 from gputop.recording.file import OutputError
 from gputop.recording.reader import Recording, RecordingError
-from gputop.schema.snapshot import Problem
 from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.shell import recording as recorder

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    DeviceSample,
-    DeviceState,
-    DriverState,
-    Problem,
-)
+from gputop.problem import Problem
+from gputop.schema.snapshot import READINGS, Absence, DeviceSample, DeviceState, DriverState
 from gputop.stream.child import Interruption
 from gputop.ui.device.screen import DeviceTitle
 from gputop.ui.monitor.devices import DevicesView

@@ -11,7 +11,7 @@ from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
 from gputop.bench.results.compare import compared
 from gputop.bench.results.store import ResultsError
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.draw import width_of

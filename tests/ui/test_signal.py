@@ -14,7 +14,8 @@ from textual.app import App
 from textual.containers import Vertical
 
 import gputop.ui
-from gputop.schema.snapshot import Absence, Problem, Process
+from gputop.problem import Problem
+from gputop.schema.snapshot import Absence, Process
 from gputop.ui.processes.signal import OFFERED, SendSignal, SignalList, Target, target_of
 from tests.streams import GIB, device, process, unseen
 from tests.ui.pilots import settle

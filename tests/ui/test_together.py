@@ -12,7 +12,8 @@ from textual.widgets import OptionList, Select
 from gputop.bench.events import Done, Failed, Verified
 from gputop.bench.results.store import ResultsError
 from gputop.bench.run import watch
-from gputop.schema.snapshot import DeviceState, Problem
+from gputop.problem import Problem
+from gputop.schema.snapshot import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.choice import ALL, MORE

@@ -18,7 +18,7 @@ from gputop.bench.plan.interpreters import GET_TORCH
 from gputop.bench.run.places import KEPT_ERROR_BYTES, PlaceError
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.exits import COULD_NOT_RUN, FAULT
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.stream import lifeline
 from gputop.text import visible
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import Target, cpu_target
-from gputop.schema.snapshot import DeviceState, Problem, ProcessKind
+from gputop.problem import Problem
+from gputop.schema.snapshot import DeviceState, ProcessKind
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 from gputop.text import visible
 

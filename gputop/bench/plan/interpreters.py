@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.text import visible
 
 Origin = Literal[

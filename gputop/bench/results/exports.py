@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import platformdirs
 
 from gputop.bench.events import Result
 from gputop.bench.results import compare
+from gputop.problem import Problem
 from gputop.schema.codec import DecodeError, from_json
-from gputop.schema.snapshot import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputop.bench.results.compare import Spread
     from gputop.bench.results.outliers import Distribution
     from gputop.bench.run.conditions import Trace
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 DROOP_SECONDS = 10.0
 """A run shorter than this says nothing about droop; as for the worker."""

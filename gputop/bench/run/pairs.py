@@ -11,7 +11,7 @@ from gputop.bench.events import Done, Event, Failed, Point, Result
 from gputop.bench.results.compare import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.run.group import Group
 from gputop.exits import INTERRUPTED
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.text import percentage
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
 from gputop.bench.run.places import STEP_SECONDS, Here, PlaceError
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
+from gputop.problem import Problem
 from gputop.schema.codec import from_json
-from gputop.schema.snapshot import Problem
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request
     from gputop.bench.run.watch import Limit
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 """Without a word of a worker whose next window is due: of both, the longer."""

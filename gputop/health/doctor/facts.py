@@ -28,7 +28,8 @@ from gputop.terminal import terminfo_colours
 
 if TYPE_CHECKING:
     from gputop.bench.plan.interpreters import Interpreter
-    from gputop.schema.snapshot import Device, DeviceSample, Event, Inventory, Problem, Sample
+    from gputop.problem import Problem
+    from gputop.schema.snapshot import Device, DeviceSample, Event, Inventory, Sample
 
 ASK_SECONDS = 60.0
 """Importing torch from a network file system, and starting CUDA on many devices, can take long."""

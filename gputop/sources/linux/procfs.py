@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gputop.frozen import dataclass
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 
 PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

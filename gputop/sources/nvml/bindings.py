@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gputop import from_checkout
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.sources.interface import DriverError
 
 NAME, OLDEST = "nvidia-ml-py", "12.570"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gputop.schema.snapshot import Problem
+from gputop.problem import Problem
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 
 if TYPE_CHECKING:

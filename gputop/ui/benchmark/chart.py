@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.run.state import RunState
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24

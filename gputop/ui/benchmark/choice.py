@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gputop.bench.plan.request import Target
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
 """Keys in the place of a UUID: the CPU, all GPUs, those that were picked, and to pick them."""

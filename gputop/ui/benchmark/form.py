@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.bench.plan.request import Target
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 KINDS = tuple(kind for kind in request.KINDS if kind != "pairs")
 """Those of one device."""

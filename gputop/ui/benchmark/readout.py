@@ -14,7 +14,7 @@ from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, STRONG, TEXT
 
 if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
     from gputop.ui.model import Telemetry
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
 
 
 class RunView(LiveView):

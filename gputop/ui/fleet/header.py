@@ -17,7 +17,7 @@ from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
     from gputop.ui.fleet.grouping import View
     from gputop.ui.fleet.metrics import Metric
     from gputop.ui.fleet.state import FleetState

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual import work
 from textual.containers import Vertical
 
+from gputop.problem import Problem
 from gputop.schema.absences import unseen
-from gputop.schema.snapshot import Problem
 from gputop.sources.linux.procfs import ProcError, environment, send_signal
 from gputop.ui.processes.widget import ProcessesView
 

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from textual.events import Event as UiEvent
     from textual.widget import Widget
 
+    from gputop.problem import Problem
     from gputop.recording.replay import Played, Replay
-    from gputop.schema.snapshot import Problem, Record
+    from gputop.schema.snapshot import Record
     from gputop.ui.benchmark.screen import BenchmarkTab
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.replay import ReplayBar

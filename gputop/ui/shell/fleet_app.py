@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.events import Event as UiEvent
     from textual.events import Resize
 
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.fleet.state import FleetState
     from gputop.ui.widgets.live import LiveView

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputop.fleet.model import Fleet
-    from gputop.schema.snapshot import Problem
+    from gputop.problem import Problem
     from gputop.settings import Settings
     from gputop.ui.fleet.state import FleetState
     from gputop.ui.shell.app import Stream

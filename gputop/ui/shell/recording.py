@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from gputop.problem import Problem
 from gputop.recording.file import OutputError
 from gputop.recording.writer import Recorder, default_name
-from gputop.schema.snapshot import Inventory, Problem, Record, Sample
+from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import duration, size, visible
 
 MOST_WAITING = 300

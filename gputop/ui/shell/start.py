@@ -26,8 +26,8 @@ from gputop.terminal import terminfo_colours, without_colours
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gputop.problem import Problem
     from gputop.recording.reader import Recording
-    from gputop.schema.snapshot import Problem
     from gputop.settings import Settings
     from gputop.ui.shell.app import Stream
 

@@ -108,7 +108,7 @@ class BurnView(LiveView):
 class BurnApp(ThemedApp):
     """Shows the devices as they run; leaves when told, once the runs have ended."""
 
-    CSS_PATH = "../shell/gputop.tcss"
+    CSS_PATH = "gputop.tcss"
     CSS = "#burn { height: 1fr; }"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
