@@ -1,4 +1,4 @@
-"""The options in the README: `python -m tests.reference` writes them from the parser."""
+"""The page of all options: `python -m tests.reference` writes them from the parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputop.cli import COMMANDS, parser
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 BEGIN, END = "<!-- options -->\n", "<!-- /options -->\n"
 
 
@@ -60,12 +60,12 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def replaced(readme: str) -> str:
-    """The README with the options as they are now."""
+def replaced(page: str) -> str:
+    """Return the page with the options as they are now."""
     return re.sub(
-        f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", readme, flags=re.DOTALL
+        f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", page, flags=re.DOTALL
     )
 
 
 if __name__ == "__main__":
-    README.write_text(replaced(README.read_text()))
+    PAGE.write_text(replaced(PAGE.read_text()))

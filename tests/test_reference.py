@@ -1,11 +1,11 @@
-"""The README's options are those of the parser."""
+"""The page of options agrees with the parser."""
 
 from __future__ import annotations
 
-from tests.reference import README, reference, replaced
+from tests.reference import PAGE, reference, replaced
 
 
-def test_the_readme_has_every_option_as_it_is_now() -> None:
-    readme = README.read_text()
-    assert reference() in readme, "run `python -m tests.reference`"
-    assert replaced(readme) == readme
+def test_the_page_has_every_option_as_it_is_now() -> None:
+    page = PAGE.read_text()
+    assert reference() in page, "run `python -m tests.reference`"
+    assert replaced(page) == page
