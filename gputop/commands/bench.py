@@ -179,12 +179,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _history(args: argparse.Namespace) -> int:
     """Prints earlier results, of one device where it is named."""
-    from gputop.bench.results import history
-    from gputop.bench.results.store import ResultsError
+    from gputop.bench.results import listing
+    from gputop.bench.results.history import ResultsError
 
-    form: history.Form = "json" if args.json else "csv" if args.csv else "table"
+    form: listing.Form = "json" if args.json else "csv" if args.csv else "table"
     try:
-        text = history.text(_one_device(args.device), form, output_width())
+        text = listing.text(_one_device(args.device), form, output_width())
     except (ResultsError, ValueError) as error:
         raise RefusedError(f"{error}.") from None
     print_text(text)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.cluster import relay
-from gputop.bench.cluster.post import Post
+from gputop.bench.cluster.node_actor import Post
 from gputop.bench.plan import orders
 from gputop.bench.plan.orders import NOT_INHERITED
 from gputop.bench.plan.request import Request

@@ -18,8 +18,8 @@ import pytest
 
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan import request as plan
-from gputop.bench.results import store
-from gputop.bench.results.page import page
+from gputop.bench.results import history
+from gputop.bench.results.text_report import page
 from gputop.commands import bench as command
 from gputop.commands.bench_results import conclude
 from gputop.problem import Problem
@@ -62,7 +62,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     assert result["tflops_mean"] == pytest.approx(
         2 * 256**3 * result["iterations"] / result["seconds"] / 1e12
     )
-    (kept,) = store.recent(10)
+    (kept,) = history.recent(10)
     assert kept.tflops_mean == result["tflops_mean"]
 
 
@@ -421,8 +421,8 @@ def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    store.path().parent.parent.mkdir(parents=True, exist_ok=True)
-    store.path().parent.write_text("in the way")
+    history.path().parent.parent.mkdir(parents=True, exist_ok=True)
+    history.path().parent.write_text("in the way")
     assert concluded(Done(RESULT), "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["iterations"] == 420

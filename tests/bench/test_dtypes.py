@@ -10,8 +10,8 @@ import pytest
 
 from gputop.bench.plan import orders
 from gputop.bench.plan.dtypes import DTYPES
-from gputop.bench.worker import dtypes, memory, product
-from gputop.bench.worker.refusals import RefusedError
+from gputop.bench.worker import formats, memory, product
+from gputop.bench.worker.errors import RefusedError
 from tests.bench.workers import load_torch, needs_torch, request
 
 pytestmark = needs_torch
@@ -77,7 +77,7 @@ def test_operands_are_random_normal(dtype: str) -> None:
     it.fill()
     for operand in (it.a, it.stored_b):
         values = it.format.take(operand)
-        unit = dtypes.SPREAD if dtype == "int8" else 1
+        unit = formats.SPREAD if dtype == "int8" else 1
         assert float(values.std()) == pytest.approx(unit, rel=0.05)
         assert abs(float(values.mean())) < 0.05 * unit
 
@@ -96,7 +96,7 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
 def float4() -> Any:
     """The format alone: no CPU multiplies in it."""
     try:
-        return dtypes.Float4(load_torch(), "float4", "cpu")
+        return formats.Float4(load_torch(), "float4", "cpu")
     except RefusedError as refusal:
         pytest.skip(refusal.fields["why"])
 
@@ -185,26 +185,26 @@ def test_a_device_that_fails_is_not_taken_for_one_without_the_type(
     failing: Any = SimpleNamespace(dtype="float8_e4m3", fill=lambda: None, multiply=fail)
     expected = RefusedError if refused else RuntimeError
     with pytest.raises(expected, match="float8_e4m3" if refused else "illegal") as error:
-        dtypes.attempt(failing)
+        formats.attempt(failing)
     assert not refused or vars(error.value)["fields"]["why"] == words
 
 
 def test_float16_sums_are_chosen_by_their_switch_and_for_that_type_only() -> None:
     def chosen(dtype: str) -> bool:
         matmul = SimpleNamespace(fp32_precision="none", allow_fp16_accumulation=None)
-        dtypes.set_precision(matmul, dtype)
+        formats.set_precision(matmul, dtype)
         return bool(matmul.allow_fp16_accumulation)
 
     assert [name for name in DTYPES if chosen(name)] == ["float16_acc16"]
     old = SimpleNamespace(allow_tf32=False)
-    dtypes.set_precision(old, "float16")
+    formats.set_precision(old, "float16")
     with pytest.raises(RefusedError, match="float16_acc16"):
-        dtypes.set_precision(old, "float16_acc16")
+        formats.set_precision(old, "float16_acc16")
 
 
 def test_which_sums_a_float16_product_had_is_seen_by_its_error() -> None:
     torch = load_torch()
-    form = dtypes.Plain(torch, "float16_acc16", "cuda")
+    form = formats.Plain(torch, "float16_acc16", "cuda")
     low, high = form.errors(4096, 4096, 4096)
     torch.manual_seed(3)
     k = 4096

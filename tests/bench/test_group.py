@@ -15,7 +15,7 @@ from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, V
 from gputop.bench.plan import devices, orders
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.compare import spreads
-from gputop.bench.run import group, watch
+from gputop.bench.run import group, supervision
 from gputop.bench.run.group import Group
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from gputop.bench.run.watch import Limit
+    from gputop.bench.run.supervision import Limit
 
 HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
 """Of the CPU, each a device: with one thread where a test says so in the environment."""
@@ -42,7 +42,7 @@ def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is watched; and one thread for each half."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     made = PreparedStream(inventory(3), sample(3))
-    monkeypatch.setattr(watch, "open_stream", lambda: made)
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
 
 
 def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Request]:
@@ -57,7 +57,7 @@ async def heard(
     limits: list[tuple[Target, Limit]] = []
     happened: Happened = []
     async with asyncio.timeout(100):
-        with watch.Watch() as together:
+        with supervision.Watch() as together:
             ending = runs.events(together, lambda *each: limits.append(each))
             async with contextlib.aclosing(ending) as events:
                 async for target, event in events:
@@ -158,7 +158,7 @@ async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
 @needs_torch
 async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
     begun: list[int] = []
-    with watch.Watch() as together:
+    with supervision.Watch() as together:
         runs = Group(halves(600.0))
         async with (
             asyncio.timeout(60),
@@ -222,7 +222,7 @@ async def test_a_limit_ends_the_run_of_its_device_alone(
         sample(3), devices=(readings(0), readings(1, temperature_celsius=90), readings(2))
     )
     made = Lasting(inventory(3), hot)
-    monkeypatch.setattr(watch, "open_stream", lambda: made)
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
     runs = Group([Request(target, "bfloat16", None, 60.0) for target in GPUS])
     stops: list[asyncio.Task[None]] = []
 

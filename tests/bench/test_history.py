@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point
-from gputop.bench.results import columns, compare, history, store
+from gputop.bench.results import columns, compare, listing
+from gputop.bench.results import history as store
 from gputop.bench.results.columns import COLUMNS, DEVICE, fitting
 from gputop.bench.results.compare import compared
 from gputop.commands import bench as command
@@ -164,7 +165,7 @@ def test_what_does_not_go_together(
 
 @given(st.integers(40, 300))
 def test_a_table_fits_into_its_width(width: int) -> None:
-    lines = history.table(RUNS, width).splitlines()
+    lines = listing.table(RUNS, width).splitlines()
     assert len(lines) == len(RUNS) + 1
     assert max(map(len, lines)) <= width
     assert sum(cells + 1 for _, cells in fitting(width)) <= width
@@ -182,7 +183,7 @@ def test_wider_is_more() -> None:
 
 
 def test_columns_without_anything_are_left_out_of_the_page() -> None:
-    head = history.table(RUNS[4:]).splitlines()[0]
+    head = listing.table(RUNS[4:]).splitlines()[0]
     assert "POWER" not in head
     assert "TFLOP/s" in head
 
@@ -293,14 +294,14 @@ def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
-    assert all(line.isprintable() for line in history.table([odd]).splitlines())
-    assert "\x1b" not in history.as_csv([odd])
+    assert all(line.isprintable() for line in listing.table([odd]).splitlines())
+    assert "\x1b" not in listing.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
 
 
 def test_the_rows_of_a_table_as_csv() -> None:
     mixed = (*SWEEP[:2], Point("int8", 2.0, {"tflops": 9.0, "later": 1.0}))
-    rows = list(csv.DictReader(io.StringIO(history.points_csv(table("sweep", mixed)))))
+    rows = list(csv.DictReader(io.StringIO(listing.points_csv(table("sweep", mixed)))))
     assert list(rows[0]) == ["series", "x", "shape", "tflops", "seconds", "later"]
     assert rows[0] == {
         "series": "float32", "x": "2.0", "shape": "2x2x2", "tflops": "0.1", "seconds": "1e-05",
@@ -311,11 +312,11 @@ def test_the_rows_of_a_table_as_csv() -> None:
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
     odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
-    (row,) = csv.DictReader(io.StringIO(history.as_csv([replace(odd, droop_percent=-1.5)])))
+    (row,) = csv.DictReader(io.StringIO(listing.as_csv([replace(odd, droop_percent=-1.5)])))
     assert row["device"] == "'=cmd|' /C calc'!A0"
     assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
     assert row["droop_percent"] == "-1.5"
     point = Point("=1+1", -2.0, {"=x": -3.0})
-    titles, values = csv.reader(io.StringIO(history.points_csv(table("sweep", (point,)))))
+    titles, values = csv.reader(io.StringIO(listing.points_csv(table("sweep", (point,)))))
     assert titles[3:] == ["'=x"]
     assert values[:2] == ["'=1+1", "-2.0"]

@@ -12,8 +12,8 @@ import pytest
 
 from gputop.bench.events import Done, Failed, Planned, Point
 from gputop.bench.plan.request import KINDS, Request
-from gputop.bench.run.places import LocalWorker
 from gputop.bench.run.session import Session
+from gputop.bench.run.worker_launch import LocalWorker
 from tests.bench.workers import (
     CPU,
     RawWorker,

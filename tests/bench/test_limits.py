@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.cluster.readings import thresholds
+from gputop.bench.cluster.node_readings import thresholds
 from gputop.bench.plan import devices, request, selection
-from gputop.bench.plan.limits import heat_limits, in_short, in_words, reached
+from gputop.bench.plan.heat_limits import heat_limits, in_short, in_words, reached
 from gputop.schema.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
 from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided

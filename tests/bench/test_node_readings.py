@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.cluster import post
-from gputop.bench.cluster.readings import facts, sample
+from gputop.bench.cluster import node_actor
+from gputop.bench.cluster.node_readings import facts, sample
 from tests.bench import heat
 
 GPU = {
@@ -68,7 +68,7 @@ def test_an_old_driver_says_less() -> None:
 
 
 def test_an_instance_is_a_device_with_the_readings_of_its_gpu() -> None:
-    parent, instance = post._parent("MIG-3333", LISTED)
+    parent, instance = node_actor._parent("MIG-3333", LISTED)
     assert (parent, instance) == ("GPU-0001", "1 2g.10gb")
     gpu = {"uuid": parent, "index": "1", "name": "NVIDIA A100-SXM4-40GB"}
     found = facts(said(gpu=gpu, instance=instance, gpus=["MIG-3333"]), "node-1")
@@ -166,14 +166,14 @@ def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPat
     def missing(*_: str) -> str:
         raise FileNotFoundError(2, "No such file or directory", "nvidia-smi")
 
-    monkeypatch.setattr(post, "_smi", missing)
-    found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
+    monkeypatch.setattr(node_actor, "_smi", missing)
+    found = node_actor.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
     assert found["why"] == "there is no nvidia-smi on its PATH"
 
     def broken(*_: str) -> str:
         raise subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed because\nit")
 
-    monkeypatch.setattr(post, "_smi", broken)
-    found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
+    monkeypatch.setattr(node_actor, "_smi", broken)
+    found = node_actor.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
     assert found["why"] == "nvidia-smi: NVIDIA-SMI has failed because it"
-    assert "2 GPUs" in post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0, 1]))["why"]
+    assert "2 GPUs" in node_actor.Post(b"", None, cpu=False).facts(lambda: ("abc", [0, 1]))["why"]

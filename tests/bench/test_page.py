@@ -8,7 +8,7 @@ import pytest
 
 from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
-from gputop.bench.results.page import page
+from gputop.bench.results.text_report import page
 from gputop.text import brief
 from tests.bench.workers import RESULT
 

@@ -13,7 +13,7 @@ from gputop.bench.events import Done, Failed, Planned, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.compare import rates_of_pair, score
-from gputop.bench.run import group, watch
+from gputop.bench.run import group, supervision
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.pairs import Pairs
 from gputop.problem import Problem
@@ -85,14 +85,14 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
 def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     made = PreparedStream(inventory(2), sample(2))
-    monkeypatch.setattr(watch, "open_stream", lambda: made)
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
 
 
 async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
     """How each device ended; stopped where that one is planned."""
     found: dict[Target, Done | Failed] = {}
     async with asyncio.timeout(100):
-        with watch.Watch() as together:
+        with supervision.Watch() as together:
             running = runs.events(together, lambda *_: None)
             async with contextlib.aclosing(running) as events:
                 async for target, event in events:

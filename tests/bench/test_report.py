@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point, Progress
 from gputop.bench.results import svg
-from gputop.bench.results.report import by_value, page
+from gputop.bench.results.html_report import by_value, page
 from gputop.bench.results.svg import Axis
 from gputop.bench.run.state import Course
 from tests.bench.kept import BASE, COPY, SWEEP, table

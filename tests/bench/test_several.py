@@ -13,7 +13,7 @@ import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
 from gputop.bench.plan import devices
-from gputop.bench.results import store
+from gputop.bench.results import history
 from gputop.commands import bench as command
 from gputop.commands import bench_results
 from gputop.commands.bench_results import conclude, gravest
@@ -347,14 +347,14 @@ def test_nothing_is_on_standard_output_where_all_have_failed(
 
 def test_all_results_are_kept() -> None:
     assert conclude([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
-    assert {kept.device_uuid for kept in store.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
+    assert {kept.device_uuid for kept in history.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
 
 
 def earlier(target: Target, mean: float) -> Result:
     """A result that is kept from before."""
     made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
-    store.append(made.result)
+    history.append(made.result)
     return made.result
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
-from gputop.bench.worker import cuda, latency, peak, refusals, rows, run, sweep, tally
+from gputop.bench.worker import backends, errors, latency, peak, rows, run, sweep, throughput
 from tests.bench.workers import load_torch, needs_torch, request
 
 
@@ -38,7 +38,7 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
     assert sweep._planned(rows.Rows(device, asked, 0), dtype) == expected
     asked.request["size"] = 8
     if dtype != "float32":
-        with pytest.raises(refusals.RefusedError) as refusal:
+        with pytest.raises(errors.RefusedError) as refusal:
             sweep._planned(rows.Rows(device, asked, 0), dtype)
         assert "or larger" in refusal.value.fields["remedy"]
 
@@ -115,7 +115,7 @@ def test_nothing_is_timed_after_a_stop() -> None:
 
 
 def test_the_best_row_of_a_table_has_the_shape() -> None:
-    table = tally.Table()
+    table = throughput.Table()
     table.add(10, 2.0, 1e12)
     table.best(3.0, (1, 2, 3))
     table.best(2.0, (4, 5, 6))
@@ -123,7 +123,7 @@ def test_the_best_row_of_a_table_has_the_shape() -> None:
     assert (result["m"], result["n"], result["k"]) == (1, 2, 3)
     assert result["tflops_peak"] == 3.0
     assert result["tflops_mean"] == pytest.approx(5.0)
-    empty = tally.Table().result()
+    empty = throughput.Table().result()
     assert empty["tflops_mean"] is empty["tflops_peak"] is None
     assert "m" not in empty
 
@@ -202,7 +202,7 @@ class FakeGpu:
         self.said: list[str] = []
         self.torch: Any = SimpleNamespace(
             linalg=load_torch().linalg,
-            cuda=SimpleNamespace(
+            backends=SimpleNamespace(
                 CUDAGraph=lambda: SimpleNamespace(replay=lambda: self.said.append("replay")),
                 Stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
                 current_stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
@@ -263,23 +263,23 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
     fake: Any = SimpleNamespace(
         int64=None,
         empty=lambda *_, **__: None,
-        cuda=SimpleNamespace(
+        backends=SimpleNamespace(
             mem_get_info=lambda: (70 * gib, 80 * gib),
             memory_reserved=lambda: 6 * gib,
             memory_allocated=lambda: 5 * gib,
         ),
     )
-    known = cuda.Cuda(fake, threading.Event(), 77 * gib).memories()
+    known = backends.Cuda(fake, threading.Event(), 77 * gib).memories()
     assert known == {"context_bytes": gib, "cache_bytes": gib, "tensor_bytes": 5 * gib}
-    unknown = cuda.Cuda(fake, threading.Event()).memories()
+    unknown = backends.Cuda(fake, threading.Event()).memories()
     assert unknown["context_bytes"] is None
-    freed = cuda.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
+    freed = backends.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
     assert freed["context_bytes"] is None
 
 
 def steady(*stretches: tuple[float, int]) -> float | None:
     """The time to steady of a run at these TFLOP/s, each for so many seconds."""
-    counted = tally.Tally(10**10)
+    counted = throughput.Tally(10**10)
     for tflops, seconds in stretches:
         for _ in range(4 * seconds):
             counted.add(round(25 * tflops), 0.25, None)

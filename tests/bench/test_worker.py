@@ -19,13 +19,13 @@ import pytest
 
 from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
-from gputop.bench.run.places import WORKER
+from gputop.bench.run.worker_launch import WORKER
+from gputop.bench.worker import backends, errors, formats, memory, soak
 from gputop.bench.worker import cpu as cpus
-from gputop.bench.worker import cuda, dtypes, memory, refusals, soak
 from gputop.bench.worker import pace as paces
 from gputop.bench.worker import product as products
 from gputop.bench.worker import run as runs
-from gputop.bench.worker import tally as tallies
+from gputop.bench.worker import throughput as tallies
 from tests.bench.workers import RawWorker, load_torch, needs_torch, request
 
 pytestmark = needs_torch
@@ -243,7 +243,7 @@ def test_a_gpu_would_count_every_bit() -> None:
     product.c_bits[0, 0] ^= 1  # the last bit of the mantissa
     product.c[1, 1] = float("nan")
     torch = load_torch()
-    device = cuda.Cuda(without_a_gpu(), threading.Event())
+    device = backends.Cuda(without_a_gpu(), threading.Event())
     assert int(device.compare(made(n=64))) >= 0  # of another shape, as the rows of a table are
     product.c_bits = product.c_bits.t()  # as it may lie
     product.first_bits = product.first_bits.t()
@@ -400,7 +400,7 @@ def without_a_gpu() -> Any:
     return SimpleNamespace(
         int64=torch.int64,
         bool=torch.bool,
-        cuda=SimpleNamespace(Event=Event),
+        backends=SimpleNamespace(Event=Event),
         ne=torch.ne,
         empty_like=torch.empty_like,
         empty=lambda *shape, dtype, **_: torch.empty(*shape, dtype=dtype),
@@ -413,12 +413,12 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     run, sent = run_in_process(0.4)
     product = made()
     product.keep_first()
-    device = cuda.Cuda(without_a_gpu(), run.halt)
+    device = backends.Cuda(without_a_gpu(), run.halt)
     run.tally = tallies.Tally(2 * product.n**3)
     launched, batches, in_flight = [0], [0], []
 
     def launch(product: products.Product, products: int, *, check: bool) -> None:
-        cuda.Cuda.launch(device, product, products, check=check)
+        backends.Cuda.launch(device, product, products, check=check)
         launched[0] += products
         batches[0] += 1
         in_flight.append(device.in_flight)
@@ -440,7 +440,7 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     run, _ = run_in_process(0.3)
     product = made()
     product.keep_first()
-    device = cuda.Cuda(without_a_gpu(), run.halt)
+    device = backends.Cuda(without_a_gpu(), run.halt)
     run.tally = tallies.Tally(2 * product.n**3)
     product.faulty = True
     soak.measure(device, run, product, paced(device, 3))
@@ -451,7 +451,7 @@ def test_a_gpu_is_not_waited_for_after_a_stop() -> None:
     run, _ = run_in_process(600.0)
     product = made()
     product.keep_first()
-    device = cuda.Cuda(without_a_gpu(), run.halt)
+    device = backends.Cuda(without_a_gpu(), run.halt)
     run.tally = tallies.Tally(2 * product.n**3)
     run.halt.set()
     soak.measure(device, run, product, paced(device, 3))
@@ -536,7 +536,7 @@ def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.Monk
 
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
-    gpu = cuda.Cuda(without_a_gpu(), threading.Event())
+    gpu = backends.Cuda(without_a_gpu(), threading.Event())
     assert paces.Pace(gpu, 0.001, 0.0002).check_interval <= paces.BATCH_SECONDS
     assert paces.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
     assert paces.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
@@ -544,7 +544,7 @@ def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
 
 
 def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
-    gpu = cuda.Cuda(without_a_gpu(), threading.Event())
+    gpu = backends.Cuda(without_a_gpu(), threading.Event())
     assert paces.Pace(gpu, 0.001, 0.0).patience == 5.0
     assert paces.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
 
@@ -601,7 +601,7 @@ def test_auto_is_large_enough_and_short_enough(
 def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes(monkeypatch, 1000, lambda n: 2 * n**3 / 0.2e12)[0] == 1000
     assert sizes(monkeypatch, 1024, lambda n: 0.008 + 2 * n**3 / 0.2e12)[0] == 1024
-    with pytest.raises(refusals.RefusedError, match="ends in time"):
+    with pytest.raises(errors.RefusedError, match="ends in time"):
         sizes(monkeypatch, 16384, lambda n: 2 * n**3 / 0.2e12)
 
 
@@ -673,7 +673,7 @@ def test_a_short_run_says_nothing_about_droop() -> None:
 def test_a_build_has_code_for_a_device_or_not(
     archs: str, capability: tuple[int, int], runs: bool
 ) -> None:
-    assert cuda.runs_on(archs.split(), capability) is runs
+    assert backends.runs_on(archs.split(), capability) is runs
 
 
 def test_precision_is_set_by_one_switch_only() -> None:
@@ -690,13 +690,13 @@ def test_precision_is_set_by_one_switch_only() -> None:
         allow_tf32 = True
 
     new, old = New(), Old()
-    dtypes.set_precision(new, "tf32")
+    formats.set_precision(new, "tf32")
     assert new.fp32_precision == "tf32"
     assert new.allow_bf16_reduced_precision_reduction is False
     assert new.allow_fp16_reduced_precision_reduction is False
-    dtypes.set_precision(new, "float32")
+    formats.set_precision(new, "float32")
     assert new.fp32_precision == "ieee"
-    dtypes.set_precision(old, "float32")
+    formats.set_precision(old, "float32")
     assert old.allow_tf32 is False
 
 
@@ -704,7 +704,7 @@ def test_the_switches_exist_in_this_torch() -> None:
     torch = load_torch()
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
-    dtypes.set_precision(matmul, "tf32")
+    formats.set_precision(matmul, "tf32")
     assert matmul.fp32_precision == "tf32"
     assert matmul.allow_bf16_reduced_precision_reduction is False
     matmul.fp32_precision = before
@@ -738,7 +738,7 @@ def test_which_precision_ran_is_seen_by_its_error(
         low, high = product.errors()  # some CPU libraries sum in these
         assert low < error < high
     elif refused:
-        with pytest.raises(refusals.RefusedError, match="not made in") as refusal:
+        with pytest.raises(errors.RefusedError, match="not made in") as refusal:
             product.check_precision()
         remedy = refusal.value.fields["remedy"]
         assert ("NVIDIA_TF32_OVERRIDE" in remedy) is (place == "cuda")
@@ -751,7 +751,7 @@ def test_a_tf32_product_has_the_error_of_one() -> None:
     product = made("float32", 512)
     product.keep_first()
     assert product.judge() == 0
-    assert product.relative_error < dtypes.ERRORS["float32"][1]
+    assert product.relative_error < formats.ERRORS["float32"][1]
     for operand in (product.a, product.b):  # 13 bits of the mantissa are left out
         operand.view(torch.int32).bitwise_and_(~0x1FFF)
     rounded = product.a @ product.b
@@ -759,20 +759,20 @@ def test_a_tf32_product_has_the_error_of_one() -> None:
     product.fill()
     product.first.copy_(rounded)
     assert product.judge() == 0
-    low, high = dtypes.ERRORS["tf32"]
+    low, high = formats.ERRORS["tf32"]
     assert low < product.relative_error < high
 
 
 def test_errors_are_one_line_with_a_remedy() -> None:
     run, _ = run_in_process()
     no_room = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
-    assert refusals.explain(no_room, None, run.request).fields["kind"] == "memory"
-    other = refusals.explain(
+    assert errors.explain(no_room, None, run.request).fields["kind"] == "memory"
+    other = errors.explain(
         RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run.request
     )
     assert other.fields["why"] == "RuntimeError: CUDA error: launch failed"
     for error in (no_room, MemoryError(), KeyError("x"), RuntimeError()):
-        fields = refusals.explain(error, None, run.request).fields
+        fields = errors.explain(error, None, run.request).fields
         assert all(fields.values())
         assert "\n" not in json.dumps(fields)
         assert "\\n" not in json.dumps(fields)

@@ -15,7 +15,7 @@ import pytest
 from gputop.bench.events import Result
 from gputop.bench.plan import orders
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.places import WORKER
+from gputop.bench.run.worker_launch import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bench.plan.request import Target
-from gputop.bench.results.page import page, table_of
+from gputop.bench.results.text_report import page, table_of
 from gputop.console import print_out, say
 from gputop.schema.snapshot import encode
 from gputop.text import cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.bench.plan import devices
-from gputop.ui.benchmark.choice import ALL, CPU, MORE, SOME, Choice
+from gputop.ui.benchmark.device_choice import ALL, CPU, MORE, SOME, Choice
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU as A_CPU
 from tests.streams import device, inventory, sample

@@ -11,7 +11,7 @@ from gputop.bench.events import Done, Failed, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.compare import ALONE, TOGETHER
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.watch import Limit
+from gputop.bench.run.supervision import Limit
 from gputop.problem import Problem
 from gputop.ui.benchmark import group_chart, group_table
 from gputop.ui.benchmark import title as run_title

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Select
 
-from gputop.bench.run import watch
+from gputop.bench.run import supervision
 from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -127,7 +127,7 @@ async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
     endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heating = PreparedStream(divided(), seen(), seen(88))
-    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    monkeypatch.setattr(supervision, "open_stream", lambda: heating)
     app = app_with(divided(), seen())
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)

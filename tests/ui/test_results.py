@@ -10,7 +10,7 @@ import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
 from gputop.bench.results.compare import compared
-from gputop.bench.results.store import ResultsError
+from gputop.bench.results.history import ResultsError
 from gputop.problem import Problem
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView

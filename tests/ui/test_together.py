@@ -10,13 +10,13 @@ import pytest
 from textual.widgets import OptionList, Select
 
 from gputop.bench.events import Done, Failed, Verified
-from gputop.bench.results.store import ResultsError
-from gputop.bench.run import watch
+from gputop.bench.results.history import ResultsError
+from gputop.bench.run import supervision
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.choice import ALL, MORE
+from gputop.ui.benchmark.device_choice import ALL, MORE
 from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -131,7 +131,7 @@ async def test_a_limit_ends_one_and_says_which(
 ) -> None:
     hot = (readings(0), readings(1, temperature_celsius=88), readings(2))
     heated = dataclasses.replace(sample(3, []), devices=hot)
-    monkeypatch.setattr(watch, "open_stream", lambda: Lasting(inventory(3), heated))
+    monkeypatch.setattr(supervision, "open_stream", lambda: Lasting(inventory(3), heated))
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
     app = quiet(3)
     async with app.run_test(size=SIZE) as pilot:
@@ -341,7 +341,7 @@ async def test_each_run_takes_in_what_its_own_device_says(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     watched = Lasting(inventory(2))
-    monkeypatch.setattr(watch, "open_stream", lambda: watched)
+    monkeypatch.setattr(supervision, "open_stream", lambda: watched)
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
     app = quiet(count)
     async with app.run_test(size=SIZE) as pilot:

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gputop.bench.cluster import post
+from gputop.bench.cluster import node_actor
 from gputop.bench.plan.orders import NOT_INHERITED
 from gputop.stream import lifeline
 
@@ -103,8 +103,8 @@ class Relay:
                 self._let_go(order["post"])
 
     def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
-        self._ray.cloudpickle.register_pickle_by_value(post)  # or nodes would need gputop
-        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(post.Post)
+        self._ray.cloudpickle.register_pickle_by_value(node_actor)  # or nodes would need gputop
+        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(node_actor.Post)
         code = self._ray.put(archive())
         for number in range(count):
             self._actors[number] = place.remote(code, python, cpu)

@@ -7,16 +7,16 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.cluster.link import Cluster
-from gputop.bench.cluster.readings import sample
+from gputop.bench.cluster.client import Cluster
+from gputop.bench.cluster.node_readings import sample
 from gputop.bench.plan.selection import RefusedError
 from gputop.bench.results.outliers import Member
 from gputop.bench.run.foreground import follow_on_a_line
 from gputop.bench.run.group import Group
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.places import PlaceError
 from gputop.bench.run.progress import many_devices
-from gputop.bench.run.watch import START_SECONDS, Ward
+from gputop.bench.run.supervision import START_SECONDS, Ward
+from gputop.bench.run.worker_launch import PlaceError
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
@@ -24,13 +24,13 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    from gputop.bench.cluster.link import Found, Post
+    from gputop.bench.cluster.client import Found, Post
     from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.conditions import Trace
     from gputop.bench.run.session import Session
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.watch import Limit
+    from gputop.bench.run.supervision import Limit
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""

@@ -67,7 +67,7 @@ def unwritable(args: argparse.Namespace) -> Problem | None:
 
 
 def _no_file(file: Path, *, force: bool) -> Problem | None:
-    from gputop.bench.results.report import is_report
+    from gputop.bench.results.html_report import is_report
     from gputop.files import check_target
 
     if file.is_dir():
@@ -97,7 +97,7 @@ def write(args: argparse.Namespace, result: Result, course: Course) -> list[Prob
     """Writes what was asked for; what could not be written, and why."""
     problems = []
     if args.report is not None:
-        from gputop.bench.results.report import page
+        from gputop.bench.results.html_report import page
         from gputop.files import write_whole
 
         try:

@@ -1,131 +1,181 @@
-"""`gputop bench --history`: the results of earlier runs, as a table, CSV or JSON."""
+"""Results of earlier runs, in a SQLite file under the user's data directory.
+
+A file that cannot be used is left as it is, and a `ResultsError` says why in one line.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import csv
-import io
+import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
-from typing import Literal
+import os
+import sqlite3
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from gputop.bench.events import Conditions, Result
-from gputop.bench.results.columns import fitting, under_percent
-from gputop.bench.results.store import recent
-from gputop.text import ABSENT, csv_field, visible
+import platformdirs
 
-Form = Literal["table", "csv", "json"]
-ROOM_FOR_ALL = 1 << 16
-"""Cells, for what is no terminal."""
+from gputop.bench.events import Result
+from gputop.bench.results import compare
+from gputop.problem import Problem
+from gputop.schema.codec import DecodeError, from_json
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = 1
+"""Of the tables, in `PRAGMA user_version`. What a document may have in it can grow without."""
+LOCK_SECONDS = 2.0
+
+_TABLE = """
+CREATE TABLE results (
+    id INTEGER PRIMARY KEY,
+    started_at REAL NOT NULL,
+    device_uuid TEXT,
+    document TEXT NOT NULL
+)
+"""
 
 
-def text(device: str | None, form: Form, width: int | None = None) -> str:
-    """All kept results, or those of one device (of `plan.parse_device`), newest first.
+class ResultsError(Exception):
+    """The results file cannot be read or written; `problem` says it to the user."""
 
-    A table is made to fit into `width` cells, where that is given.
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
-    Raises `ResultsError` where they cannot be read, and `ValueError` for a device without a name.
+
+def path() -> Path:
+    """Where the results are kept."""
+    return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
+
+
+def append(result: Result) -> Result:
+    """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
+    result = compare.against(result, of_device(result.device_uuid, result.device))
+    document = json.dumps(asdict(result), allow_nan=False)
+    with _opened("write") as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if _version(connection) == 0:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(
+            "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)",
+            (result.started_at, result.device_uuid, document),
+        )
+        connection.execute("COMMIT")
+    return result
+
+
+def check_writable() -> None:
+    """Raises `ResultsError` where a result could not be kept; leaves everything as it is."""
+    file = path()
+    if _is_there():
+        with _opened("write") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _version(connection)
+            connection.execute("ROLLBACK")
+        return
+    folder = next(each for each in file.parents if each.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        remedy = f"See the permissions of {visible(str(folder))}"
+        raise ResultsError(_problem("its folder cannot be made or written to", remedy))
+
+
+def recent(limit: int | None = None) -> list[Result]:
+    """The latest results, newest first; raises `ResultsError` where the file cannot be read.
+
+    Those of older versions were kept without a comparison: it is made of the runs before them.
     """
-    if device is not None and device[0].isdigit():
-        device = _uuid_of(device)
-    found = [result for result in recent() if device is None or _is_of(result, device)]
-    if form == "json":
-        return documents(found)
-    if form == "csv":
-        return as_csv(found)
-    if found:
-        return table(found, width)
-    return "No results" + (f" of {device}" if device else "")
+    results = [*_read("", (), limit)]
+    if all(result.comparison is not None for result in results):
+        return results
+    return compare.compared(results, results if limit is None else _read(""))
 
 
-def _is_of(result: Result, device: str) -> bool:
-    if device == "cpu":
-        return result.device_uuid is None
-    return (result.device_uuid or "").lower().startswith(device.lower())
+def of_device(uuid: str | None, name: str) -> Iterator[Result]:
+    """Those of one device, newest first: by its UUID, or of a CPU by `name`. There may be many."""
+    if uuid is not None:
+        return _read("WHERE device_uuid = ?", (uuid,))
+    return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)
 
 
-def _uuid_of(label: str) -> str:
-    """Of an index: what it is the index of today."""
-    from gputop.stream.child import StreamError, one_snapshot
+def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> Iterator[Result]:
+    if not _is_there():
+        return
+    with _opened("read") as connection:
+        if _version(connection) == 0:
+            return
+        query = f"SELECT document FROM results {where}"  # noqa: S608 - `where` is one of ours
+        rows = connection.execute(
+            f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
+            (*values, -1 if limit is None else limit),
+        )
+        yield from (from_json(Result, json.loads(document)) for (document,) in rows)
 
+
+def _is_there() -> bool:
     try:
-        inventory, _ = asyncio.run(one_snapshot())
-    except StreamError as error:
-        raise ValueError(f"{error}. Or name the device by its UUID") from None
-    for device in inventory.devices:
-        if device.label == label:
-            return device.uuid
-    raise ValueError(f"There is no device {label} now. Name it by its UUID")
+        path().stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _refused(error, path()) from error
+    return True
 
 
-def table(results: Sequence[Result], width: int | None = None) -> str:
-    """The columns that have something in them, and room in `width` where there is one."""
-    rows = [""] * (len(results) + 1)
-    for column, cells in fitting(width or ROOM_FOR_ALL):
-        texts = [column.text(each) for each in results]
-        if all(text == ABSENT for text in texts):
-            continue
-        if width is not None:
-            texts = [text if len(text) <= cells else f"{text[: cells - 1]}…" for text in texts]
-        wide = max(map(len, (column.title, *texts)))
-        for n, text in enumerate((column.title, *texts)):
-            rows[n] += " " * bool(rows[n]) + (
-                text.rjust(wide) if column.right else text.ljust(wide)
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        why = f"a newer gputop made it (version {version}, this one knows {VERSION})"
+        raise ResultsError(_problem(why, "Upgrade this gputop"))
+    return int(version)
+
+
+@contextlib.contextmanager
+def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
+    file = path()
+    try:
+        if purpose == "write":
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Made by hand for its mode: SQLite gives its journal the same one.
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(
+            sqlite3.connect(
+                # To read as well: whoever comes first takes back what a killed writer left half
+                # done. SQLite itself only reads a file that may not be written to.
+                f"{file.as_uri()}?mode=rw",
+                uri=True,
+                timeout=LOCK_SECONDS,
+                isolation_level=None,  # transactions are begun and committed here
             )
-    return "\n".join(row.rstrip() for row in rows)
+        ) as connection:
+            yield connection
+    except (sqlite3.Error, DecodeError, ValueError, RecursionError, OSError) as error:
+        raise _refused(error, file) from error
 
 
-def documents(results: Iterable[Result]) -> str:
-    """A JSON list of the results, as they are kept."""
-    return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
+def _refused(error: Exception, file: Path) -> ResultsError:
+    """What went wrong, with what can be done about it."""
+    shown = visible(str(file))
+    if isinstance(error, OSError):
+        remedy = f"See the permissions of {shown}, and the room on its disk"
+        return ResultsError(_problem(error.strerror or str(error), remedy))
+    # The low byte is the kind of error, the rest a detail of it; without one it is the content.
+    kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = f"See whether another program holds {shown}"
+    elif kind == sqlite3.SQLITE_FULL:
+        remedy = f"Free some space on the disk of {shown}"
+    elif kind == sqlite3.SQLITE_IOERR:
+        remedy = f"See whether the disk of {shown} has room, and works"
+    elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        remedy = f"See the permissions of {shown} and of its folder"
+    else:
+        remedy = f"Move {shown} away; a new one is begun"
+    return ResultsError(_problem(str(error), remedy))
 
 
-def as_csv(results: Sequence[Result]) -> str:
-    """One line a result under a heading: units are in the names, `started_at` is ISO 8601, UTC."""
-    nested = ("points", "conditions", "comparison")
-    names = [f.name for f in fields(Result) if f.name not in nested]
-    conditions = [f.name for f in fields(Conditions)]
-    rows = []
-    for result in results:
-        row = {name: getattr(result, name) for name in names}
-        row |= {name: getattr(result.conditions, name, None) for name in conditions}
-        row["started_at"] = _iso(result.started_at)
-        row["under_best_percent"] = under_percent(result)
-        rows.append(row)
-    return _csv([*names, *conditions, "under_best_percent"], rows)
-
-
-def _iso(stamp: float) -> str:
-    try:
-        return datetime.fromtimestamp(stamp, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):  # as the file has it
-        return ABSENT
-
-
-def points_csv(result: Result) -> str:
-    """The rows of a run that is a table: `series`, `x`, `shape`, and the names of its values."""
-    names = list(dict.fromkeys(name for point in result.points for name in point.values))
-    rows = [
-        {"series": point.series, "x": point.x, "shape": "x".join(map(str, point.shape))}
-        | dict(point.values)
-        for point in result.points
-    ]
-    return _csv(["series", "x", "shape", *names], rows)
-
-
-def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_field, names))
-    writer.writerows([_field(row.get(name)) for name in names] for row in rows)
-    return text.getvalue().removesuffix("\n")
-
-
-def _field(value: object) -> object:
-    if isinstance(value, Mapping):
-        value = "; ".join(f"{key}={each:g}" for key, each in value.items())
-    elif isinstance(value, tuple):
-        value = "; ".join(map(str, value))
-    return csv_field(visible(value)) if isinstance(value, str) else value
+def _problem(why: str, remedy: str) -> Problem:
+    return Problem("The file of earlier results cannot be used", visible(why), remedy)

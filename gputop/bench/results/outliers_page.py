@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.results.columns import ENDS
 from gputop.bench.results.compare import rate_text
 from gputop.bench.results.outliers import distributions, outliers
-from gputop.bench.results.page import aligned
+from gputop.bench.results.text_report import aligned
 from gputop.text import ABSENT, count, duration, visible
 
 if TYPE_CHECKING:

@@ -10,14 +10,15 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
-from gputop.bench.plan import limits, peaks
+from gputop.bench.plan import heat_limits as limits
+from gputop.bench.plan import peaks
 from gputop.bench.results.compare import score
 from gputop.bench.run.series import Counter, Mean, Series
 from gputop.stream.history import FASTEST
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.plan.limits import HeatLimit
+    from gputop.bench.plan.heat_limits import HeatLimit
     from gputop.bench.plan.request import Target
     from gputop.schema.snapshot import Device, Inventory, Sample
 

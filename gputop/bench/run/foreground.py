@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.pairs import runner
 from gputop.bench.run.progress import ProgressLine, one_device, several_devices
-from gputop.bench.run.watch import Watch
+from gputop.bench.run.supervision import Watch
 from gputop.console import say
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.pairs import Pairs
     from gputop.bench.run.progress import Text
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.watch import Limit, Watching
+    from gputop.bench.run.supervision import Limit, Watching
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

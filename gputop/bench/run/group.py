@@ -14,8 +14,8 @@ from gputop.bench.run.session import Session
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.places import Place
-    from gputop.bench.run.watch import Limit, Watching
+    from gputop.bench.run.supervision import Limit, Watching
+    from gputop.bench.run.worker_launch import Place
 
     Ending = Callable[[Target, Limit], None]
     """Is told which limit ends the run of which device."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.group import Ending
     from gputop.bench.run.group_state import GroupState
-    from gputop.bench.run.places import Place
-    from gputop.bench.run.watch import Watching
+    from gputop.bench.run.supervision import Watching
+    from gputop.bench.run.worker_launch import Place
 
 
 class Pairs:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
 from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
-from gputop.bench.run.places import STEP_SECONDS, Here, PlaceError
+from gputop.bench.run.worker_launch import STEP_SECONDS, Here, PlaceError
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem
 from gputop.schema.codec import from_json
@@ -23,7 +23,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.places import Place, Worker
+    from gputop.bench.run.worker_launch import Place, Worker
 
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""

@@ -16,7 +16,7 @@ from gputop.exits import FAULT
 if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.watch import Limit
+    from gputop.bench.run.supervision import Limit
     from gputop.problem import Problem
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0

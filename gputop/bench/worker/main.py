@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .backends import open_cuda
 from .copies import copy
 from .cpu import Cpu
-from .cuda import open_cuda
+from .errors import explain
 from .latency import latency
 from .lifeline import end_with_parent
 from .peak import peak
-from .refusals import explain
 from .run import Run, own_channel, read_request
 from .soak import soak
 from .sweep import sweep

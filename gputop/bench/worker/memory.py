@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .refusals import RefusedError
+from .errors import RefusedError
 
 STEP = 64
 

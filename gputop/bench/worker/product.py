@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtypes import ROWS, TRIED, TYPES, attempt, format_of
-from .refusals import RefusedError
+from .errors import RefusedError
+from .formats import ROWS, TRIED, TYPES, attempt, format_of
 
 GROSS_ERROR = 1e-2
 """No setting of any data type makes a product as inexact: the device computes wrong results."""

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .errors import hangs, too_slow
 from .memory import Shape, facts, needed
 from .pace import MOST_PRODUCTS, fit, patience
 from .product import Product
-from .refusals import hangs, too_slow
-from .tally import Table
+from .throughput import Table
 
 if TYPE_CHECKING:
     from .run import Run

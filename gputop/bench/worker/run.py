@@ -9,8 +9,8 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from .refusals import RefusedError, nobody_comes, not_ready
-from .tally import Table, Tally
+from .errors import RefusedError, nobody_comes, not_ready
+from .throughput import Table, Tally
 
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 0.2

@@ -6,11 +6,11 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
+from .errors import computes_wrong, hangs, too_slow
 from .memory import facts, fits, needed, out_of_memory
 from .pace import Pace
 from .product import Product, require
-from .refusals import computes_wrong, hangs, too_slow
-from .tally import Tally
+from .throughput import Tally
 
 if TYPE_CHECKING:
     from .run import Run

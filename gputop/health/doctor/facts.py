@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.plan import interpreters
 from gputop.bench.plan.interpreters import Found, NoAnswerError, ask
-from gputop.bench.results import store
+from gputop.bench.results import history
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DeviceState, DriverState
 from gputop.sources.linux import driver_files as system
@@ -198,9 +198,9 @@ async def gather(
     inventory, sample, unanswered = await _snapshot(driver_seconds)
     found = await asked_torch
     try:
-        store.check_writable()
+        history.check_writable()
         results_problem = None
-    except store.ResultsError as error:
+    except history.ResultsError as error:
         results_problem = error.problem
     return Facts(
         inventory=inventory,
@@ -215,7 +215,7 @@ async def gather(
         colours=terminfo_colours(),
         bindings=bindings.installed(),
         other_gputop=_version_of(OTHER),
-        results_file=str(store.path()),
+        results_file=str(history.path()),
         results_problem=results_problem,
     )
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request
 from gputop.text import visible
-from gputop.ui.benchmark import group_chart, points, strip, sweep
+from gputop.ui.benchmark import group_chart, sweep, trace_chart
+from gputop.ui.benchmark import result_table as points
 from gputop.ui.benchmark.plot import Axis, Line, Plot, linear_axis, round_up, thin
 from gputop.ui.benchmark.title import RunView
 from gputop.ui.drawing.draw import Row, Span, cell, clip
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
-LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24
+LEAST_WIDTH_FOR_STRIPS = trace_chart.LEFT + trace_chart.RIGHT + 24
 LABEL = 8
 """Cells of the axis and its labels where nothing is drawn under them."""
 
@@ -58,14 +59,14 @@ class ThroughputChart(RunView):
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
-        wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+        wanted = trace_chart.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
         under = max(min(wanted, spare), spare // 2)
-        left, right = (strip.LEFT, strip.RIGHT) if under else (LABEL, 0)
+        left, right = (trace_chart.LEFT, trace_chart.RIGHT) if under else (LABEL, 0)
         room = width - left - right
         seconds = max(run.request.seconds, run.points[-1][0])
-        below = strip.rows(run, strip.Axis(seconds, room), under) if under else []
+        below = trace_chart.rows(run, trace_chart.Axis(seconds, room), under) if under else []
         points = thin(run.points, 2 * room)
         top = round_up(1.08 * max(y for _, y in run.points))
         rest = height - len(below)
@@ -82,7 +83,7 @@ class ThroughputChart(RunView):
 
 def _meanwhile_rows(run: RunState, width: int) -> int:
     """As many as it takes to show all that the device did, with the axis."""
-    wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+    wanted = trace_chart.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
     return wanted + 1 if wanted else 0
 
 
@@ -91,11 +92,14 @@ def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
     wanted = _meanwhile_rows(run, width)
     if not wanted or room < 2:
         return []
-    across = width - strip.LEFT - strip.RIGHT
+    across = width - trace_chart.LEFT - trace_chart.RIGHT
     seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
     end = f"{seconds:.0f} s"
-    axis = f"{' ' * strip.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
-    return [[Span(axis, DIM)], *strip.rows(run, strip.Axis(seconds, across), min(wanted, room) - 1)]
+    axis = f"{' ' * trace_chart.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
+    return [
+        [Span(axis, DIM)],
+        *trace_chart.rows(run, trace_chart.Axis(seconds, across), min(wanted, room) - 1),
+    ]
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:

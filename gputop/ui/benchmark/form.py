@@ -12,8 +12,8 @@ from textual.widgets import Button, Input, Label, OptionList, Select
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
-from gputop.ui.benchmark.choice import ALL as ALL_GPUS
-from gputop.ui.benchmark.choice import CPU, MORE, Choice, key_of, label
+from gputop.ui.benchmark.device_choice import ALL as ALL_GPUS
+from gputop.ui.benchmark.device_choice import CPU, MORE, Choice, key_of, label
 from gputop.ui.benchmark.field import Field
 
 if TYPE_CHECKING:

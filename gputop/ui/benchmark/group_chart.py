@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.devices import numbers
-from gputop.bench.results import page
-from gputop.bench.results.page import Table
+from gputop.bench.results import text_report
+from gputop.bench.results.text_report import Table
 from gputop.text import ABSENT, brief, tflops
-from gputop.ui.benchmark import points, sweep
+from gputop.ui.benchmark import result_table, sweep
 from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, legend, linear_axis, round_up, thin
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     if group.kind == "sweep":
         return sweep.of_several(group, plot, width, height)
     if group.kind == "peak":
-        return points.drawn(_shapes(group), width, names=True)[:height]
+        return result_table.drawn(_shapes(group), width, names=True)[:height]
     if group.kind == "copy":
-        return points.drawn(_copies(group), width, names=True)[:height]
+        return result_table.drawn(_copies(group), width, names=True)[:height]
     return _latencies(group, width, height)
 
 
@@ -85,8 +85,8 @@ def _shapes(group: GroupState) -> Table:
     lines = [["", "TFLOP/s", "m", "n", "k", "layout"]]
     rates = []
     for target, run in group.runs.items():
-        best = page.ranked(run.rows)[:1]
-        shape = page.sides(best[0]) if best else [ABSENT] * 3
+        best = text_report.ranked(run.rows)[:1]
+        shape = text_report.sides(best[0]) if best else [ABSENT] * 3
         rate = best[0].values.get("tflops") if best else None
         rates.append(rate or 0.0)
         lines.append([numbers([target]), tflops(rate), *shape, *(p.series for p in best)])
@@ -128,7 +128,7 @@ def _latencies(group: GroupState, width: int, height: int) -> list[Row]:
             for run in group.runs.values()
         ]
         found = [[each.get(way) for each in known] for way in ways]
-        block = points.drawn(
+        block = result_table.drawn(
             _compared(group, f"{x:.0f} x {x:.0f}", ways, found, brief, min), width, names=True
         )
         room = height - len(drawn) - (1 if drawn else 0)
@@ -152,6 +152,6 @@ def _compared(
     for y, (name, values) in enumerate(zip(names, found, strict=True), 1):
         lines.append([name, *(ABSENT if value is None else text(value) for value in values)])
         known = [value for value in values if value is not None]
-        if len(known) > 1 and name != page.LAUNCH:
+        if len(known) > 1 and name != text_report.LAUNCH:
             marked.add((y, values.index(best(known)) + 1))
     return Table(lines, frozenset(marked))

@@ -19,7 +19,7 @@ from gputop.text import (
     that_fit,
     visible,
 )
-from gputop.ui.benchmark import points
+from gputop.ui.benchmark import result_table
 from gputop.ui.benchmark.plot import COLOURS, MARKS
 from gputop.ui.drawing.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
@@ -208,7 +208,7 @@ def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
     if group.is_table:
-        share = min(points.progress(run)[0] for run in group.runs.values())
+        share = min(result_table.progress(run)[0] for run in group.runs.values())
         text = f"  {duration(elapsed)} of at most {duration(seconds)}"
     if group.ended:
         text = f"  {duration(elapsed)}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan import limits
+from gputop.bench.plan import heat_limits
 from gputop.schema.values import value_text
 from gputop.text import duration, percentage, quantity, tflops, visible, watts_of
-from gputop.ui.benchmark import group_table, points
+from gputop.ui.benchmark import group_table, result_table
 from gputop.ui.benchmark.title import RunView, wrong
 from gputop.ui.drawing.draw import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, STRONG, TEXT
@@ -39,7 +39,7 @@ class ReadoutView(RunView):
             return group_table.table(self.group, self._telemetry, width) if self.group else []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
-        figures = points.figures(run, width) if run.is_table else _figures(run)
+        figures = result_table.figures(run, width) if run.is_table else _figures(run)
         if run.faulty:
             figures += [Span(f"  {wrong(run)}", FAULT)]
         for part in _conditions(run) if run.ended else self._device(run):
@@ -78,7 +78,7 @@ class ReadoutView(RunView):
         text = f"  {duration(elapsed)} of {duration(planned)}{ending}"
         share = share_of(elapsed, planned)
         if run.is_table:
-            share, text = points.progress(run)
+            share, text = result_table.progress(run)
         heat = _heat_limit(run, width - SHORTEST_BAR - len(text) - 1)
         room = max(SHORTEST_BAR, min(80, width - max(32, len(text) + len(heat) + 1)))
         style = BUSY if run.ended else ACCENT
@@ -91,8 +91,8 @@ def _heat_limit(run: RunState, room: int) -> str:
     if run.trace.gpu is None:
         return ""
     found = run.trace.heat_limits
-    text = f"  heat limit: {limits.in_words(found)}"
-    return text if len(text) <= room else f"  heat limit: {limits.in_short([found])}"
+    text = f"  heat limit: {heat_limits.in_words(found)}"
+    return text if len(text) <= room else f"  heat limit: {heat_limits.in_short([found])}"
 
 
 def _figures(run: RunState) -> Row:

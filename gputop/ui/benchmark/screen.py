@@ -15,13 +15,13 @@ from gputop.bench.events import Done
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.selection import question, usable
-from gputop.bench.results.store import ResultsError, append, recent
-from gputop.bench.run import watch
+from gputop.bench.results.history import ResultsError, append, recent
+from gputop.bench.run import supervision
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.pairs import runner
 from gputop.text import visible
 from gputop.ui.benchmark.chart import ThroughputChart, hint, problem_rows
-from gputop.ui.benchmark.choice import key_of, label
+from gputop.ui.benchmark.device_choice import key_of, label
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView
@@ -172,7 +172,7 @@ class BenchmarkTab(Vertical):
     async def _follow(self, group: GroupState, runs: Group | Pairs) -> None:
         """Takes in the events of all devices until the last has ended, and keeps the results."""
         try:
-            with watch.Watch() as together:
+            with supervision.Watch() as together:
                 received = runs.events(together, partial(self._ended_by, group))
                 async with contextlib.aclosing(received) as events:
                     async for target, event in events:
@@ -202,7 +202,7 @@ class BenchmarkTab(Vertical):
             self._results.problem = f"Not kept: {error}"
         self._results.redraw()
 
-    def _ended_by(self, group: GroupState, target: Target, limit: watch.Limit) -> None:
+    def _ended_by(self, group: GroupState, target: Target, limit: supervision.Limit) -> None:
         """Says which limit ends the run of which device, whichever tab is shown."""
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan import limits
+from gputop.bench.plan import heat_limits
 from gputop.bench.plan.devices import numbers
 from gputop.bench.results.columns import ENDS
 from gputop.text import count, duration, short_name, visible
@@ -148,7 +148,7 @@ def _several(group: GroupState) -> str:
     torch = {run.hello.torch_version for run in runs if run.hello}
     version = f" · torch {visible(torch.pop())}" if len(torch) == 1 else ""
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
-    heat = f" · heat limit: {limits.in_short(known)}" if known else ""
+    heat = f" · heat limit: {heat_limits.in_short(known)}" if known else ""
     return f"{group.only.what} {shape}on {on}{heat}{version}"
 
 

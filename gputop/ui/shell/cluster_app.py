@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.bench.plan import limits
+from gputop.bench.plan import heat_limits
 from gputop.bench.run.foreground import follow, signals
 from gputop.settings import load, path
 from gputop.text import count, duration, short_name, tflops, visible
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.group import Group
     from gputop.bench.run.group_state import GroupState, Odd
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.watch import Limit, Watching
+    from gputop.bench.run.supervision import Limit, Watching
     from gputop.settings import Settings
 
 REDRAW_SECONDS = 0.5
@@ -81,7 +81,7 @@ class BurnView(LiveView):
         kind = "" if request.kind == "soak" else f"{request.kind}, "
         what = f"{kind}{request.dtype} on {count(len(so_far.runs), 'device')}"
         known = [trace.heat_limits for trace in so_far.traces if trace.gpu is not None]
-        heat = f" · heat limit: {limits.in_short(known)}" if known else ""
+        heat = f" · heat limit: {heat_limits.in_short(known)}" if known else ""
         rest = f"{what} of {count(len(hosts), 'host')}{heat}"
         return [Span(word, style), Span(clip(rest, width - len(word)))]
 

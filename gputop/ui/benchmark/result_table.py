@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results import page
+from gputop.bench.results import text_report
 from gputop.bench.results.columns import rate
 from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, width_of
@@ -13,7 +13,7 @@ from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point
-    from gputop.bench.results.page import Table
+    from gputop.bench.results.text_report import Table
     from gputop.bench.run.state import RunState
 
 GAP = 2
@@ -28,7 +28,7 @@ def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
     """
     kind = run.request.kind
     most = height - 1 - under - WORDS
-    table = page.table(kind, run.rows, max(LEAST_SHAPES, min(page.FASTEST, most)))
+    table = text_report.table(kind, run.rows, max(LEAST_SHAPES, min(text_report.FASTEST, most)))
     if kind != "peak" and not _fits(table, width):  # whose columns are not of one sort
         table = table.turned()
     shown = drawn(table, width, names=kind != "peak")[:height]
@@ -83,7 +83,7 @@ def figures(run: RunState, width: int) -> Row:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
     last, best = run.rows[-1], max(run.rows, key=lambda point: (rate(point) or (0.0, ""))[0])
     if run.request.kind == "peak":
-        best = page.ranked(run.rows)[0]
+        best = text_report.ranked(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
         named = [] if run.ended else [("last", last)]
     elif run.ended or last is best:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .errors import RefusedError, first_line
 from .pace import Batch
-from .refusals import RefusedError, first_line
 
 if TYPE_CHECKING:
     from .product import Product

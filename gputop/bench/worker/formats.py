@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from .refusals import first_line, is_memory, no_dtype
+from .errors import first_line, is_memory, no_dtype
 
 ROWS = 64
 """Rows that are looked at in float64, or made in float32, at a time."""

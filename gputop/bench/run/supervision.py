@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from gputop.bench.events import Done
-from gputop.bench.plan import limits
+from gputop.bench.plan import heat_limits
 from gputop.schema.snapshot import DeviceState, Inventory, Sample
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
@@ -182,7 +182,7 @@ class Ward:
             return
         target = self._trace.target
         self._tell(self._trace.look, inventory, sample)
-        if why := limits.reached(target, inventory, sample):
+        if why := heat_limits.reached(target, inventory, sample):
             self.end(Limit("limit", "Too hot", why))
         elif answers(target, inventory, sample):
             self.wait(SILENCE_SECONDS)

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
 from gputop import from_checkout
-from gputop.bench.cluster.readings import Facts, facts
+from gputop.bench.cluster.node_readings import Facts, facts
 from gputop.bench.plan.interpreters import GET_TORCH
-from gputop.bench.run.places import KEPT_ERROR_BYTES, PlaceError
+from gputop.bench.run.worker_launch import KEPT_ERROR_BYTES, PlaceError
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.problem import Problem
