@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
-from gputop.bench.plan.selection import RefusedError, select
+from gputop.bench.plan.devices import RefusedError, select
+from gputop.bench.plan.request import DTYPES, parse_dtypes
 from gputop.bench.results import exports
 from gputop.commands.arguments import argument, count, output_width, print_text
 from gputop.console import say
@@ -164,7 +164,7 @@ def _on_cluster(args: argparse.Namespace) -> int:
 def _stress(requests: list[Request]) -> list[RunState]:
     import asyncio
 
-    from gputop.bench.run.foreground import run_in_foreground
+    from gputop.bench.run.progress import run_in_foreground
 
     return asyncio.run(run_in_foreground(requests))
 
@@ -179,12 +179,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _history(args: argparse.Namespace) -> int:
     """Prints earlier results, of one device where it is named."""
-    from gputop.bench.results import listing
+    from gputop.bench.results import history
     from gputop.bench.results.history import ResultsError
 
-    form: listing.Form = "json" if args.json else "csv" if args.csv else "table"
+    form: history.Form = "json" if args.json else "csv" if args.csv else "table"
     try:
-        text = listing.text(_one_device(args.device), form, output_width())
+        text = history.listing(_one_device(args.device), form, output_width())
     except (ResultsError, ValueError) as error:
         raise RefusedError(f"{error}.") from None
     print_text(text)

@@ -8,13 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Result
-from gputop.bench.results import exports, listing
+from gputop.bench.results import exports, history
 from gputop.bench.results.compare import spreads
 from gputop.bench.results.history import ResultsError, append
 from gputop.bench.results.outliers import member_of, outliers, was_stopped, wrong_results
-from gputop.bench.results.outliers_page import document
-from gputop.bench.results.outliers_page import page as many
-from gputop.bench.results.text_report import in_short, page, table_of
+from gputop.bench.results.text_report import document, in_short, page, table_of
+from gputop.bench.results.text_report import outliers_page as many
 from gputop.console import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.codec import to_json
@@ -63,7 +62,7 @@ def conclude_many(
         unused = [asdict(each) for each in left_out]
         text = json.dumps({**document(members), "left_out": unused}, indent=2, allow_nan=False)
     elif args.csv:
-        text = listing.as_csv([each.result for each in members if each.result is not None])
+        text = history.as_csv([each.result for each in members if each.result is not None])
     else:
         text = many(members) if members else ""
     print_out(text)
@@ -161,5 +160,5 @@ def _document(run: RunState) -> dict[str, Any]:
 def _csv(results: Sequence[Result]) -> str:
     """The rows of a run that is a table, or else a line for each result."""
     if len(results) == 1 and results[0].points:
-        return listing.points_csv(results[0])
-    return listing.as_csv(results)
+        return history.points_csv(results[0])
+    return history.as_csv(results)

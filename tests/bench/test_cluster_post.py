@@ -13,9 +13,9 @@ import pytest
 
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import Post
-from gputop.bench.plan import orders
-from gputop.bench.plan.orders import NOT_INHERITED
 from gputop.bench.plan.request import Request
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import NOT_INHERITED
 from tests.bench.workers import CPU, needs_torch
 from tests.clusters import executable
 
@@ -53,7 +53,7 @@ def own() -> tuple[str, list[Any]]:
 def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     post = Post(relay.archive(), None, cpu=True)
     assert post.facts(own)["torch"] is True
-    order = json.dumps(orders.document(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
+    order = json.dumps(worker_launch.document(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
     post.start(order, NOT_INHERITED)
     found = heard(post, "ended")
     events = [json.loads(line)["event"] for line in found["line"]]

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from gputop.bench.events import Point, Result
-from gputop.bench.results.crossover import (
+from gputop.bench.results.compare import (
     Crossover,
+    crossover_in_words,
     crossovers,
-    in_words,
-    newest,
-    others,
+    newest_series,
+    other_sweeps,
     times,
     with_earlier,
 )
@@ -66,7 +66,7 @@ def test_the_size_from_which_on_it_wins(
     ],
 )
 def test_it_is_said_in_words(ratios: tuple[tuple[int, float], ...], words: str) -> None:
-    assert in_words(Crossover("float64", ratios)) == words
+    assert crossover_in_words(Crossover("float64", ratios)) == words
 
 
 def test_types_that_one_of_them_lacks_are_not_compared() -> None:
@@ -93,14 +93,14 @@ ON_GPU = sweep("NVIDIA H200", "GPU-a", GPU)
 def test_other_devices_have_other_uuids_and_a_cpu_another_name() -> None:
     twin = sweep("NVIDIA H200", "GPU-b", GPU)
     kept = [ON_CPU, ON_GPU, twin, BASE]
-    assert others(kept, "NVIDIA H200", "GPU-a") == [ON_CPU, twin]
-    assert others(kept, "AMD EPYC", None) == [ON_GPU, twin]
-    assert others(kept, "Intel Xeon", None) == [ON_CPU, ON_GPU, twin]
+    assert other_sweeps(kept, "NVIDIA H200", "GPU-a") == [ON_CPU, twin]
+    assert other_sweeps(kept, "AMD EPYC", None) == [ON_GPU, twin]
+    assert other_sweeps(kept, "Intel Xeon", None) == [ON_CPU, ON_GPU, twin]
 
 
 def test_the_newest_of_each_device_and_type_counts() -> None:
     older = sweep("AMD EPYC", None, (*line("float32", {1: 9.0}), *line("float64", {1: 8.0})), 60.0)
-    found = newest([ON_CPU, older])
+    found = newest_series([ON_CPU, older])
     assert {key: result for key, (result, _) in found.items()} == {
         ("AMD EPYC", "float32"): ON_CPU,
         ("AMD EPYC", "float64"): older,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import orders
-from gputop.bench.plan.dtypes import DTYPES
-from gputop.bench.worker import formats, memory, product
+from gputop.bench.plan.request import DTYPES
+from gputop.bench.run import worker_launch
+from gputop.bench.worker import formats, product
 from gputop.bench.worker.errors import RefusedError
 from tests.bench.workers import load_torch, needs_torch, request
 
@@ -87,10 +87,10 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
     it = made(dtype)
     buffers = (it.a, it.stored_b, it.c, it.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
-    asked = orders.document(request(dtype))
+    asked = worker_launch.document(request(dtype))
     rows = max(SHAPE) * asked["bytes_per_row"]
     library = SHAPE[1] * SHAPE[2] * asked["dtypes"][0]["library_bytes"]
-    assert memory.needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]
+    assert product.needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]
 
 
 def float4() -> Any:

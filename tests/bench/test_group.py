@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.plan import devices, orders
+from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.compare import spreads
-from gputop.bench.run import group, supervision
+from gputop.bench.run import group, supervision, worker_launch
 from gputop.bench.run.group import Group
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
@@ -175,7 +175,9 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
 
 @needs_torch
 def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "document", partial(orders.document, wait_seconds=0.2))
+    monkeypatch.setattr(
+        worker_launch, "document", partial(worker_launch.document, wait_seconds=0.2)
+    )
     with RawWorker(request()) as raw:
         *_, last = raw.events()
     assert (last["event"], last["kind"]) == ("error", "not_ready")

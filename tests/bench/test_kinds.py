@@ -209,7 +209,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
 
 async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
     fault = LONG.format(work="Product.multiply").replace("if sent and times", "if times")
-    fault += "cpu.Cpu.patience = 1000.0\n"
+    fault += "backends.Cpu.patience = 1000.0\n"
     session = broken(tmp_path, "latency", fault)
     listening = asyncio.create_task(heard(session))
     while b"long" not in errors_of(session):  # noqa: ASYNC110 - another process says it
@@ -221,7 +221,7 @@ async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
 
 
 async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) -> None:
-    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "cpu.Cpu.patience = 1.0\n"
+    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "backends.Cpu.patience = 1.0\n"
     *_, last = await heard(broken(tmp_path, kind, fault))
     assert isinstance(last, Failed)
     assert last.status == 1

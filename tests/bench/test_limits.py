@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.cluster.node_readings import thresholds
-from gputop.bench.plan import devices, request, selection
+from gputop.bench.plan import devices, request
 from gputop.bench.plan.heat_limits import heat_limits, in_short, in_words, reached
 from gputop.schema.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
 from tests.bench import heat
@@ -179,8 +179,8 @@ def test_only_a_device_that_answers_is_put_under_stress(
     problem = devices.unusable(seen, target(0))
     assert (problem and problem.why) == why
     if why is not None:
-        with pytest.raises(selection.RefusedError, match=why):
-            selection.look_at(target(0), seen, ignore_busy=True)
+        with pytest.raises(devices.RefusedError, match=why):
+            devices.look_at(target(0), seen, ignore_busy=True)
 
 
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
@@ -198,9 +198,9 @@ def test_who_uses_a_device_may_be_unknown() -> None:
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
     assert devices.holders(seen, target(0)) is None
-    with pytest.raises(selection.RefusedError, match="may be in use: the driver does not say"):
-        selection.look_at(target(0), seen, ignore_busy=False)
-    selection.look_at(target(0), seen, ignore_busy=True)
+    with pytest.raises(devices.RefusedError, match="may be in use: the driver does not say"):
+        devices.look_at(target(0), seen, ignore_busy=False)
+    devices.look_at(target(0), seen, ignore_busy=True)
 
 
 def test_who_only_draws_is_not_disturbed() -> None:

@@ -21,7 +21,7 @@ from gputop.bench.results.outliers import (
     slow,
     was_stopped,
 )
-from gputop.bench.results.outliers_page import document, page
+from gputop.bench.results.text_report import document, outliers_page
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 
@@ -154,29 +154,29 @@ def test_tables_are_compared_by_what_they_are_compared_by() -> None:
 
     members = [copies(0, 3.9e12), copies(1, 3.9e12), copies(2, 2.0e12)]
     assert list(named(members)) == ["GPU-2"]
-    assert "GB/s" in page(members)
-    assert "3900" in page(members)
+    assert "GB/s" in outliers_page(members)
+    assert "3900" in outliers_page(members)
 
 
 def test_a_page_has_everything_at_80_columns() -> None:
     members = [*fleet(700, 701, 702, 699, 640), member(9, 1.0, wrong_elements=1)]
-    text = page(members)
+    text = outliers_page(members)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "bfloat16, 1024 x 1024 x 1024, 1:00: 6 devices on 2 hosts" in text
     assert "node-1, GPU 1, GPU-9" in text
     assert "see below" in text
     assert "heat limit" not in text
     limit = Conditions(heat_limit="margin 3°C (slowdown at -2°C)")
-    hot = page([member(n, conditions=limit) for n in range(3)])
+    hot = outliers_page([member(n, conditions=limit) for n in range(3)])
     assert hot.splitlines()[1] == "heat limit: margin 3°C (slowdown at -2°C)"
-    many = page([member(n, 700 + n % 3) for n in range(1000)])
+    many = outliers_page([member(n, 700 + n % 3) for n in range(1000)])
     assert len(many.splitlines()) < 10
     assert "No outliers among 1000 devices." in many
 
 
 def test_a_page_of_nothing_but_failures() -> None:
     dead = [Member("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
-    text = page(dead)
+    text = outliers_page(dead)
     assert "1 device on 1 host: none has a result" in text
     assert "\x1b" not in text
     assert json.loads(json.dumps(document(dead)))["results"][0]["problem"].startswith("it was")
@@ -187,4 +187,4 @@ def test_who_was_stopped_is_no_outlier() -> None:
     members = [*fleet(700, 701), member(5, stopped="user"), early]
     assert named(members) == {}
     assert [was_stopped(each) for each in members] == [False, False, True, True]
-    assert page(members).count(" stopped\n") == 2
+    assert outliers_page(members).count(" stopped\n") == 2

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.plan import request
-from gputop.bench.plan.dtypes import DTYPES
-from gputop.bench.plan.request import DeviceKind, Request, Target
+from gputop.bench.plan.request import DTYPES, DeviceKind, Request, Target
 
 GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point, Progress
-from gputop.bench.results import svg
-from gputop.bench.results.html_report import by_value, page
-from gputop.bench.results.svg import Axis
+from gputop.bench.results import html_report
+from gputop.bench.results.html_report import Axis, by_value, page
 from gputop.bench.run.state import Course
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
@@ -193,11 +192,11 @@ def points_of(chart: str) -> list[list[tuple[float, float]]]:
 
 def test_a_chart_has_its_points_where_they_belong() -> None:
     series = {"one": [(0.0, 0.0), (10.0, 100.0)]}
-    x = svg.x_axis(series, svg.SECONDS)
-    ((start, end),) = points_of(svg.chart(series, x, "W"))
-    assert start == (float(svg.LEFT), 260.0 - svg.BOTTOM)
-    assert end[0] == svg.WIDTH - svg.RIGHT
-    assert svg.TOP <= end[1] < 0.1 * 260
+    x = html_report.x_axis(series, html_report.SECONDS)
+    ((start, end),) = points_of(html_report.chart(series, x, "W"))
+    assert start == (float(html_report.LEFT), 260.0 - html_report.BOTTOM)
+    assert end[0] == html_report.WIDTH - html_report.RIGHT
+    assert html_report.TOP <= end[1] < 0.1 * 260
 
 
 numbers = st.floats(0, 1e15, allow_nan=False)
@@ -211,12 +210,12 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
     line: list[tuple[float, float]], title: str
 ) -> None:
     series = {"<a>": sorted(line), "b": []}
-    x = svg.x_axis(series, title)
-    chart = svg.chart(series, x, "<y>")
+    x = html_report.x_axis(series, title)
+    chart = html_report.chart(series, x, "<y>")
     ET.fromstring(chart.replace("&#9644;", ""))  # noqa: S314 - it is of our own making
     for points in points_of(chart):
         for across, down in points:
-            assert svg.LEFT - 0.1 <= across <= svg.WIDTH - svg.RIGHT + 0.1
+            assert html_report.LEFT - 0.1 <= across <= html_report.WIDTH - html_report.RIGHT + 0.1
             assert 0 <= down <= 260
 
 
@@ -239,16 +238,16 @@ def test_ticks_are_few_in_order_and_within(low: float, ratio: float, base: int |
 def test_sizes_far_apart_are_in_powers_of_two(
     xs: tuple[float, ...], title: str, base: int | None
 ) -> None:
-    assert svg.x_axis({"a": [(x, 1.0) for x in xs]}, title).base == base
+    assert html_report.x_axis({"a": [(x, 1.0) for x in xs]}, title).base == base
 
 
 def test_the_strip_is_filled_where_a_reason_held() -> None:
     x = Axis(0.0, 10.0, "seconds")
-    drawn = svg.strip({"sw_power_cap": [(0.0, 5.0), (9.0, 99.0)]}, x)
+    drawn = html_report.strip({"sw_power_cap": [(0.0, 5.0), (9.0, 99.0)]}, x)
     held = re.findall(r'class="held" x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
-    inner = svg.WIDTH - svg.LEFT - svg.RIGHT
+    inner = html_report.WIDTH - html_report.LEFT - html_report.RIGHT
     assert [(float(left), float(wide)) for left, wide in held] == [
-        (svg.LEFT, inner / 2),
-        (svg.LEFT + 0.9 * inner, pytest.approx(0.1 * inner)),
+        (html_report.LEFT, inner / 2),
+        (html_report.LEFT + 0.9 * inner, pytest.approx(0.1 * inner)),
     ]
     assert "sw power cap" in drawn

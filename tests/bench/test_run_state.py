@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.conditions import Moment
-from gputop.bench.run.series import MOST_ITEMS, Series
+from gputop.bench.run.conditions import MOST_ITEMS, Moment, Series
 from gputop.bench.run.state import Course, RunState, merged
 from gputop.problem import Problem
 from tests.sessions import PLANNED

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from gputop.bench.plan import devices
+from gputop.bench.plan.devices import question, usable
 from gputop.bench.plan.request import Request
-from gputop.bench.plan.selection import question, usable
 from gputop.schema.snapshot import Absence, DeviceState, Sample
 from tests.bench.workers import CPU
 from tests.streams import inventory, process, readings, sample

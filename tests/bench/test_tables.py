@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
+from gputop.bench.run import worker_launch
 from gputop.bench.worker import backends, errors, latency, peak, rows, run, sweep, throughput
 from tests.bench.workers import load_torch, needs_torch, request
 
@@ -33,7 +33,9 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
 ) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
     asked = Recorded(dtype=dtype, size=largest)
-    asked.request["dtypes"] = orders.document(plan.Request(target, dtype, largest, 1.0))["dtypes"]
+    asked.request["dtypes"] = worker_launch.document(plan.Request(target, dtype, largest, 1.0))[
+        "dtypes"
+    ]
     device: Any = SimpleNamespace(place="cuda")
     assert sweep._planned(rows.Rows(device, asked, 0), dtype) == expected
     asked.request["size"] = 8
@@ -48,7 +50,7 @@ class Recorded(run.Run):
 
     def __init__(self, **asked: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__init__(-1, orders.document(request(**asked)))
+        super().__init__(-1, worker_launch.document(request(**asked)))
 
     def send(self, event: str, **fields: Any) -> None:
         self.sent.append({"event": event, **fields})

@@ -16,7 +16,7 @@ from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
 from gputop.bench.run import group, supervision
 from gputop.bench.run.conditions import Trace
-from gputop.bench.run.foreground import run_in_foreground
+from gputop.bench.run.progress import run_in_foreground
 from gputop.commands import bench as command
 from gputop.commands.bench_results import conclude
 from gputop.problem import Problem

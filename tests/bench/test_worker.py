@@ -17,12 +17,10 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
+from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import WORKER
-from gputop.bench.worker import backends, errors, formats, memory, soak
-from gputop.bench.worker import cpu as cpus
-from gputop.bench.worker import pace as paces
+from gputop.bench.worker import backends, errors, formats, soak
 from gputop.bench.worker import product as products
 from gputop.bench.worker import run as runs
 from gputop.bench.worker import throughput as tallies
@@ -100,10 +98,10 @@ def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
 
 def _grown(pid: int, by: int) -> bool:
     """Waits until the process holds that many bytes more than now."""
-    memory = Path(f"/proc/{pid}/statm")
-    first, pause = int(memory.read_text().split()[1]), threading.Event()
+    products = Path(f"/proc/{pid}/statm")
+    first, pause = int(products.read_text().split()[1]), threading.Event()
     for _ in range(3000):
-        if (int(memory.read_text().split()[1]) - first) * resource.getpagesize() >= by:
+        if (int(products.read_text().split()[1]) - first) * resource.getpagesize() >= by:
             return True
         pause.wait(0.01)
     return False
@@ -202,9 +200,9 @@ def made(
     return product
 
 
-def cpu() -> cpus.Cpu:
+def cpu() -> backends.Cpu:
     torch = load_torch()
-    return cpus.Cpu(torch, threading.Event())
+    return backends.Cpu(torch, threading.Event())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -301,12 +299,12 @@ def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    return Recorded(-1, orders.document(request(size=192, seconds=seconds))), sent
+    return Recorded(-1, worker_launch.document(request(size=192, seconds=seconds))), sent
 
 
-def paced(device: Any, products: int) -> paces.Pace:
+def paced(device: Any, products: int) -> tallies.Pace:
     """A pace at which so many products make a batch."""
-    return paces.Pace(device, paces.BATCH_SECONDS / (products + 0.5), 0.0)
+    return tallies.Pace(device, tallies.BATCH_SECONDS / (products + 0.5), 0.0)
 
 
 def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,12 +480,12 @@ class Instant:
         self.launched.append(products)
         self.most_waiting = max(self.most_waiting, self.in_flight)
 
-    def poll(self) -> paces.Batch | None:
+    def poll(self) -> tallies.Batch | None:
         if not self.waiting:
             return None
         products, began = self.waiting.pop(0), self.ended
         self.ended += products * self.product_seconds
-        return paces.Batch(products, began, self.ended)
+        return tallies.Batch(products, began, self.ended)
 
     def check(self, _: products.Product) -> tuple[int, float]:
         return 0, 0.0
@@ -503,7 +501,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     run, _ = run_in_process(seconds)
     product = made()  # before the device's clock starts: it may import torch
     device = Instant(product_seconds)
-    soak.measure(device, run, product, paces.Pace(device, product_seconds, 0.0))
+    soak.measure(device, run, product, tallies.Pace(device, product_seconds, 0.0))
     needed = math.ceil(seconds / product_seconds)
     assert needed <= sum(device.launched) <= needed - 1 + max(device.launched)
     assert device.most_waiting == waiting
@@ -512,7 +510,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 def test_batches_follow_the_device() -> None:
     run, _ = run_in_process(60.0)
     device = Instant(1e-3)
-    soak.measure(device, run, made(), paces.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
+    soak.measure(device, run, made(), tallies.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
     assert device.launched[0] == 6250
     assert device.launched[-1] in (49, 50)
 
@@ -537,33 +535,35 @@ def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.Monk
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
     gpu = backends.Cuda(without_a_gpu(), threading.Event())
-    assert paces.Pace(gpu, 0.001, 0.0002).check_interval <= paces.BATCH_SECONDS
-    assert paces.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
-    assert paces.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
-    assert paces.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
+    assert tallies.Pace(gpu, 0.001, 0.0002).check_interval <= tallies.BATCH_SECONDS
+    assert tallies.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
+    assert tallies.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
+    assert tallies.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
 
 
 def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
     gpu = backends.Cuda(without_a_gpu(), threading.Event())
-    assert paces.Pace(gpu, 0.001, 0.0).patience == 5.0
-    assert paces.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
+    assert tallies.Pace(gpu, 0.001, 0.0).patience == 5.0
+    assert tallies.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("free", [600 << 20, 3 << 30, 20 << 30])
 def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: int) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = orders.document(plan.Request(target, dtype, None, 1.0, None))
+    asked = worker_launch.document(plan.Request(target, dtype, None, 1.0, None))
     largest = plan.largest_size(free + plan.CONTEXT_BYTES, dtype, "cuda")
-    refusal = memory.out_of_memory(asked, dtype, 65536, free)
+    refusal = products.out_of_memory(asked, dtype, 65536, free)
     assert f"--size {largest} or smaller" in refusal.fields["remedy"]
-    assert memory.needed(asked, dtype, (largest,) * 3) == plan.memory_needed(largest, dtype, "cuda")
+    assert products.needed(asked, dtype, (largest,) * 3) == plan.memory_needed(
+        largest, dtype, "cuda"
+    )
 
 
 def test_where_no_size_fits_none_is_suggested() -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = orders.document(plan.Request(target, "float32", None, 1.0, None))
-    assert "End what" in memory.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
+    asked = worker_launch.document(plan.Request(target, "float32", None, 1.0, None))
+    assert "End what" in products.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:

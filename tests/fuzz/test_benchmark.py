@@ -23,16 +23,15 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.interpreters import Interpreter
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results import compare, html_report, listing, tensorboard
+from gputop.bench.results import compare, history, html_report, tensorboard
 from gputop.bench.results import text_report as pages
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.state import Course, RunState
 from gputop.schema.codec import to_json
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.model import Telemetry
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
@@ -203,10 +202,10 @@ def written(result: Result, course: Course) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
     several = pages.table_of([(GPU, each) for each in both])
-    for text in (pages.page(result), several, listing.table(both, 100)):
+    for text in (pages.page(result), several, history.table(both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
-    json.loads(listing.documents(both))
-    for text in (listing.as_csv(both), listing.points_csv(result)):
+    json.loads(history.documents(both))
+    for text in (history.as_csv(both), history.points_csv(result)):
         text.encode()
     html_report.page(result, course).encode()
     compare.regression(*both)

@@ -15,10 +15,9 @@ from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState, Source
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.widget import ProcessesView

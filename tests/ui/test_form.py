@@ -11,9 +11,9 @@ from textual.widgets import Input, Select
 
 from gputop.bench.plan import request as plan
 from gputop.schema.snapshot import DriverState
+from gputop.ui.benchmark.device_choice import Several
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.selection import Several
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import lines, settle, text_of

@@ -14,7 +14,7 @@ from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.supervision import Limit
 from gputop.problem import Problem
 from gputop.ui.benchmark import group_chart, group_table
-from gputop.ui.benchmark import title as run_title
+from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS, Plot
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, WARN
@@ -47,7 +47,7 @@ def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
 
 
 def title(made: GroupState, width: int = 120) -> str:
-    return texts([run_title.title(made, width)])[0]
+    return texts([run_title.title_of_several(made, width)])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +62,7 @@ def test_at_any_size_nothing_is_wider_or_higher(
     assert all(width_of(row) <= width for row in rows)
     under = table(made, width)
     assert len(under) == group_table.height(made, width) == count + 2
-    assert all(width_of(row) <= width for row in [*under, run_title.title(made, width)])
+    assert all(width_of(row) <= width for row in [*under, run_title.title_of_several(made, width)])
 
 
 def test_each_has_a_row_with_its_figures() -> None:

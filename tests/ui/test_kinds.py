@@ -14,9 +14,8 @@ from gputop.bench.run.state import RunState
 from gputop.problem import Problem
 from gputop.ui.benchmark import result_table, screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp

@@ -16,12 +16,10 @@ from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.device_choice import ALL, MORE
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.device_choice import ALL, MORE, Several
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.selection import Several
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.keys import KeysView

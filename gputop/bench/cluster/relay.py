@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gputop.bench.cluster import node_actor
-from gputop.bench.plan.orders import NOT_INHERITED
+from gputop.bench.run.worker_launch import NOT_INHERITED
 from gputop.stream import lifeline
 
 PLACE_SECONDS = 60.0

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.cluster.client import Cluster
 from gputop.bench.cluster.node_readings import sample
-from gputop.bench.plan.selection import RefusedError
+from gputop.bench.plan.devices import RefusedError
 from gputop.bench.results.outliers import Member
-from gputop.bench.run.foreground import follow_on_a_line
 from gputop.bench.run.group import Group
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.progress import many_devices
+from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.supervision import START_SECONDS, Ward
 from gputop.bench.run.worker_launch import PlaceError
 from gputop.console import say

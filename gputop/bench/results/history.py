@@ -5,24 +5,31 @@ A file that cannot be used is left as it is, and a `ResultsError` says why in on
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import csv
+import io
 import json
 import os
 import sqlite3
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import platformdirs
 
-from gputop.bench.events import Result
+from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
+from gputop.bench.results.facts import fitting, under_percent
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError, from_json
-from gputop.text import visible
+from gputop.text import ABSENT, csv_field, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 VERSION = 1
 """Of the tables, in `PRAGMA user_version`. What a document may have in it can grow without."""
@@ -179,3 +186,121 @@ def _refused(error: Exception, file: Path) -> ResultsError:
 
 def _problem(why: str, remedy: str) -> Problem:
     return Problem("The file of earlier results cannot be used", visible(why), remedy)
+
+
+Form = Literal["table", "csv", "json"]
+ROOM_FOR_ALL = 1 << 16
+"""Cells, for what is no terminal."""
+
+
+def listing(device: str | None, form: Form, width: int | None = None) -> str:
+    """All kept results, or those of one device (of `plan.parse_device`), newest first.
+
+    A table is made to fit into `width` cells, where that is given.
+
+    Raises `ResultsError` where they cannot be read, and `ValueError` for a device without a name.
+    """
+    if device is not None and device[0].isdigit():
+        device = _uuid_of(device)
+    found = [result for result in recent() if device is None or _is_of(result, device)]
+    if form == "json":
+        return documents(found)
+    if form == "csv":
+        return as_csv(found)
+    if found:
+        return table(found, width)
+    return "No results" + (f" of {device}" if device else "")
+
+
+def _is_of(result: Result, device: str) -> bool:
+    if device == "cpu":
+        return result.device_uuid is None
+    return (result.device_uuid or "").lower().startswith(device.lower())
+
+
+def _uuid_of(label: str) -> str:
+    """Of an index: what it is the index of today."""
+    from gputop.stream.child import StreamError, one_snapshot
+
+    try:
+        inventory, _ = asyncio.run(one_snapshot())
+    except StreamError as error:
+        raise ValueError(f"{error}. Or name the device by its UUID") from None
+    for device in inventory.devices:
+        if device.label == label:
+            return device.uuid
+    raise ValueError(f"There is no device {label} now. Name it by its UUID")
+
+
+def table(results: Sequence[Result], width: int | None = None) -> str:
+    """The columns that have something in them, and room in `width` where there is one."""
+    rows = [""] * (len(results) + 1)
+    for column, cells in fitting(width or ROOM_FOR_ALL):
+        texts = [column.text(each) for each in results]
+        if all(listing == ABSENT for listing in texts):
+            continue
+        if width is not None:
+            texts = [
+                listing if len(listing) <= cells else f"{listing[: cells - 1]}…"
+                for listing in texts
+            ]
+        wide = max(map(len, (column.title, *texts)))
+        for n, listing in enumerate((column.title, *texts)):
+            rows[n] += " " * bool(rows[n]) + (
+                listing.rjust(wide) if column.right else listing.ljust(wide)
+            )
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def documents(results: Iterable[Result]) -> str:
+    """A JSON list of the results, as they are kept."""
+    return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
+
+
+def as_csv(results: Sequence[Result]) -> str:
+    """One line a result under a heading: units are in the names, `started_at` is ISO 8601, UTC."""
+    nested = ("points", "conditions", "comparison")
+    names = [f.name for f in fields(Result) if f.name not in nested]
+    conditions = [f.name for f in fields(Conditions)]
+    rows = []
+    for result in results:
+        row = {name: getattr(result, name) for name in names}
+        row |= {name: getattr(result.conditions, name, None) for name in conditions}
+        row["started_at"] = _iso(result.started_at)
+        row["under_best_percent"] = under_percent(result)
+        rows.append(row)
+    return _csv([*names, *conditions, "under_best_percent"], rows)
+
+
+def _iso(stamp: float) -> str:
+    try:
+        return datetime.fromtimestamp(stamp, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):  # as the file has it
+        return ABSENT
+
+
+def points_csv(result: Result) -> str:
+    """The rows of a run that is a table: `series`, `x`, `shape`, and the names of its values."""
+    names = list(dict.fromkeys(name for point in result.points for name in point.values))
+    rows = [
+        {"series": point.series, "x": point.x, "shape": "x".join(map(str, point.shape))}
+        | dict(point.values)
+        for point in result.points
+    ]
+    return _csv(["series", "x", "shape", *names], rows)
+
+
+def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    listing = io.StringIO()
+    writer = csv.writer(listing, lineterminator="\n")
+    writer.writerow(map(_field, names))
+    writer.writerows([_field(row.get(name)) for name in names] for row in rows)
+    return listing.getvalue().removesuffix("\n")
+
+
+def _field(value: object) -> object:
+    if isinstance(value, Mapping):
+        value = "; ".join(f"{key}={each:g}" for key, each in value.items())
+    elif isinstance(value, tuple):
+        value = "; ".join(map(str, value))
+    return csv_field(visible(value)) if isinstance(value, str) else value

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Hello
-from gputop.bench.results.columns import rate
 from gputop.bench.results.compare import ALONE, TOGETHER, apart, rates_of_pair, score
+from gputop.bench.results.facts import rate
 from gputop.bench.results.outliers import distribution, judged, member_of, slow, wrong_results
 from gputop.bench.run.state import STATES, RunState
 from gputop.exits import FAULT

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
-from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
+from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import STEP_SECONDS, Here, PlaceError
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem
@@ -52,14 +52,14 @@ class Session:
     ) -> None:
         self._request = request
         self._place: Place = place or Here()
-        self._wait_seconds = orders.wait_seconds(request.seconds) if waits else 0.0
+        self._wait_seconds = worker_launch.wait_seconds(request.seconds) if waits else 0.0
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
         self._planned: Planned | None = None
         self._started_at = 0.0
         self._due = 0.0
-        self._silence = orders.HELLO_SECONDS
+        self._silence = worker_launch.HELLO_SECONDS
         self._stopped_by: str | None = None
         self._verified = Verified(0, 0)
         self._points: list[Point] = []
@@ -146,9 +146,11 @@ class Session:
 
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
-        order = json.dumps(orders.document(self._request, self._wait_seconds)).encode() + b"\n"
+        order = (
+            json.dumps(worker_launch.document(self._request, self._wait_seconds)).encode() + b"\n"
+        )
         self._worker = worker = await self._place.start(python, self._request, order)
-        self._await(orders.HELLO_SECONDS)
+        self._await(worker_launch.HELLO_SECONDS)
         if self._stopping.is_set():  # asked for while the process was being made
             worker.signal(signal.SIGKILL)
         return worker
@@ -166,7 +168,7 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it said nothing within {orders.HELLO_SECONDS:g} s"
+                why = f"it said nothing within {worker_launch.HELLO_SECONDS:g} s"
                 remedy = "See whether `import torch` works in that Python, or choose another"
             elif self._planned is not None:
                 why = f"it said nothing for {self._silence:.0f} s in the middle of the run"
@@ -213,7 +215,9 @@ class Session:
         """Keeps what the result is made of, and bounds the time to the next event."""
         if isinstance(event, Hello):
             self._hello = event
-            self._await(orders.prepare_seconds(self._request.seconds) + orders.MARGIN_SECONDS)
+            self._await(
+                worker_launch.prepare_seconds(self._request.seconds) + worker_launch.MARGIN_SECONDS
+            )
         elif isinstance(event, Planned):
             self._planned = event
         elif isinstance(event, Verified):
@@ -222,7 +226,7 @@ class Session:
             self._points.append(event)
         if self._planned is not None:  # longer than the worker waits itself: it can say more
             patience = 1.25 * self._planned.patience_seconds
-            self._await(max(patience, self._wait_seconds) + orders.MARGIN_SECONDS)
+            self._await(max(patience, self._wait_seconds) + worker_launch.MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
-from gputop.bench.run.conditions import Trace
-from gputop.bench.run.series import Mean, Series
+from gputop.bench.run.conditions import Mean, Series, Trace
 from gputop.exits import FAULT
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from .pace import MOST_PRODUCTS
 from .product import Product, require
 from .rows import Rows
+from .throughput import MOST_PRODUCTS
 
 if TYPE_CHECKING:
     from .run import Run

@@ -8,14 +8,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .backends import open_cuda
+from .backends import Cpu, open_cuda
 from .copies import copy
-from .cpu import Cpu
 from .errors import explain
 from .latency import latency
-from .lifeline import end_with_parent
 from .peak import peak
-from .run import Run, own_channel, read_request
+from .run import Run, end_with_parent, own_channel, read_request
 from .soak import soak
 from .sweep import sweep
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .memory import Shape, facts, fits
-from .product import Product, require
+from .product import Product, Shape, facts, fits, require
 from .rows import LONG_SECONDS, ROW_SECONDS, Rows
 
 if TYPE_CHECKING:

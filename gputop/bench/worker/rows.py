@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import hangs, too_slow
-from .memory import Shape, facts, needed
-from .pace import MOST_PRODUCTS, fit, patience
-from .product import Product
-from .throughput import Table
+from .product import Product, Shape, facts, needed
+from .throughput import MOST_PRODUCTS, Table, fit, patience
 
 if TYPE_CHECKING:
     from .run import Run

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import threading
 import time
+from signal import SIGKILL
 from typing import Any, NoReturn
 
 from .errors import RefusedError, nobody_comes, not_ready
@@ -136,3 +138,19 @@ def read_request() -> tuple[dict[str, Any], bytes]:
     line, _, rest = received.partition(b"\n")
     request: dict[str, Any] = json.loads(line)
     return request, rest
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Has the kernel kill this process when its parent ends, where that is the one that asks."""
+    parent = os.environ.pop("GPUTOP_PARENT", None)
+    if parent != str(os.getppid()):
+        return  # through a program that may end before it
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # a system without it
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if parent != str(os.getppid()):
+        os._exit(1)

@@ -7,10 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .errors import computes_wrong, hangs, too_slow
-from .memory import facts, fits, needed, out_of_memory
-from .pace import Pace
-from .product import Product, require
-from .throughput import Tally
+from .product import Product, facts, fits, needed, out_of_memory, require
+from .throughput import Pace, Tally
 
 if TYPE_CHECKING:
     from .run import Run

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import RefusedError, is_memory
-from .memory import facts, fits
-from .product import require
+from .product import facts, fits, require
 from .rows import LONG_SECONDS, Rows
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.results import text_report
-from gputop.bench.results.columns import rate
+from gputop.bench.results.facts import rate
 from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, width_of
 from gputop.ui.drawing.palette import DIM, GOOD, STRONG, TEXT

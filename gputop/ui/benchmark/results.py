@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.columns import DEVICE, SPEED, VERDICT, WHEN, fitting, is_slow
+from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, fitting, is_slow
 from gputop.text import ABSENT, short_name, visible
 from gputop.ui.drawing.draw import Row, Span, cell, fit
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.results.columns import Column
+    from gputop.bench.results.facts import Column
     from gputop.ui.model import Telemetry
 
 

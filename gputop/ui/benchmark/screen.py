@@ -14,19 +14,17 @@ from textual.message import Message
 from gputop.bench.events import Done
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.selection import question, usable
+from gputop.bench.plan.devices import question, usable
 from gputop.bench.results.history import ResultsError, append, recent
 from gputop.bench.run import supervision
+from gputop.bench.run.group import runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.pairs import runner
 from gputop.text import visible
 from gputop.ui.benchmark.chart import ThroughputChart, hint, problem_rows
-from gputop.ui.benchmark.device_choice import key_of, label
+from gputop.ui.benchmark.device_choice import Several, key_of, label
 from gputop.ui.benchmark.form import Form
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.selection import Several
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT, WARN
 from gputop.ui.model import own
 from gputop.ui.widgets.question import Question
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.group import Group
-    from gputop.bench.run.pairs import Pairs
+    from gputop.bench.run.group import Group, Pairs
     from gputop.ui.model import Telemetry
 
 REDRAW_SECONDS = 0.25

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan.devices import numbers
-from gputop.bench.results import crossover
+from gputop.bench.results import compare
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
 from gputop.ui.drawing.draw import Row, Span, cell, clip
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.events import Point, Result
-    from gputop.bench.results.crossover import Crossover
+    from gputop.bench.results.compare import Crossover
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
 
@@ -52,9 +52,9 @@ def rows(
     """
     target = run.request.target
     device = run.hello.device_name if run.hello else target.name
-    earlier = crossover.others(results, device, target.uuid)
+    earlier = compare.other_sweeps(results, device, target.uuid)
     series = _series(run.rows, earlier)
-    found = crossover.with_earlier(run.rows, target.uuid, earlier)
+    found = compare.with_earlier(run.rows, target.uuid, earlier)
     spare = max(0, height - LEAST_PLOT - 1)
     below = [*_ratios(found, width, spare)]
     below += _notes(run, width, min(spare - len(below), max(2, height // SHARE_OF_NOTES)))
@@ -83,7 +83,7 @@ def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[_Series]
     own: dict[str, list[Point]] = {}
     for point in points:
         own.setdefault(point.series, []).append(point)
-    kept = crossover.newest(earlier)
+    kept = compare.newest_series(earlier)
     same = {key: value for key, value in kept.items() if key[1] in own}
     found = [_Series(visible(name, 40), _logs(line), False) for name, line in own.items()]
     for (_, name), (result, line) in (same or kept).items():
@@ -150,7 +150,7 @@ def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
     """In words, and where there is room size by size; one data type after the other."""
     drawn: list[Row] = []
     for n, each in enumerate(found):
-        words = wrap(crossover.in_words(each), width - 2)
+        words = wrap(compare.crossover_in_words(each), width - 2)
         if len(drawn) + len(words) > room:
             break
         drawn += [[Span(f" {line}", STRONG)] for line in words]
@@ -169,7 +169,7 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
     for n, ratio in shown:
         sizes.append(cell(f"{n}", RATIO, DIM, right=True))
         style = STRONG if ratio > 1 else TEXT
-        ratios.append(cell(crossover.times(ratio), RATIO, style, right=True))
+        ratios.append(cell(compare.times(ratio), RATIO, style, right=True))
     return [sizes, ratios]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from gputop.bench.plan import heat_limits
-from gputop.bench.run.foreground import follow, signals
+from gputop.bench.run.progress import follow, signals
 from gputop.settings import load, path
 from gputop.text import count, duration, short_name, tflops, visible
 from gputop.ui.drawing.draw import Row, Span, bar, cell, cells_of, clip
