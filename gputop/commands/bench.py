@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.devices import RefusedError, select
 from gputop.bench.plan.request import DTYPES, parse_dtypes
-from gputop.bench.results import exports
 from gputop.commands.arguments import argument, count, output_width, print_text
 from gputop.console import say
 from gputop.exits import FINE, INTERRUPTED, USAGE
+from gputop.problem import Problem
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,14 +112,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run nothing: compare the devices of files that `gputop bench --json` wrote, such as "
         "with `srun` one for each GPU",
     )
-    exports.add_arguments(parser)
+    parser.add_argument(
+        "--history", action="store_true", help="earlier results (of --device), newest first"
+    )
+    parser.add_argument(
+        "--csv", action="store_true", help="the result, or the history, as comma-separated values"
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="also write the run as one HTML page, to send to somebody"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="with --report: overwrite a file that is no report"
+    )
+    parser.add_argument(
+        "--tensorboard",
+        metavar="DIR",
+        help="also write the run as scalars, into a folder of its own in DIR; to see them: "
+        "`tensorboard --logdir DIR`",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the stress tests that the arguments ask for; returns the exit status."""
     try:
-        _look_over(args)
-        _check(args)
+        _refuse_misuse(args)
+        _check_outputs(args)
         if args.history:
             return _history(args)
         if args.collect:
@@ -169,14 +189,6 @@ def _stress(requests: list[Request]) -> list[RunState]:
     return asyncio.run(run_in_foreground(requests))
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuses what could not be written after a run, before it."""
-    if misuse := exports.misuse(args):
-        raise RefusedError(misuse, USAGE)
-    if problem := exports.unwritable(args):
-        raise RefusedError(f"{problem}.")
-
-
 def _history(args: argparse.Namespace) -> int:
     """Prints earlier results, of one device where it is named."""
     from gputop.bench.results import history
@@ -200,44 +212,52 @@ def _one_device(named: tuple[str, ...] | None) -> str | None:
     return named[0]
 
 
-def _look_over(args: argparse.Namespace) -> None:
-    """Refuses options that the kind of run does not have."""
-    kind: str = args.kind
-    _look_over_many(args)
-    if kind == "copy" and args.dtype:
-        raise RefusedError("copy has no data type. Leave out --dtype.", USAGE)
-    if args.dtype and len(args.dtype) > 1 and kind != "sweep":
-        raise RefusedError(f"{kind} runs one data type. Give --dtype one, or sweep.", USAGE)
-    if args.size is not None and kind in ("latency", "copy"):
-        raise RefusedError(f"{kind} has sizes of its own. Leave out --size.", USAGE)
-
-
-def _look_over_many(args: argparse.Namespace) -> None:
-    """Refuses what does not go with a cluster, or with files."""
-    if args.ray is None and args.devices is not None:
-        raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
-    if args.ray in request.KINDS:
-        raise RefusedError(
-            f"{args.ray} is a kind of run, and no address. Type `gputop bench {args.ray} --ray`.",
-            USAGE,
-        )
-    if args.screen and args.ray is None:
-        raise RefusedError("--screen shows a cluster. Add --ray, or start `gputop`.", USAGE)
-    if args.screen and not (os.isatty(0) and os.isatty(2)):
-        raise RefusedError("--screen wants a terminal. Leave it out.", USAGE)
-    if args.ray is not None and args.kind == "pairs":
-        raise RefusedError("pairs is of one machine. Leave out --ray.", USAGE)
-    if args.ray is not None and args.device not in (None, ("cpu",)):
-        raise RefusedError("Ray chooses the devices. Say how many with --devices.", USAGE)
-    many = "--ray" if args.ray is not None else "--collect" if args.collect else None
-    if many and args.collect and args.ray is not None:
-        raise RefusedError("--collect runs nothing. Leave out --ray.", USAGE)
-    if many and args.history:
-        raise RefusedError(f"--history is of earlier runs. Leave out {many}.", USAGE)
-    if many and (args.report or args.tensorboard):
-        raise RefusedError(
-            f"--report and --tensorboard are of one device. Leave out {many}.", USAGE
-        )
+def _refuse_misuse(args: argparse.Namespace) -> None:
+    """Raise `RefusedError` for options that do not go together, or not with the kind of run."""
+    kind, ray, collect = args.kind, args.ray is not None, bool(args.collect)
+    many = "--ray" if ray else "--collect"
+    exported = args.report or args.tensorboard
+    misuses = (
+        (args.devices is not None and not ray, "--devices is for a Ray cluster. Add --ray."),
+        (
+            args.ray in request.KINDS,
+            f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
+        ),
+        (args.screen and not ray, "--screen shows a cluster. Add --ray, or start `gputop`."),
+        (
+            args.screen and not (os.isatty(0) and os.isatty(2)),
+            "--screen needs a terminal. Leave it out.",
+        ),
+        (ray and kind == "pairs", "pairs runs on one machine. Leave out --ray."),
+        (
+            ray and args.device not in (None, ("cpu",)),
+            "Ray chooses the devices. Say how many with --devices.",
+        ),
+        (collect and ray, "--collect runs nothing. Leave out --ray."),
+        ((collect or ray) and args.history, f"--history lists earlier runs. Leave out {many}."),
+        (
+            (collect or ray) and exported,
+            f"--report and --tensorboard are for one device. Leave out {many}.",
+        ),
+        (kind == "copy" and args.dtype, "copy has no data type. Leave out --dtype."),
+        (
+            args.dtype and len(args.dtype) > 1 and kind != "sweep",
+            f"{kind} runs one data type. Give --dtype one, or run a sweep.",
+        ),
+        (
+            args.size is not None and kind in ("latency", "copy"),
+            f"{kind} chooses its own sizes. Leave out --size.",
+        ),
+        (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
+        (
+            args.history and exported,
+            "--report and --tensorboard export a run, and --history runs nothing. Leave it out.",
+        ),
+        (args.force and not args.report, "--force is for --report. Add --report FILE."),
+    )
+    for misused, message in misuses:
+        if misused:
+            raise RefusedError(message, USAGE)
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
@@ -268,3 +288,49 @@ def _look_over_several(args: argparse.Namespace) -> None:
         raise RefusedError(
             "--csv has the rows of one device. Name one with --device, or take --json.", USAGE
         )
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Raise `RefusedError` before the run if a file could not be written after it."""
+    no_file = partial(_no_file, force=args.force)
+    for name, refused in ((args.report, no_file), (args.tensorboard, _no_folder)):
+        if name is None:
+            continue
+        try:
+            problem = refused(Path(name))
+        except OSError as error:  # one may not look there, or nothing can be called so
+            why = error.strerror or str(error)
+            problem = unwritten(Path(name), why, "Name another one")
+        if problem is not None:
+            raise RefusedError(f"{problem}.")
+
+
+def _no_file(file: Path, *, force: bool) -> Problem | None:
+    from gputop.bench.results.html_report import is_report
+    from gputop.files import check_target
+
+    if file.is_dir():
+        return unwritten(file, "it is a directory", "Name a file in it")
+    if not file.parent.is_dir():
+        return unwritten(file, "there is no such folder", "Make it, or name another file")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        return unwritten(file, "its folder may not be written to", "Name another file")
+    check_target(file)
+    if not force and file.exists() and not is_report(file):
+        why = "it is there and is no report of gputop"
+        return unwritten(file, why, "Name another file, or add --force")
+    return None
+
+
+def _no_folder(wanted: Path) -> Problem | None:
+    folder = wanted
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    why = f"{visible(str(folder))} is no folder that may be written to"
+    return unwritten(wanted, why, "Name another one")
+
+
+def unwritten(file: Path, why: str, remedy: str) -> Problem:
+    return Problem(f"{visible(str(file))} cannot be written", why, remedy)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Result
-from gputop.bench.results import exports, history
+from gputop.bench.results import history
 from gputop.bench.results.compare import spreads
+from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.history import ResultsError, append
-from gputop.bench.results.outliers import member_of, outliers, was_stopped, wrong_results
+from gputop.bench.results.outliers import member_of, outliers, was_stopped
 from gputop.bench.results.text_report import document, in_short, page, table_of
 from gputop.bench.results.text_report import outliers_page as many
+from gputop.commands.bench import unwritten
 from gputop.console import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.codec import to_json
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from gputop.bench.cluster.run import Burned
     from gputop.bench.results.collect import LeftOut
     from gputop.bench.results.outliers import Member
-    from gputop.bench.run.state import RunState
+    from gputop.bench.run.state import Course, RunState
+    from gputop.problem import Problem
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
@@ -40,7 +44,7 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
         problem
         for run in runs
         if run.result is not None
-        for problem in exports.write(args, run.result, run.course())
+        for problem in _export(args, run.result, run.course())
     ]
     for problem in problems:
         say(f"error: {problem}.")
@@ -113,10 +117,9 @@ def _judge(run: RunState) -> int:
         say(f"error: {run.problem}")
         return run.status or COULD_NOT_RUN
     if result.wrong_elements:
-        say(
-            f"error: {run.request.target.label} {wrong_results(result.wrong_elements)} "
-            f"in {result.checks} checks. Do not train on it; run the test again to be sure."
-        )
+        wrong = wrong_results(result.wrong_elements, result.checks)
+        advice = "Do not train on it; run the test again to be sure."
+        say(f"error: {run.request.target.label} {wrong}. {advice}")
         return FAULT
     slower = _slower(run)
     if slower is not None:
@@ -162,3 +165,29 @@ def _csv(results: Sequence[Result]) -> str:
     if len(results) == 1 and results[0].points:
         return history.points_csv(results[0])
     return history.as_csv(results)
+
+
+def _export(args: argparse.Namespace, result: Result, course: Course) -> list[Problem]:
+    """Writes what was asked for; what could not be written, and why."""
+    problems = []
+    if args.report is not None:
+        from gputop.bench.results.html_report import page
+        from gputop.files import write_whole
+
+        try:
+            write_whole(Path(args.report), page(result, course).encode())
+        except OSError as error:
+            problems.append(_failed(Path(args.report), error))
+    if args.tensorboard is not None:
+        from gputop.bench.results import tensorboard
+
+        try:
+            tensorboard.write(Path(args.tensorboard), result, course)
+        except OSError as error:
+            problems.append(_failed(Path(args.tensorboard), error))
+    return problems
+
+
+def _failed(file: Path, error: OSError) -> Problem:
+    remedy = "Free some space or see the permissions, and run the test again"
+    return unwritten(file, error.strerror or str(error), remedy)

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point
-from gputop.bench.results import compare, facts
-from gputop.bench.results import history as store
+from gputop.bench.results import compare, facts, history
 from gputop.bench.results.compare import compared
 from gputop.bench.results.facts import COLUMNS, DEVICE, fitting
 from gputop.commands import bench as command
@@ -47,7 +46,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def kept() -> list[Result]:
-    return [store.append(each) for each in reversed(RUNS)][::-1]
+    return [history.append(each) for each in reversed(RUNS)][::-1]
 
 
 def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,14 +140,14 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    store.path().parent.mkdir(parents=True)
-    store.path().write_bytes(b"no database at all, " * 100)
+    history.path().parent.mkdir(parents=True)
+    history.path().write_bytes(b"no database at all, " * 100)
     assert run() == 3
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert line.startswith("gputop: error: The file of earlier results cannot be used")
-    assert store.path().read_bytes() == b"no database at all, " * 100
+    assert history.path().read_bytes() == b"no database at all, " * 100
 
 
 @pytest.mark.parametrize(
@@ -165,7 +164,7 @@ def test_what_does_not_go_together(
 
 @given(st.integers(40, 300))
 def test_a_table_fits_into_its_width(width: int) -> None:
-    lines = store.table(RUNS, width).splitlines()
+    lines = history.table(RUNS, width).splitlines()
     assert len(lines) == len(RUNS) + 1
     assert max(map(len, lines)) <= width
     assert sum(cells + 1 for _, cells in fitting(width)) <= width
@@ -183,7 +182,7 @@ def test_wider_is_more() -> None:
 
 
 def test_columns_without_anything_are_left_out_of_the_page() -> None:
-    head = store.table(RUNS[4:]).splitlines()[0]
+    head = history.table(RUNS[4:]).splitlines()[0]
     assert "POWER" not in head
     assert "TFLOP/s" in head
 
@@ -247,11 +246,11 @@ def test_later_runs_change_no_verdict(
 ) -> None:
     if is_old:  # a version that kept results without a comparison
         monkeypatch.setattr(compare, "compared", lambda kept, _: kept)
-    store.append(soak(780.0, ago=60.0))
+    history.append(soak(780.0, ago=60.0))
     monkeypatch.undo() if is_old else None
     before = listed(capsys)
     for n, mean in enumerate((870.0, 300.0, 900.0)):
-        store.append(soak(mean, ago=50.0 - n))
+        history.append(soak(mean, ago=50.0 - n))
     assert listed(capsys) == before
 
 
@@ -259,10 +258,10 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also where an earlier run comes in later, from a clock that was set back."""
-    store.append(soak(780.0, ago=60.0))
-    assert store.append(soak(700.0)).comparison is not None
-    store.append(soak(2000.0, ago=90.0))
-    newest, *_ = store.recent()
+    history.append(soak(780.0, ago=60.0))
+    assert history.append(soak(700.0)).comparison is not None
+    history.append(soak(2000.0, ago=90.0))
+    newest, *_ = history.recent()
     assert newest.comparison == Comparison(
         100 * (780 - 700) / 780, compare.regression(soak(700.0), soak(780.0, ago=60.0))
     )
@@ -294,14 +293,14 @@ def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
-    assert all(line.isprintable() for line in store.table([odd]).splitlines())
-    assert "\x1b" not in store.as_csv([odd])
+    assert all(line.isprintable() for line in history.table([odd]).splitlines())
+    assert "\x1b" not in history.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
 
 
 def test_the_rows_of_a_table_as_csv() -> None:
     mixed = (*SWEEP[:2], Point("int8", 2.0, {"tflops": 9.0, "later": 1.0}))
-    rows = list(csv.DictReader(io.StringIO(store.points_csv(table("sweep", mixed)))))
+    rows = list(csv.DictReader(io.StringIO(history.points_csv(table("sweep", mixed)))))
     assert list(rows[0]) == ["series", "x", "shape", "tflops", "seconds", "later"]
     assert rows[0] == {
         "series": "float32", "x": "2.0", "shape": "2x2x2", "tflops": "0.1", "seconds": "1e-05",
@@ -312,11 +311,11 @@ def test_the_rows_of_a_table_as_csv() -> None:
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
     odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
-    (row,) = csv.DictReader(io.StringIO(store.as_csv([replace(odd, droop_percent=-1.5)])))
+    (row,) = csv.DictReader(io.StringIO(history.as_csv([replace(odd, droop_percent=-1.5)])))
     assert row["device"] == "'=cmd|' /C calc'!A0"
     assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
     assert row["droop_percent"] == "-1.5"
     point = Point("=1+1", -2.0, {"=x": -3.0})
-    titles, values = csv.reader(io.StringIO(store.points_csv(table("sweep", (point,)))))
+    titles, values = csv.reader(io.StringIO(history.points_csv(table("sweep", (point,)))))
     assert titles[3:] == ["'=x"]
     assert values[:2] == ["'=1+1", "-2.0"]

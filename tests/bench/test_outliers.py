@@ -143,7 +143,7 @@ def test_who_was_ended_by_a_limit_or_unwatched_is_named() -> None:
     members = [*fleet(700, 700), member(5, stopped="limit"), member(6, stopped="silent")]
     assert named(members) == {
         "GPU-5": ("too hot: ended by the temperature limit",),
-        "GPU-6": ("ended: the device could not be watched",),
+        "GPU-6": ("ended because the device could not be watched",),
     }
 
 

@@ -124,10 +124,15 @@ def test_text_of_others_is_no_markup() -> None:
     [
         ({}, None, "", "every checked product was right"),
         ({}, "7 % under its best", "warn", "7 % under its best"),
-        ({"wrong_elements": 3}, "7 % under its best", "fault", "3 wrong elements in 6 checks"),
-        ({"stopped": "limit"}, None, "warn", "ended by a limit"),
-        ({"stopped": "user"}, None, "warn", "stopped before its time"),
-        ({"stopped": "silent"}, None, "warn", "nothing was heard"),
+        (
+            {"wrong_elements": 3},
+            "7 % under its best",
+            "fault",
+            "computed wrong results: 3 elements in 6 checks",
+        ),
+        ({"stopped": "limit"}, None, "warn", "ended by the temperature limit"),
+        ({"stopped": "user"}, None, "warn", "stopped by the user"),
+        ({"stopped": "silent"}, None, "warn", "the device could not be watched"),
         ({"checks": 0}, None, "", "The run took its time."),
     ],
 )

@@ -32,12 +32,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 KEEP = """
 import sys
 from dataclasses import replace
-from gputop.bench.results import store
+from gputop.bench.results import history
 from tests.bench.workers import RESULT
 try:
     for n in range(int(sys.argv[1])):
-        store.append(replace(RESULT, iterations=n + 1, method="m" * int(sys.argv[2])))
-except store.ResultsError as error:
+        history.append(replace(RESULT, iterations=n + 1, method="m" * int(sys.argv[2])))
+except history.ResultsError as error:
     print(error)
 """
 
@@ -88,7 +88,7 @@ ON_A_SMALL_DISK = ("unshare", "-rm", "sh", "-c", MOUNTED, "sh")
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 def test_a_full_disk_is_one_line_and_nothing_is_lost(file: Path) -> None:
-    program = KEEP + "print([r.iterations for r in store.recent()] == [*range(n, 0, -1)])\n"
+    program = KEEP + "print([r.iterations for r in history.recent()] == [*range(n, 0, -1)])\n"
     folder = file.parent
     folder.mkdir(parents=True)
     ended = subprocess.run(
@@ -115,7 +115,7 @@ ON_A_READ_ONLY_ONE = ("unshare", "-rm", "sh", "-c", SHUT, "sh")
 def test_a_home_that_is_read_only_can_be_read(file: Path) -> None:
     history.append(RESULT)
     before = file.read_bytes()
-    program = KEEP + "print(len(store.recent()))\n"
+    program = KEEP + "print(len(history.recent()))\n"
     ended = subprocess.run(
         [*ON_A_READ_ONLY_ONE, str(file.parent), sys.executable, "-c", program, "1", "10"],
         capture_output=True,

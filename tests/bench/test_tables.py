@@ -204,7 +204,7 @@ class FakeGpu:
         self.said: list[str] = []
         self.torch: Any = SimpleNamespace(
             linalg=load_torch().linalg,
-            backends=SimpleNamespace(
+            cuda=SimpleNamespace(
                 CUDAGraph=lambda: SimpleNamespace(replay=lambda: self.said.append("replay")),
                 Stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
                 current_stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
@@ -265,7 +265,7 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
     fake: Any = SimpleNamespace(
         int64=None,
         empty=lambda *_, **__: None,
-        backends=SimpleNamespace(
+        cuda=SimpleNamespace(
             mem_get_info=lambda: (70 * gib, 80 * gib),
             memory_reserved=lambda: 6 * gib,
             memory_allocated=lambda: 5 * gib,

@@ -398,7 +398,7 @@ def without_a_gpu() -> Any:
     return SimpleNamespace(
         int64=torch.int64,
         bool=torch.bool,
-        backends=SimpleNamespace(Event=Event),
+        cuda=SimpleNamespace(Event=Event),
         ne=torch.ne,
         empty_like=torch.empty_like,
         empty=lambda *shape, dtype, **_: torch.empty(*shape, dtype=dtype),

@@ -10,6 +10,7 @@ import pytest
 from gputop.bench.events import Done, Failed, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.compare import ALONE, TOGETHER
+from gputop.bench.results.facts import best_row, rate_text
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.supervision import Limit
 from gputop.problem import Problem
@@ -326,16 +327,13 @@ def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
         [Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]]
     )
     made.take(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
-    launched = made.best(FIRST)
-    assert launched is not None
-    assert launched[1] == "4.9 µs"
+    rows = made.runs[FIRST].rows
+    assert rate_text(best_row(rows)) == "4.9 µs"
     made.take(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
-    best = made.best(FIRST)
-    assert best is not None
-    assert best[0] == 5e-5
+    assert best_row(rows) == rows[1]
 
 
 def test_a_whole_run_is_long_enough_for_its_droop() -> None:
     made = group(1, 5.0)
-    assert made.droop_percent(FIRST) is None
+    assert made.runs[FIRST].droop_percent is None
     assert whole(FIRST)[1] is PLAN

@@ -37,7 +37,7 @@ H100 = table_result(
     "sweep",
     device="NVIDIA H100 80GB HBM3",
     device_uuid="GPU-1",
-    result_table=sweep_points("float32", 48.0, 6e-6),
+    points=sweep_points("float32", 48.0, 6e-6),
 )
 """Slow to begin with, and 150 times as fast in the end."""
 

@@ -58,13 +58,21 @@ def score(result: Result) -> float | None:
         return result.tflops_mean
     if result.tflops_peak is not None:
         return result.tflops_peak
-    rates = [rate for rate in map(_rate, result.points) if rate and rate > 0]
+    rates = [each[1] for each in map(row_rate, result.points) if each and each[1] > 0]
     return math.exp(math.fsum(map(math.log, rates)) / len(rates)) if rates else None
 
 
-def _rate(point: Point) -> float | None:
-    seconds = point.values.get("seconds")
-    return point.values.get("bytes_per_second") or (1 / seconds if seconds else None)
+def row_rate(point: Point) -> tuple[int, float] | None:
+    """Return the rate of a row, where more is better, behind the rank of its unit.
+
+    Units by falling rank: TFLOP/s, bytes per second, calls per second.
+    """
+    values = point.values
+    if "tflops" in values:
+        return 2, values["tflops"]
+    if "bytes_per_second" in values:
+        return 1, values["bytes_per_second"]
+    return (0, 1 / values["seconds"]) if values.get("seconds") else None
 
 
 def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
@@ -124,9 +132,12 @@ def _as_long(other: Result, result: Result) -> bool:
 def percent_under(result: Result, best: Result | None) -> float | None:
     """How far a result is under another, in percent of that one; negative where it is above."""
     mine, other = score(result), score(best) if best is not None else None
-    if mine is None or not other:
-        return None
-    return 100 * (other - mine) / other
+    return percent_below(mine, other) if mine is not None and other else None
+
+
+def percent_below(value: float, reference: float) -> float:
+    """Return how far a value is below a reference, in percent of that; negative above it."""
+    return 100 * (reference - value) / reference if reference else 0.0
 
 
 def regression(result: Result, best: Result | None) -> str | None:
@@ -150,7 +161,7 @@ def _what(result: Result) -> str:
 
 
 def _figure(result: Result) -> str:
-    unit, shown = rate_text(result)
+    unit, shown = score_unit(result)
     value = score(result) or 0.0
     if not result.points or result.tflops_peak is not None:
         return f"{shown(value)} {unit}"
@@ -159,7 +170,7 @@ def _figure(result: Result) -> str:
     return f"{shown(value)} {unit} over its rows"
 
 
-def rate_text(result: Result) -> tuple[str, Callable[[float], str]]:
+def score_unit(result: Result) -> tuple[str, Callable[[float], str]]:
     """The unit of what `score` says of such a result, and how a value is written in it."""
     if not result.points or result.tflops_peak is not None or result.kind == "pairs":
         return "TFLOP/s", tflops
@@ -218,7 +229,7 @@ def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, 
 def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
     best = max(reached, key=reached.__getitem__)
     top = reached[best]
-    under = {label: 100 * (top - each) / top if top else 0.0 for label, each in reached.items()}
+    under = {label: percent_below(each, top) for label, each in reached.items()}
     behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
     return Spread(dtype, max(under.values()), best, behind)
 
@@ -227,7 +238,7 @@ def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | N
     """TFLOP/s alone and together, and what together costs in percent; below 0 it is a gain."""
     reached = {point.series: point.values.get("tflops") for point in result.points}
     alone, together = reached.get(ALONE), reached.get(TOGETHER)
-    cost = 100 * (1 - together / alone) if alone and together is not None else None
+    cost = percent_below(together, alone) if alone and together is not None else None
     return alone, together, cost
 
 
@@ -252,7 +263,7 @@ class Crossover:
 
 def crossovers(gpu: Iterable[Point], cpu: Iterable[Point]) -> list[Crossover]:
     """One for each data type that both have at one size at least, in the order of the GPU's."""
-    fast, slow = _by_series(gpu), _by_series(cpu)
+    fast, slow = _rates_by_size(gpu), _rates_by_size(cpu)
     found = []
     for series, rates in fast.items():
         other_sweeps = slow.get(series, {})
@@ -262,37 +273,38 @@ def crossovers(gpu: Iterable[Point], cpu: Iterable[Point]) -> list[Crossover]:
     return found
 
 
-def _by_series(points: Iterable[Point]) -> dict[str, dict[int, float]]:
-    found: dict[str, dict[int, float]] = {}
+def _rates_by_size(points: Iterable[Point]) -> dict[str, dict[int, float]]:
+    rated = [point for point in points if "tflops" in point.values]
+    return {
+        series: {round(point.x): point.values["tflops"] for point in line}
+        for series, line in points_by_series(rated).items()
+    }
+
+
+def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """Return the rows of a table by their series, in the order of their first rows."""
+    found: dict[str, list[Point]] = {}
     for point in points:
-        if "tflops" in point.values:
-            found.setdefault(point.series, {})[round(point.x)] = point.values["tflops"]
+        found.setdefault(point.series, []).append(point)
     return found
 
 
 def other_sweeps(results: Iterable[Result], device: str, uuid: str | None) -> list[Result]:
-    """Of results, newest first, the sweeps of other devices; a CPU is known by its name."""
+    """Return the sweeps of other devices, in their order; a CPU is known by its name."""
+    own = uuid or device
     return [
-        result
-        for result in results
-        if result.kind == "sweep" and key(result.device, result.device_uuid) != key(device, uuid)
+        each
+        for each in results
+        if each.kind == "sweep" and (each.device_uuid or each.device) != own
     ]
-
-
-def key(device: str, uuid: str | None) -> str:
-    """Which device it is."""
-    return uuid or device
 
 
 def newest_series(results: Iterable[Result]) -> dict[tuple[str, str], tuple[Result, list[Point]]]:
     """By device and data type, the points of the newest of results that come newest first."""
     found: dict[tuple[str, str], tuple[Result, list[Point]]] = {}
     for result in results:
-        device = key(result.device, result.device_uuid)
-        lines: dict[str, list[Point]] = {}
-        for point in result.points:
-            lines.setdefault(point.series, []).append(point)
-        for series, points in lines.items():
+        device = result.device_uuid or result.device
+        for series, points in points_by_series(result.points).items():
             found.setdefault((device, series), (result, points))
     return found
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.plan.peaks import in_words
-from gputop.bench.results.compare import score
+from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, in_words
+from gputop.bench.results.compare import row_rate, score
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
     ABSENT,
     brief,
+    count,
     duration,
     moment,
     number,
@@ -36,9 +37,22 @@ ROOMY_DEVICE, TELLING = 24, 10
 """Cells that the device has before columns of a rank above `TELLING` take any."""
 RECENT_SECONDS = 300 * 86400.0
 """What is older is dated with its year."""
-ENDS = {"time": "ok", "user": "stopped", "limit": "too hot", "silent": "unwatched"}
-PREFERRED = ("datasheet dense", "formula at the maximum clock")
-"""Denominators of a percentage of the peak, the best known first."""
+
+
+class Ending(NamedTuple):
+    """How a run ended, as one word and as a part of a sentence."""
+
+    word: str
+    sentence: str
+
+
+ENDINGS = {
+    "time": Ending("ok", "time was up"),
+    "user": Ending("stopped", "stopped by the user"),
+    "limit": Ending("too hot", "ended by the temperature limit"),
+    "silent": Ending("unwatched", "ended because the device could not be watched"),
+}
+"""Endings of a run by `Result.stopped`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +84,10 @@ def shape(result: Result) -> str:
 def percent_of_peak(result: Result) -> str:
     """`78.1 %`, `~78.1 %` where the peak is by formula; absent where it is not known."""
     known = result.conditions.percent_of_peak if result.conditions else {}
-    name = next((each for each in (*PREFERRED, *known) if each in known), None)
+    name = next((each for each in (DATASHEET, AT_MAXIMUM_CLOCK, *known) if each in known), None)
     if name is None:
         return ABSENT
-    return f"{'' if name == PREFERRED[0] else '~'}{percentage(known[name], digits=1)}"
+    return f"{'' if name == DATASHEET else '~'}{percentage(known[name], digits=1)}"
 
 
 def is_slow(result: Result) -> bool:
@@ -87,7 +101,18 @@ def verdict(result: Result) -> str:
         return "FAULTY"
     if is_slow(result):
         return f"{under_percent(result):.0f} % under"
-    return ENDS.get(result.stopped, visible(result.stopped, 20))
+    return ending(result).word
+
+
+def ending(result: Result) -> Ending:
+    """Return how the run ended."""
+    return ENDINGS.get(result.stopped) or Ending(visible(result.stopped, 20), "stopped by the user")
+
+
+def wrong_results(elements: int, checks: int | None = None) -> str:
+    """Return what a faulty device did: `computed wrong results: 3 elements in 12 checks`."""
+    where = "" if checks is None else f" in {count(checks, 'check')}"
+    return f"computed wrong results: {count(elements, 'element')}{where}"
 
 
 def under_percent(result: Result) -> float | None:
@@ -104,41 +129,38 @@ def of_best(result: Result) -> str:
 
 
 def speed(result: Result) -> str:
-    """Mean TFLOP/s, without the unit; of a table those of its best row, or its own figure."""
+    """Return mean TFLOP/s without the unit; for a table the figure of its best row."""
     if result.tflops_mean is None and result.tflops_peak is None:
-        return _best_of_rows(result)[1]
+        return rate_text(best_row(result.points))
     # The mean of a table is over unlike rows.
     of_table = result.points or result.tflops_mean is None
     return tflops(result.tflops_peak if of_table else result.tflops_mean)
 
 
-def best_row(result: Result) -> str:
-    """The row of a table with the highest rate, `host to device, pinned: 54.1 GB/s`."""
-    series, figure = _best_of_rows(result)
-    return f"{visible(series, 60)}: {figure}" if series else ABSENT
+def best_row_text(result: Result) -> str:
+    """Return the row of a table with the highest rate: `host to device, pinned: 54.1 GB/s`."""
+    best = best_row(result.points)
+    return ABSENT if best is None else f"{visible(best.series, 60)}: {rate_text(best)}"
 
 
-def _best_of_rows(result: Result) -> tuple[str, str]:
-    """Its series and its figure, among those rows that can be compared."""
-    kinds = ("tflops", "bytes_per_second", "seconds")
-    kind = next((k for k in kinds if any(k in point.values for point in result.points)), "")
-    comparable = (point for point in result.points if kind in point.values)
-    rated = [(figure, point.series) for point in comparable if (figure := rate(point))]
-    (_, text), series = max(rated, default=((0.0, ABSENT), ""))
-    return series, text
+def best_row(points: Iterable[Point]) -> Point | None:
+    """Return the fastest row of those with the most telling value, or None without any.
+
+    A launch that waits for nothing has a time and no throughput: it competes with none.
+    """
+    rated = [(row_rate(point), point) for point in points]
+    known = [(rate, point) for rate, point in rated if rate is not None]
+    return max(known, key=lambda each: each[0], default=(None, None))[1]
 
 
-def rate(point: Point) -> tuple[float, str] | None:
-    """Of a row, as a number to compare (more is better) and as text; None where it has none."""
-    values = point.values
+def rate_text(point: Point | None) -> str:
+    """Return the rate of a row with its unit: `54.1 GB/s`, or a time if it has no other."""
+    values = point.values if point else {}
     if "tflops" in values:
-        return values["tflops"], f"{tflops(values['tflops'])} TFLOP/s"
+        return f"{tflops(values['tflops'])} TFLOP/s"
     if "bytes_per_second" in values:
-        speed = values["bytes_per_second"]
-        return speed, f"{number(speed / 1e9)} GB/s"
-    if values.get("seconds"):
-        return 1 / values["seconds"], brief(values["seconds"])
-    return None
+        return f"{number(values['bytes_per_second'] / 1e9)} GB/s"
+    return brief(values.get("seconds")) if values.get("seconds") else ABSENT
 
 
 def device(result: Result) -> str:
@@ -184,7 +206,7 @@ COLUMNS = (
     Column("HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True),
     Column("TORCH", 12, 14, lambda each: visible(each.torch_version, 40)),
     Column("DRIVER", 11, 15, _driver),
-    Column("BEST ROW", 30, 16, best_row),
+    Column("BEST ROW", 30, 16, best_row_text),
     VERDICT,
 )
 
@@ -208,12 +230,6 @@ def fitting(width: int) -> tuple[tuple[Column, int], ...]:
 Fact = tuple[str, str]
 """A label and a text."""
 
-ENDED = {
-    "time": "time was up",
-    "limit": "ended by the temperature limit",
-    "silent": "ended: the device could not be watched",
-}
-
 
 def figures(result: Result) -> Iterator[Fact]:
     """What was measured, how it was verified, and what memory it took."""
@@ -224,7 +240,7 @@ def figures(result: Result) -> Iterator[Fact]:
         yield "best", f"{result.tflops_peak:.4g} TFLOP/s at {shape}"
     for line in _of_peak(result):
         yield "of peak", line
-    ended = ENDED.get(result.stopped, "stopped by the user")
+    ended = ending(result).sentence
     what = "copies" if result.kind == "copy" else "products"
     verified = f"{result.checks} checks"
     if result.verified_products is not None and result.kind == "soak":
@@ -242,8 +258,9 @@ def figures(result: Result) -> Iterator[Fact]:
 
 
 def _throughput(result: Result) -> Iterator[Fact]:
-    yield "mean", f"{_rate(result.tflops_mean)} TFLOP/s over {result.seconds:.2f} s"
-    yield "peak", f"{_rate(result.tflops_peak)} TFLOP/s in the best window"
+    mean, peak = result.tflops_mean or 0.0, result.tflops_peak or 0.0
+    yield "mean", f"{mean:.4g} TFLOP/s over {result.seconds:.2f} s"
+    yield "peak", f"{peak:.4g} TFLOP/s in the best window"
     if result.tflops_sustained is not None and result.droop_percent is not None:
         below = f"{percentage(result.droop_percent, digits=1)} below the peak"
         yield "sustained", f"{result.tflops_sustained:.4g} TFLOP/s, {below}"
@@ -251,10 +268,6 @@ def _throughput(result: Result) -> Iterator[Fact]:
         yield "steady", "not within this run" if steady is None else f"after {steady:.1f} s"
     if result.tflops_device is not None:
         yield "on device", f"{result.tflops_device:.4g} TFLOP/s by device events"
-
-
-def _rate(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.4g}"
 
 
 def _of_peak(result: Result) -> Iterable[str]:

@@ -237,17 +237,14 @@ def table(results: Sequence[Result], width: int | None = None) -> str:
     rows = [""] * (len(results) + 1)
     for column, cells in fitting(width or ROOM_FOR_ALL):
         texts = [column.text(each) for each in results]
-        if all(listing == ABSENT for listing in texts):
+        if all(text == ABSENT for text in texts):
             continue
         if width is not None:
-            texts = [
-                listing if len(listing) <= cells else f"{listing[: cells - 1]}…"
-                for listing in texts
-            ]
+            texts = [text if len(text) <= cells else f"{text[: cells - 1]}…" for text in texts]
         wide = max(map(len, (column.title, *texts)))
-        for n, listing in enumerate((column.title, *texts)):
+        for n, text in enumerate((column.title, *texts)):
             rows[n] += " " * bool(rows[n]) + (
-                listing.rjust(wide) if column.right else listing.ljust(wide)
+                text.rjust(wide) if column.right else text.ljust(wide)
             )
     return "\n".join(row.rstrip() for row in rows)
 

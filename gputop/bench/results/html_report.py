@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.bench.results import facts
-from gputop.bench.results.facts import shape
+from gputop.bench.results.facts import shape, wrong_results
 from gputop.text import ABSENT, brief, moment, number, tflops, visible
 
 if TYPE_CHECKING:
@@ -261,20 +261,14 @@ def page(result: Result, course: Course) -> str:
 
 def _verdict(result: Result) -> str:
     slower = result.comparison.slower if result.comparison else None
-    level, says = "", "The run took its time, and every checked product was right."
+    level, says = "warn", slower or ""
     if result.wrong_elements:
-        level = "fault"
-        says = f"Faulty: {result.wrong_elements} wrong elements in {result.checks} checks."
-    elif slower is not None:
-        level, says = "warn", slower
-    elif result.stopped == "limit":
-        level, says = "warn", "The run was ended by a limit, before its time."
-    elif result.stopped == "silent":
-        level, says = "warn", "The run was ended: nothing was heard of the device any more."
-    elif result.stopped != "time":
-        level, says = "warn", "The run was stopped before its time."
-    elif not result.checks:
-        says = "The run took its time."
+        level, says = "fault", f"The device {wrong_results(result.wrong_elements, result.checks)}."
+    elif slower is None and result.stopped != "time":
+        says = f"The run was {facts.ending(result).sentence}."
+    elif slower is None:
+        level, says = "", "The run took its time"
+        says += ", and every checked product was right." if result.checks else "."
     return f'<div class="verdict {level}">{text(says)}</div>'
 
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.compare import NOTICED_PERCENT, score
+from gputop.bench.results.compare import NOTICED_PERCENT, percent_below, score
+from gputop.bench.results.facts import ending, wrong_results
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.clock_events import CLOCK_EVENTS
-from gputop.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -150,7 +150,7 @@ def slow(value: float, among: Distribution) -> str | None:
     under = among.median - value
     if under <= 0 or among.count < 2:
         return None
-    percent = 100 * under / among.median
+    percent = percent_below(value, among.median)
     far = among.count >= FEWEST and among.sigma > 0 and under > FAR_SIGMAS * among.sigma
     if percent <= NOTICED_PERCENT and not far:
         return None
@@ -161,7 +161,7 @@ def slow(value: float, among: Distribution) -> str | None:
 def throttled(result: Result) -> str | None:
     """By what it was throttled and for how long, in words; None where it was not."""
     if result.stopped == "limit":
-        return "too hot: ended by the temperature limit"
+        return f"too hot: {ending(result).sentence}"
     events: Mapping[str, float] = {}
     if result.conditions is not None:
         events = result.conditions.clock_event_seconds
@@ -174,11 +174,6 @@ def throttled(result: Result) -> str | None:
         return None
     named = ", ".join(f"{name} for {seconds:.0f} s" for name, seconds in held.items())
     return f"throttled: {named} of {result.seconds:.0f} s"
-
-
-def wrong_results(elements: int) -> str:
-    """`computed wrong results: 3 elements`."""
-    return f"computed wrong results: {count(elements, 'element')}"
 
 
 def outliers(members: Sequence[Member]) -> tuple[Outlier, ...]:
@@ -206,13 +201,12 @@ def judged(member: Member, among: Distribution | None) -> Outlier | None:
             return None  # like all others that were stopped
         return Outlier(member, (member.problem or "it has no result",), member.status)
     if result.wrong_elements:
-        wrong = wrong_results(result.wrong_elements)
-        return Outlier(member, (f"{wrong} in {result.checks} checks",), FAULT)
+        return Outlier(member, (wrong_results(result.wrong_elements, result.checks),), FAULT)
     value = member.score
     reasons = [throttled(result)]
     if value is not None and among is not None:
         reasons.append(slow(value, among))
     if result.stopped == "silent":
-        reasons.append("ended: the device could not be watched")
+        reasons.append(ending(result).sentence)
     said = tuple(reason for reason in reasons if reason is not None)
     return Outlier(member, said, DEGRADED) if said else None

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.results.compare import rate_text, rates_of_pair, score
-from gputop.bench.results.facts import ENDS, best_row, conditions, figures, method, percent_of_peak
+from gputop.bench.results.compare import points_by_series, rates_of_pair, score, score_unit
+from gputop.bench.results.facts import (
+    best_row_text,
+    conditions,
+    ending,
+    figures,
+    method,
+    percent_of_peak,
+)
 from gputop.bench.results.outliers import distributions, outliers
 from gputop.text import ABSENT, brief, count, duration, percentage, quantity, size, tflops, visible
 from gputop.text import cells as room_of
@@ -103,7 +110,7 @@ def _heat(result: Result) -> list[str]:
 
 def _rates(result: Result) -> list[str]:
     if result.tflops_peak is None:
-        return [best_row(result), ABSENT]
+        return [best_row_text(result), ABSENT]
     return [tflops(score(result)), tflops(result.tflops_peak)]
 
 
@@ -120,7 +127,7 @@ def _state(result: Result) -> list[str]:
         quantity(known.temperature_celsius_max if known else None, "°C"),
         str(result.iterations),
         str(result.wrong_elements or "no"),
-        ENDS.get(result.stopped, result.stopped),
+        ending(result).word,
     ]
 
 
@@ -184,7 +191,7 @@ def _ways(points: Sequence[Point]) -> Table:
 
 def _most(points: Sequence[Point], series: str, name: str) -> float:
     """The x at which a series is fastest."""
-    own = [point for point in points if point.series == series]
+    own = points_by_series(points)[series]
     return max(own, key=lambda point: point.values.get(name, 0.0)).x
 
 
@@ -218,8 +225,9 @@ def _by_series(
     points: Sequence[Point],
 ) -> tuple[list[str], dict[tuple[str, float], Mapping[str, float]]]:
     """The series in their order, and the values by series and x."""
-    series = list(dict.fromkeys(point.series for point in points))
-    return series, {(point.series, point.x): point.values for point in points}
+    return list(points_by_series(points)), {
+        (point.series, point.x): point.values for point in points
+    }
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
@@ -308,7 +316,7 @@ def _heat_limit_line(results: Sequence[Result]) -> list[str]:
 
 
 def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]:
-    unit, shown = rate_text(like)
+    unit, shown = score_unit(like)
     lines = [["", "count", unit, "p5", "p95", "min", "max"]]
     lines += [
         [
@@ -326,7 +334,7 @@ def _member_rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
     known = distributions(members)
     like = next((member.result for member in members if member.result is not None), None)
     assert like is not None
-    unit, shown = rate_text(like)
+    unit, shown = score_unit(like)
     lines = [["host", "", unit, "of median", ""]]
     for member in members:
         value, among = member.score, known.get(member.group)
@@ -340,7 +348,7 @@ def _member_rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
 
 
 def _ended(result: Result | None) -> str:
-    return "stopped" if result is None else ENDS.get(result.stopped, visible(result.stopped))
+    return "stopped" if result is None else ending(result).word
 
 
 def _outliers(found: Sequence[Outlier], total: int) -> Iterator[str]:

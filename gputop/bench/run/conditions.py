@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
@@ -73,6 +72,14 @@ class Mean:
     def value(self) -> float | None:
         """The mean so far, or None before the first value."""
         return self.total / self.seconds if self.seconds else None
+
+
+def mean_over_time(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """Return the mean of values that held for so many seconds each, or None without any."""
+    mean = Mean()
+    for value, seconds in values:
+        mean.add(value, seconds)
+    return mean.value
 
 
 @dataclass(slots=True)
@@ -153,7 +160,7 @@ class Trace:
     _sampled_at: float | None = None
     _newest: float = 0.0
     """Where the run's time is that there are moments of."""
-    _moments: Series[Moment] = field(default_factory=lambda: Series(_merged))
+    _moments: Series[Moment] = field(default_factory=lambda: Series(_merge_moments))
     _power: Mean = field(default_factory=Mean)
     _clock: Mean = field(default_factory=Mean)
     _energy: Counter | None = None
@@ -333,22 +340,23 @@ def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, fl
     return {BANDWIDTH: 100 * max(copies)[1] / peak}
 
 
-def _merged(moments: Sequence[Moment]) -> Moment:
-    """Neighbours as one: the mean of what they read, and every reason that held."""
+def _merge_moments(moments: Sequence[Moment]) -> Moment:
+    """Return neighbours as one: means over time, and every reason that held."""
     if len(moments) == 1:
         return moments[0]
-    told = [moment.reasons for moment in moments if moment.reasons is not None]
-    reasons = tuple(dict.fromkeys(reason for each in told for reason in each))
+    known = [moment.reasons for moment in moments if moment.reasons is not None]
+    reasons = tuple(dict.fromkeys(reason for each in known for reason in each))
+
+    def mean(reading: str) -> float | None:
+        return mean_over_time(
+            (getattr(each, reading), each.seconds - each.since) for each in moments
+        )
+
     return Moment(
         moments[0].since,
         moments[-1].seconds,
-        _mean(moment.power_watts for moment in moments),
-        _mean(moment.sm_clock_mhz for moment in moments),
-        _mean(moment.temperature_celsius for moment in moments),
-        reasons if told else None,
+        mean("power_watts"),
+        mean("sm_clock_mhz"),
+        mean("temperature_celsius"),
+        reasons if known else None,
     )
-
-
-def _mean(values: Iterator[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Hello
-from gputop.bench.results.compare import ALONE, TOGETHER, apart, rates_of_pair, score
-from gputop.bench.results.facts import rate
-from gputop.bench.results.outliers import distribution, judged, member_of, slow, wrong_results
+from gputop.bench.results.compare import ALONE, TOGETHER, apart, percent_below, rates_of_pair, score
+from gputop.bench.results.facts import wrong_results
+from gputop.bench.results.outliers import distribution, judged, member_of, slow
 from gputop.bench.run.state import STATES, RunState
 from gputop.exits import FAULT
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from gputop.bench.results.outliers import Distribution
     from gputop.bench.run.conditions import Trace
     from gputop.problem import Problem
-
-DROOP_SECONDS = 10.0
-"""A run shorter than this says nothing about droop; as for the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +203,6 @@ class GroupState:
             if run.measured
         ] or [0.0]
 
-    def droop_percent(self, target: Target) -> float | None:
-        """How far the last half is below the peak; None for a run that is too short for it."""
-        run = self.runs[target]
-        if run.result is not None:
-            return run.result.droop_percent
-        elapsed = run.elapsed_seconds
-        late = [value for at, value in run.points if at > elapsed / 2]
-        if elapsed < DROOP_SECONDS or not late or not run.peak:
-            return None
-        return max(0.0, 100 * (1 - fmean(late) / run.peak))
-
-    def best(self, target: Target) -> tuple[float, str] | None:
-        """The best row so far, as a number to compare and as text."""
-        rows = self.runs[target].rows
-        # A launch that waits for nothing has a time and no throughput: that is compared with none.
-        comparable = [point for point in rows if "tflops" in point.values] or rows
-        return max(filter(None, map(rate, comparable)), default=None)
-
     def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
         """TFLOP/s alone and together, and what being together costs, in percent; of pairs."""
         if self.kind != "pairs":
@@ -235,8 +213,7 @@ class GroupState:
         if earlier is None:
             return run.tflops_mean, None, None
         alone, together = earlier.tflops_mean, run.tflops_mean
-        cost = 100 * (1 - together / alone) if alone and together else None
-        return alone, together, cost
+        return alone, together, percent_below(together, alone) if alone and together else None
 
     def spreads(self) -> tuple[Spread, ...]:
         """How far devices are apart; of pairs in the run together, of tables at the end."""
@@ -274,7 +251,7 @@ class GroupState:
         for target, each in self.rates.items():
             among = known[target.name]
             if (words := slow(each, among)) is not None:
-                found.append((100 * (among.median - each) / among.median, target, words))
+                found.append((percent_below(each, among.median), target, words))
         return sorted(found, key=lambda each: -each[0])
 
     def behind(self) -> Mapping[Target, float]:

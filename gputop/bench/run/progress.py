@@ -9,18 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from gputop.bench.results.facts import rate
+from gputop.bench.results.facts import rate_text
 from gputop.bench.run.group import runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.supervision import Watch
 from gputop.console import say
 from gputop.terminal import terminal_size
-from gputop.text import ABSENT, duration, percentage, tflops, visible
+from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gputop.bench.events import Point
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.group import Ending, Group, Pairs
     from gputop.bench.run.state import RunState
@@ -102,7 +101,7 @@ def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
     parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
     if run.rows:
         last = run.rows[-1]
-        parts += [_figure(last), f"{last.series}, {last.x:.0f}"]
+        parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
     return parts
 
 
@@ -123,7 +122,7 @@ def several_devices(group: GroupState, width: int) -> str:
 
 def _word(run: RunState) -> str:
     if run.state == "running" and run.rows:
-        return _figure(run.rows[-1])
+        return rate_text(run.rows[-1])
     if run.state == "running" and run.progress is not None:
         return tflops(run.progress.tflops)
     return "prepares" if run.state == "preparing" else run.state
@@ -168,11 +167,6 @@ def _with_bar(share: float, text: str, width: int) -> str:
         return text[:width]
     full = int(room * min(1.0, share))
     return f"[{'#' * full}{'-' * (room - full)}]  {text}"
-
-
-def _figure(point: Point) -> str:
-    found = rate(point)
-    return found[1] if found else ABSENT
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
-from gputop.bench.run.conditions import Mean, Series, Trace
+from gputop.bench.results.compare import percent_below
+from gputop.bench.run.conditions import Mean, Series, Trace, mean_over_time
 from gputop.exits import FAULT
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 """Without a word of a worker whose next window is due: of both, the longer."""
+DROOP_SECONDS = 10.0
+"""Shortest run with a droop, as in the worker."""
 OVER_TIME = ("soak", "pairs")
 """Kinds that have a throughput over time, and no rows as they run."""
 STATES = ("starting", "preparing", "ready", "running", "done", "failed")
@@ -47,16 +50,13 @@ def merged(windows: Sequence[Progress]) -> Progress:
     last = windows[-1]
     if len(windows) == 1:
         return last
-    rate, on_device = Mean(), Mean()
-    for window in windows:
-        rate.add(window.tflops, window.window_seconds)
-        on_device.add(window.tflops_device, window.window_seconds)
+    mean = mean_over_time((each.tflops, each.window_seconds) for each in windows)
     return Progress(
         last.elapsed_seconds,
-        sum(window.window_seconds for window in windows),
+        sum(each.window_seconds for each in windows),
         last.iterations,
-        last.tflops if rate.value is None else rate.value,
-        on_device.value,
+        last.tflops if mean is None else mean,
+        mean_over_time((each.tflops_device, each.window_seconds) for each in windows),
     )
 
 
@@ -233,6 +233,17 @@ class RunState:
         if self.problem is not None:
             return None
         return merged(self.recent).tflops if self.recent else None
+
+    @property
+    def droop_percent(self) -> float | None:
+        """How far the last half is below the peak, or None for a run that is too short."""
+        if self.result is not None:
+            return self.result.droop_percent
+        elapsed = self.elapsed_seconds
+        late = [window for window in self.windows.items if window.elapsed_seconds > elapsed / 2]
+        if elapsed < DROOP_SECONDS or not late or not self.peak:
+            return None
+        return max(0.0, percent_below(merged(late).tflops, self.peak))
 
     @property
     def tflops_now(self) -> float | None:

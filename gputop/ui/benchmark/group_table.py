@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.events import Conditions
 from gputop.bench.plan.devices import numbers
-from gputop.bench.results.facts import ENDS, percent_of_peak
+from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.exits import INTERRUPTED
 from gputop.schema.snapshot import Host
 from gputop.text import (
@@ -117,7 +117,6 @@ def _cells(
     """By the title of the column."""
     run = group.runs[target]
     alone, together, cost = group.pair(target)
-    best = group.best(target) if group.is_table else None
     errors = group.wrong_elements(target)
     rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
     name = numbers([target])
@@ -129,12 +128,12 @@ def _cells(
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
         "MEAN": (tflops(run.tflops_mean), STRONG),
         "PEAK": (tflops(run.tflops_peak), STRONG),
-        "DROOP": (percentage(group.droop_percent(target), digits=1), TEXT),
+        "DROOP": (percentage(run.droop_percent, digits=1), TEXT),
         "ALONE": (tflops(alone), STRONG),
         "TOGETHER": (tflops(together), STRONG),
         "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
-        "BEST": (best[1] if best else ABSENT, STRONG),
+        "BEST": (rate_text(best_row(run.rows)), STRONG),
         **_conditions(run, target, telemetry),
         "ERRORS": (ABSENT if errors is None else str(errors), FAULT if errors else TEXT),
         STATE.title: _state(group, target, spreads),
@@ -180,7 +179,7 @@ def _state(group: GroupState, target: Target, spreads: Sequence[Spread]) -> tupl
         stopped = run.stopping or run.status == INTERRUPTED
         return ("stopped", TEXT) if stopped else ("failed", WARN)
     if run.result is not None and run.result.stopped != "time":
-        return ENDS.get(run.result.stopped, visible(run.result.stopped, 12)), TEXT
+        return ending(run.result).word, TEXT
     if percent is not None:
         return f"{percentage(percent, digits=1)} behind", WARN
     if run.result is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import heat_limits
 from gputop.bench.plan.devices import numbers
-from gputop.bench.results.facts import ENDS
+from gputop.bench.results.facts import ending
 from gputop.schema.values import value_text
 from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
 from gputop.ui.benchmark import group_table, result_table
@@ -178,7 +178,7 @@ def _why(run: RunState) -> str:
         return f"{run.limit.title.lower()}, {run.limit.why}"
     if run.problem is not None:
         return f"failed, {visible(run.problem.what)}"
-    return ENDS.get(run.result.stopped, "ended") if run.result else "ended"
+    return ending(run.result).word if run.result else "ended"
 
 
 def _fault(group: GroupState, target: Target) -> str:

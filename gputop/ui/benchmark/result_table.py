@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.results import text_report
-from gputop.bench.results.facts import rate
+from gputop.bench.results.facts import best_row, rate_text
 from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, width_of
 from gputop.ui.drawing.palette import DIM, GOOD, STRONG, TEXT
@@ -81,7 +81,7 @@ def figures(run: RunState, width: int) -> Row:
     row: Row = [Span(" ")]
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
-    last, best = run.rows[-1], max(run.rows, key=lambda point: (rate(point) or (0.0, ""))[0])
+    last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
     if run.request.kind == "peak":
         best = text_report.ranked(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
@@ -91,10 +91,8 @@ def figures(run: RunState, width: int) -> Row:
     else:
         named = [("last", last), ("best", best)]
     for name, point in named:
-        figure = rate(point)
-        said = figure[1] if figure else ABSENT
-        if run.request.kind == "latency":
-            said = brief(point.values.get("seconds"))
+        latency = run.request.kind == "latency"
+        said = brief(point.values.get("seconds")) if latency else rate_text(point)
         part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
         if point is named[0][1] or width_of([*row, *part]) <= width:
             row += part
