@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.devices import RefusedError, select
+from gputop.bench.plan.devices import RunRefusedError, select_targets
 from gputop.bench.plan.request import DTYPES, parse_dtypes
 from gputop.commands.arguments import argument, count, output_width, print_text
 from gputop.console import say
@@ -143,42 +143,44 @@ def run(args: argparse.Namespace) -> int:
             return _collect(args)
         if args.ray is not None:
             return _on_cluster(args)
-        targets = select(args.device, args.kind, ignore_busy=args.ignore_busy)
+        targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
         requests = _requests(args, targets)
         ends = _stress(requests)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except RefusedError as error:
+    except RunRefusedError as error:
         say(f"error: {error}")
         return error.status
-    from gputop.commands.bench_results import conclude
+    from gputop.commands.bench_results import report_runs
 
-    return conclude(ends, args)
+    return report_runs(ends, args)
 
 
 def _collect(args: argparse.Namespace) -> int:
     """Compares the devices of files."""
     from gputop.bench.results.collect import collect
-    from gputop.commands.bench_results import conclude_many
+    from gputop.commands.bench_results import report_devices
 
     found = collect(args.collect)
-    return conclude_many(found.members, found.left_out, args)
+    return report_devices(found.members, found.left_out, args)
 
 
 def _on_cluster(args: argparse.Namespace) -> int:
     """Runs on the GPUs that Ray gives."""
-    from gputop.bench.cluster.run import Order, burn, on_a_line
-    from gputop.commands.bench_results import conclude_cluster
+    from gputop.bench.cluster.run import ClusterRequest, follow_on_terminal, run_on_cluster
+    from gputop.commands.bench_results import report_cluster
 
     cpu = args.device == ("cpu",)
     python = getattr(args, "python", None)
-    order = Order(args.ray, args.devices, cpu, args.ignore_busy, python)
-    follow = on_a_line
+    order = ClusterRequest(args.ray, args.devices, cpu, args.ignore_busy, python)
+    follow = follow_on_terminal
     if args.screen:
         from gputop.ui.shell.cluster_app import on_screen
 
         follow = on_screen
-    return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)
+    return report_cluster(
+        run_on_cluster(order, lambda targets: _requests(args, targets), follow), args
+    )
 
 
 def _stress(requests: list[Request]) -> list[RunState]:
@@ -198,7 +200,7 @@ def _history(args: argparse.Namespace) -> int:
     try:
         text = history.listing(_one_device(args.device), form, output_width())
     except (ResultsError, ValueError) as error:
-        raise RefusedError(f"{error}.") from None
+        raise RunRefusedError(f"{error}.") from None
     print_text(text)
     return FINE
 
@@ -208,7 +210,9 @@ def _one_device(named: tuple[str, ...] | None) -> str | None:
     if named is None or named == (devices.ALL,):
         return None
     if len(named) > 1:
-        raise RefusedError("--history is of one device, or of all. Name one with --device.", USAGE)
+        raise RunRefusedError(
+            "--history is of one device, or of all. Name one with --device.", USAGE
+        )
     return named[0]
 
 
@@ -257,7 +261,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
     )
     for misused, message in misuses:
         if misused:
-            raise RefusedError(message, USAGE)
+            raise RunRefusedError(message, USAGE)
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
@@ -276,16 +280,16 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
             )
         )
     if args.kind == "pairs" and (problem := request.check_pairs(requests)):
-        raise RefusedError(f"{problem}.")
+        raise RunRefusedError(f"{problem}.")
     return requests if args.ray is not None else devices.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
     """Refuses options that are for one device."""
     if args.report is not None:
-        raise RefusedError("--report is a page of one device. Name one with --device.", USAGE)
+        raise RunRefusedError("--report is a page of one device. Name one with --device.", USAGE)
     if args.csv and args.kind not in ("soak", "pairs"):
-        raise RefusedError(
+        raise RunRefusedError(
             "--csv has the rows of one device. Name one with --device, or take --json.", USAGE
         )
 
@@ -302,7 +306,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
             why = error.strerror or str(error)
             problem = unwritten(Path(name), why, "Name another one")
         if problem is not None:
-            raise RefusedError(f"{problem}.")
+            raise RunRefusedError(f"{problem}.")
 
 
 def _no_file(file: Path, *, force: bool) -> Problem | None:

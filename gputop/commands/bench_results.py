@@ -13,8 +13,13 @@ from gputop.bench.results import history
 from gputop.bench.results.compare import spreads
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.history import ResultsError, append
-from gputop.bench.results.outliers import member_of, outliers, was_stopped
-from gputop.bench.results.text_report import document, in_short, page, table_of
+from gputop.bench.results.outliers import outliers, tested_device, was_stopped
+from gputop.bench.results.text_report import (
+    comparison_table,
+    outliers_document,
+    result_page,
+    spread_lines,
+)
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.commands.bench import unwritten
 from gputop.console import print_out, say
@@ -25,16 +30,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from gputop.bench.cluster.run import Burned
-    from gputop.bench.results.collect import LeftOut
-    from gputop.bench.results.outliers import Member
+    from gputop.bench.cluster.run import ClusterResult
+    from gputop.bench.results.collect import SkippedFile
+    from gputop.bench.results.outliers import TestedDevice
     from gputop.bench.run.state import Course, RunState
     from gputop.problem import Problem
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
-def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
+def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Keep, print and export what was measured; return the gravest exit status of all devices."""
     for run in runs:
         _keep(run)
@@ -44,7 +49,7 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
         problem
         for run in runs
         if run.result is not None
-        for problem in _export(args, run.result, run.course())
+        for problem in _export(args, run.result, run.history())
     ]
     for problem in problems:
         say(f"error: {problem}.")
@@ -52,9 +57,9 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     return COULD_NOT_RUN if problems and status == FINE else status
 
 
-def conclude_many(
-    members: Sequence[Member],
-    left_out: Sequence[LeftOut],
+def report_devices(
+    members: Sequence[TestedDevice],
+    left_out: Sequence[SkippedFile],
     args: argparse.Namespace,
     statuses: Sequence[int] = (),
 ) -> int:
@@ -64,7 +69,9 @@ def conclude_many(
     """
     if args.json:
         unused = [asdict(each) for each in left_out]
-        text = json.dumps({**document(members), "left_out": unused}, indent=2, allow_nan=False)
+        text = json.dumps(
+            {**outliers_document(members), "left_out": unused}, indent=2, allow_nan=False
+        )
     elif args.csv:
         text = history.as_csv([each.result for each in members if each.result is not None])
     else:
@@ -78,7 +85,7 @@ def conclude_many(
     return gravest([*found, *stopped, *missed, *statuses, FINE])
 
 
-def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
+def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
     """Keeps and prints what was measured on a cluster; the gravest exit status."""
     statuses = []
     for run in burned.ends:
@@ -87,8 +94,8 @@ def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
         if slower := _slower(run):
             say(f"warning: {run.request.target.label}: {slower}")
             statuses.append(DEGRADED)
-    members = [*map(member_of, burned.ends), *burned.not_begun]
-    return conclude_many(members, (), args, statuses)
+    members = [*map(tested_device, burned.ends), *burned.not_begun]
+    return report_devices(members, (), args, statuses)
 
 
 def gravest(statuses: Sequence[int]) -> int:
@@ -140,10 +147,10 @@ def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
     if args.csv:
         return _csv([result for _, result in results])
     if len(runs) == 1:
-        return page(results[0][1])
-    pages = [] if args.kind in ("soak", "pairs") else [page(result) for _, result in results]
-    apart = "\n".join(in_short(spreads(results)))
-    return "\n\n".join(filter(None, [*pages, table_of(results), apart]))
+        return result_page(results[0][1])
+    pages = [] if args.kind in ("soak", "pairs") else [result_page(result) for _, result in results]
+    apart = "\n".join(spread_lines(spreads(results)))
+    return "\n\n".join(filter(None, [*pages, comparison_table(results), apart]))
 
 
 def _document(run: RunState) -> dict[str, Any]:
@@ -171,11 +178,11 @@ def _export(args: argparse.Namespace, result: Result, course: Course) -> list[Pr
     """Writes what was asked for; what could not be written, and why."""
     problems = []
     if args.report is not None:
-        from gputop.bench.results.html_report import page
+        from gputop.bench.results.html_report import html_page
         from gputop.files import write_whole
 
         try:
-            write_whole(Path(args.report), page(result, course).encode())
+            write_whole(Path(args.report), html_page(result, course).encode())
         except OSError as error:
             problems.append(_failed(Path(args.report), error))
     if args.tensorboard is not None:

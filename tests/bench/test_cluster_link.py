@@ -13,7 +13,7 @@ import pytest
 
 from gputop.bench.cluster import client
 from gputop.bench.cluster.client import Cluster
-from gputop.bench.run.worker_launch import PlaceError
+from gputop.bench.run.worker_launch import LaunchError
 from tests.bench.commands import COMMAND, environment
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 async def refused(address: str = "auto") -> str:
-    with pytest.raises(PlaceError) as caught:
+    with pytest.raises(LaunchError) as caught:
         await Cluster.join(address)
     return str(caught.value)
 
@@ -125,7 +125,7 @@ async def test_who_leaves_while_it_joins_leaves_nothing(path: Path) -> None:
 async def test_what_a_cluster_has_is_known(path: Path) -> None:
     fake_ray(path, free=3.0)
     cluster, found = await Cluster.join("auto")
-    assert found == client.Found("9.9", 1, 4, 3)
+    assert found == client.ClusterSize("9.9", 1, 4, 3)
     await cluster.leave()
     assert children() == []
 

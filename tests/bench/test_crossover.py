@@ -13,7 +13,7 @@ from gputop.bench.results.compare import (
     crossovers,
     newest_series,
     other_sweeps,
-    times,
+    times_text,
     with_earlier,
 )
 from tests.bench.kept import BASE, table
@@ -128,4 +128,4 @@ def test_two_gpus_are_not_compared_so() -> None:
     [(0.0423, "0.042"), (1.26, "1.3"), (9.94, "9.9"), (9.96, "10"), (312.4, "312")],
 )
 def test_ratios_have_two_digits(ratio: float, said: str) -> None:
-    assert times(ratio) == said
+    assert times_text(ratio) == said

@@ -215,16 +215,16 @@ def test_a_file_of_a_newer_version_is_a_warning_and_stays(
     ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     history.append(replace(RESULT, tflops_mean=900.0))
-    with sqlite3.connect(history.path()) as connection:
+    with sqlite3.connect(history.results_path()) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    before = history.path().read_bytes()
+    before = history.results_path().read_bytes()
     assert run("--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["device"] == "a CPU"
     (line,) = said.err.splitlines()
     assert "a newer gputop made it (version 99" in line
-    assert history.path().read_bytes() == before
+    assert history.results_path().read_bytes() == before
 
 
 def test_a_history_that_nobody_reads_is_no_traceback() -> None:

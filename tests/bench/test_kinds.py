@@ -141,11 +141,11 @@ Product.multiply = failing
 """
 """From the third product on, and only where they are timed."""
 AT_ONE_COPY = """
-copy = copies.Way.copy
+copy = copies.CopyPath.copy
 def failing(self, times):
     copy(self, times)
     self.to[7] ^= 1
-copies.Way.copy = failing
+copies.CopyPath.copy = failing
 """
 
 
@@ -175,11 +175,11 @@ def sending(self, *arguments):
     point(self, *arguments)
     sent.append(arguments)
 {work}, rows.Rows.point = failing, sending
-fit = rows.fit
-rows.fit = lambda *arguments, **options: max(2, fit(*arguments, **options))
+fit = rows.products_in
+rows.products_in = lambda *arguments, **options: max(2, fit(*arguments, **options))
 """
 """Once there is a row, a call for several products has no end; slow ones come in twos, too."""
-WORK = {"copy": "copies.Way.copy"}
+WORK = {"copy": "copies.CopyPath.copy"}
 
 
 async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from gputop.bench.events import Conditions, Point
 from gputop.bench.results.outliers import (
     MAD_TO_SIGMA,
-    Member,
+    TestedDevice,
     distribution,
     outliers,
     percentile,
-    slow,
+    slow_reason,
     was_stopped,
 )
-from gputop.bench.results.text_report import document, outliers_page
+from gputop.bench.results.text_report import outliers_document, outliers_page
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 
@@ -29,7 +29,7 @@ RATES = st.floats(1e-3, 1e4)
 H100 = "NVIDIA H100 80GB HBM3"
 
 
-def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> Member:
+def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> TestedDevice:
     fields: dict[str, Any] = {
         "device": device,
         "device_uuid": f"GPU-{n}",
@@ -37,14 +37,14 @@ def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: An
         "seconds": 60.0,
     }
     result = dataclasses.replace(RESULT, tflops_mean=mean, **(fields | changes))
-    return Member(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
+    return TestedDevice(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
 
 
-def fleet(*means: float) -> list[Member]:
+def fleet(*means: float) -> list[TestedDevice]:
     return [member(n, mean) for n, mean in enumerate(means)]
 
 
-def named(members: list[Member]) -> dict[str, tuple[str, ...]]:
+def named(members: list[TestedDevice]) -> dict[str, tuple[str, ...]]:
     return {each.member.uuid or "": each.reasons for each in outliers(members)}
 
 
@@ -79,7 +79,7 @@ def test_who_is_slow_is_under_the_median_by_the_rule(values: list[float], value:
     under = among.median - value
     far = len(values) >= 5 and among.sigma > 0 and under > 3 * among.sigma
     expected = under > 0 and (100 * under / among.median > 5 or far)
-    assert (slow(value, among) is not None) is expected
+    assert (slow_reason(value, among) is not None) is expected
 
 
 def test_five_percent_or_three_robust_deviations() -> None:
@@ -107,8 +107,8 @@ def test_models_and_data_types_are_compared_among_themselves() -> None:
 
 def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
     wrong = member(9, 1e6, wrong_elements=3, checks=5)
-    dead = Member("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
-    held = Member("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
+    dead = TestedDevice("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
+    held = TestedDevice("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
     members = [*fleet(700, 701, 702, 600), held, dead, wrong]
     found = outliers(members)
     assert [(each.member.uuid, each.status) for each in found] == [
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
         ("GPU-3", DEGRADED),
     ]
     assert found[1].reasons == ("computed wrong results: 3 elements in 5 checks",)
-    assert document(members)["distributions"][0]["most"] == 702
+    assert outliers_document(members)["distributions"][0]["most"] == 702
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_who_was_ended_by_a_limit_or_unwatched_is_named() -> None:
 
 
 def test_tables_are_compared_by_what_they_are_compared_by() -> None:
-    def copies(n: int, rate: float) -> Member:
+    def copies(n: int, rate: float) -> TestedDevice:
         rows = (Point("device to device", 1 << 28, {"bytes_per_second": rate}),)
         return member(n, None, kind="copy", points=rows, tflops_peak=None, dtype="bytes")
 
@@ -175,15 +175,17 @@ def test_a_page_has_everything_at_80_columns() -> None:
 
 
 def test_a_page_of_nothing_but_failures() -> None:
-    dead = [Member("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
+    dead = [TestedDevice("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
     text = outliers_page(dead)
     assert "1 device on 1 host: none has a result" in text
     assert "\x1b" not in text
-    assert json.loads(json.dumps(document(dead)))["results"][0]["problem"].startswith("it was")
+    assert json.loads(json.dumps(outliers_document(dead)))["results"][0]["problem"].startswith(
+        "it was"
+    )
 
 
 def test_who_was_stopped_is_no_outlier() -> None:
-    early = Member("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
+    early = TestedDevice("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
     members = [*fleet(700, 701), member(5, stopped="user"), early]
     assert named(members) == {}
     assert [was_stopped(each) for each in members] == [False, False, True, True]

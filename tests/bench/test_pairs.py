@@ -62,7 +62,7 @@ class Measured:
         }
         yield Done(dataclasses.replace(RESULT, **(fields | changes)))
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """It has begun."""
 
     async def stop(self, by: str = "user") -> None:
@@ -92,7 +92,7 @@ async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Do
     """How each device ended; stopped where that one is planned."""
     found: dict[Target, Done | Failed] = {}
     async with asyncio.timeout(100):
-        with supervision.Watch() as together:
+        with supervision.Supervisor() as together:
             running = runs.events(together, lambda *_: None)
             async with contextlib.aclosing(running) as events:
                 async for target, event in events:

@@ -20,8 +20,8 @@ from gputop.bench.plan.peaks import (
     by_formula,
     denominators,
     find_peak,
-    in_words,
     memory_bytes_per_second,
+    percent_lines,
     percent_of_peak,
 )
 from gputop.schema.snapshot import Absence, Device
@@ -329,7 +329,7 @@ def test_percentages_and_their_words() -> None:
         DATASHEET: pytest.approx(78.0, abs=0.05),
         AT_LIVE_CLOCK: pytest.approx(101.9, abs=0.05),
     }
-    assert in_words(771.4, percent, "bfloat16") == (
+    assert percent_lines(771.4, percent, "bfloat16") == (
         "78 % of 989 TFLOP/s (datasheet dense)",
         "102 % of 757 TFLOP/s (formula at the live clock)",
     )
@@ -346,16 +346,16 @@ def test_percentages_and_their_words() -> None:
     ],
 )
 def test_words(tflops: float, peak: float, dtype: str, words: str) -> None:
-    assert in_words(tflops, percent_of_peak(tflops, {DATASHEET: peak}), dtype) == (words,)
+    assert percent_lines(tflops, percent_of_peak(tflops, {DATASHEET: peak}), dtype) == (words,)
 
 
 @pytest.mark.parametrize("tflops", [None, math.nan, math.inf, 0.0, 500.0])
 def test_nothing_known_is_said(tflops: float | None) -> None:
     unknown = ("no peak is known to compare with",)
-    assert in_words(tflops, percent_of_peak(tflops, {}), "float32") == unknown
+    assert percent_lines(tflops, percent_of_peak(tflops, {}), "float32") == unknown
     assert percent_of_peak(None, {DATASHEET: 989.0}) == {}
-    assert in_words(None, {}, "float32") == unknown
-    assert in_words(None, {DATASHEET: 78.0}, "float32") == unknown
+    assert percent_lines(None, {}, "float32") == unknown
+    assert percent_lines(None, {DATASHEET: 78.0}, "float32") == unknown
 
 
 @given(
@@ -370,7 +370,7 @@ def test_percentages_are_numbers_whatever_comes(
 ) -> None:
     percent = percent_of_peak(tflops, peaks)
     assert all(math.isfinite(share) for share in percent.values())
-    assert all(in_words(tflops, percent, dtype))
+    assert all(percent_lines(tflops, percent, dtype))
 
 
 def test_the_data_types_of_the_stress_test_have_a_field() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point, Progress
 from gputop.bench.results import html_report
-from gputop.bench.results.html_report import Axis, by_value, page
+from gputop.bench.results.html_report import SvgAxis, by_value, html_page
 from gputop.bench.run.state import Course
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
@@ -60,7 +60,7 @@ class Page(HTMLParser):
 
 
 def test_a_soak_has_figures_charts_conditions_and_method() -> None:
-    made = Page(page(BASE, COURSE))
+    made = Page(html_page(BASE, COURSE))
     for part in (
         "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "(datasheet dense)",
         "Power", "690 W in the mean", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
@@ -88,18 +88,18 @@ def test_every_condition_is_on_the_page() -> None:
     }
     assert set(known) == {each.name for each in fields(Conditions)}
     values: dict[str, Any] = {name: value for name, (value, _) in known.items()}
-    text = Page(page(replace(BASE, conditions=Conditions(**values)), COURSE)).text
+    text = Page(html_page(replace(BASE, conditions=Conditions(**values)), COURSE)).text
     for name, (_, shown) in known.items():
         assert shown in text, name
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
-    made = Page(page(table("sweep", SWEEP), COURSE))
+    made = Page(html_page(table("sweep", SWEEP), COURSE))
     names = {name for name, _ in made.elements}
     assert not names & {"script", "link", "img", "iframe", "object", "embed", "a"}
     attributes = {key for _, found in made.elements for key in found}
     assert not any(key.startswith("on") or key in ("src", "href", "style") for key in attributes)
-    assert not re.search(r"url\(|@import|https?:", page(BASE, COURSE))
+    assert not re.search(r"url\(|@import|https?:", html_page(BASE, COURSE))
     policy = [a["content"] for _, a in made.elements if a.get("http-equiv")]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
 
@@ -112,7 +112,7 @@ def test_text_of_others_is_no_markup() -> None:
     points = (Point(odd, 1.0, {odd: 1.0}), Point(odd, 2.0, {odd: 2.0}))
     named = replace(BASE, **changes, points=points, device_uuid=odd, layout=odd)
     course = Course(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
-    text = page(replace(named, comparison=Comparison(7.0, odd)), course)
+    text = html_page(replace(named, comparison=Comparison(7.0, odd)), course)
     made = Page(text)
     assert made.count("script") == 0
     assert made.text.count("<script>alert(1)</script>") > 10
@@ -138,7 +138,7 @@ def test_text_of_others_is_no_markup() -> None:
 )
 def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, says: str) -> None:
     comparison = Comparison(7.0, slower)
-    made = Page(page(replace(BASE, comparison=comparison, **changes), COURSE))
+    made = Page(html_page(replace(BASE, comparison=comparison, **changes), COURSE))
     (found,) = [
         a["class"] for _, a in made.elements if (a.get("class") or "").startswith("verdict")
     ]
@@ -151,25 +151,25 @@ def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, sa
     [(None, None), (3.8, "96.2 %"), (0.0, "100.0 %"), (-11.5, "new best, 11.5 % above")],
 )
 def test_the_best_run_before_it_is_named(under: float | None, says: str | None) -> None:
-    text = Page(page(replace(BASE, comparison=Comparison(under)), COURSE)).text
+    text = Page(html_page(replace(BASE, comparison=Comparison(under)), COURSE)).text
     assert ("best run before" in text) is (says is not None)
     assert (says or "") in text
 
 
 def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
     points = (*SWEEP, *(replace(point, series="int8") for point in SWEEP))
-    made = Page(page(table("sweep", points, tflops_peak=1.1), Course()))
+    made = Page(html_page(table("sweep", points, tflops_peak=1.1), Course()))
     assert made.count("svg") == 2
     assert made.count("polyline") == 4
     assert made.text.count("int8") >= len(SWEEP)
     assert "1.1 TFLOP/s at" in made.text
-    copied = Page(page(table("copy", COPY), Course()))
+    copied = Page(html_page(table("copy", COPY), Course()))
     assert "3900 GB/s" in copied.text
     assert "1 Gi" in copied.text
 
 
 def test_a_run_of_which_little_is_known() -> None:
-    made = Page(page(replace(RESULT, tflops_mean=None, tflops_peak=None), Course()))
+    made = Page(html_page(replace(RESULT, tflops_mean=None, tflops_peak=None), Course()))
     assert made.count("svg") == 0
     assert "TFLOP/s over seconds" not in made.text
     assert "Conditions" not in made.text
@@ -226,7 +226,7 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
 
 @given(st.floats(1e-9, 1e15), st.floats(2.0, 1e6), st.sampled_from([None, 2, 10]))
 def test_ticks_are_few_in_order_and_within(low: float, ratio: float, base: int | None) -> None:
-    axis = Axis(low if base else 0.0, low * ratio, "", base)
+    axis = SvgAxis(low if base else 0.0, low * ratio, "", base)
     ticks = axis.ticks()
     assert len(ticks) <= 9
     assert ticks == sorted(set(ticks))
@@ -247,7 +247,7 @@ def test_sizes_far_apart_are_in_powers_of_two(
 
 
 def test_the_strip_is_filled_where_a_reason_held() -> None:
-    x = Axis(0.0, 10.0, "seconds")
+    x = SvgAxis(0.0, 10.0, "seconds")
     drawn = html_report.strip({"sw_power_cap": [(0.0, 5.0), (9.0, 99.0)]}, x)
     held = re.findall(r'class="held" x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
     inner = html_report.WIDTH - html_report.LEFT - html_report.RIGHT

@@ -21,8 +21,8 @@ from tests.bench.workers import RESULT
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert history.path() == tmp_path / "data" / "gputop" / "results.sqlite"
-    return history.path()
+    assert history.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
+    return history.results_path()
 
 
 def test_what_is_kept_comes_back_newest_first(file: Path) -> None:

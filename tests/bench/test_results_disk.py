@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert history.path() == tmp_path / "data" / "gputop" / "results.sqlite"
-    return history.path()
+    assert history.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
+    return history.results_path()
 
 
 KEEP = """

@@ -33,14 +33,14 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
 ) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
     asked = Recorded(dtype=dtype, size=largest)
-    asked.request["dtypes"] = worker_launch.document(plan.Request(target, dtype, largest, 1.0))[
-        "dtypes"
-    ]
+    asked.request["dtypes"] = worker_launch.worker_request(
+        plan.Request(target, dtype, largest, 1.0)
+    )["dtypes"]
     device: Any = SimpleNamespace(place="cuda")
     assert sweep._planned(rows.Rows(device, asked, 0), dtype) == expected
     asked.request["size"] = 8
     if dtype != "float32":
-        with pytest.raises(errors.RefusedError) as refusal:
+        with pytest.raises(errors.RunError) as refusal:
             sweep._planned(rows.Rows(device, asked, 0), dtype)
         assert "or larger" in refusal.value.fields["remedy"]
 
@@ -50,7 +50,7 @@ class Recorded(run.Run):
 
     def __init__(self, **asked: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__init__(-1, worker_launch.document(request(**asked)))
+        super().__init__(-1, worker_launch.worker_request(request(**asked)))
 
     def send(self, event: str, **fields: Any) -> None:
         self.sent.append({"event": event, **fields})
@@ -117,7 +117,7 @@ def test_nothing_is_timed_after_a_stop() -> None:
 
 
 def test_the_best_row_of_a_table_has_the_shape() -> None:
-    table = throughput.Table()
+    table = throughput.TableTotals()
     table.add(10, 2.0, 1e12)
     table.best(3.0, (1, 2, 3))
     table.best(2.0, (4, 5, 6))
@@ -125,7 +125,7 @@ def test_the_best_row_of_a_table_has_the_shape() -> None:
     assert (result["m"], result["n"], result["k"]) == (1, 2, 3)
     assert result["tflops_peak"] == 3.0
     assert result["tflops_mean"] == pytest.approx(5.0)
-    empty = throughput.Table().result()
+    empty = throughput.TableTotals().result()
     assert empty["tflops_mean"] is empty["tflops_peak"] is None
     assert "m" not in empty
 
@@ -281,7 +281,7 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
 
 def steady(*stretches: tuple[float, int]) -> float | None:
     """The time to steady of a run at these TFLOP/s, each for so many seconds."""
-    counted = throughput.Tally(10**10)
+    counted = throughput.SoakTotals(10**10)
     for tflops, seconds in stretches:
         for _ in range(4 * seconds):
             counted.add(round(25 * tflops), 0.25, None)

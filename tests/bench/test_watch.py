@@ -18,7 +18,7 @@ from gputop.bench.run import group, supervision
 from gputop.bench.run.conditions import Trace
 from gputop.bench.run.progress import run_in_foreground
 from gputop.commands import bench as command
-from gputop.commands.bench_results import conclude
+from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
 from gputop.schema.snapshot import Absence, DeviceState
 from gputop.stream.child import Interruption
@@ -28,7 +28,7 @@ from tests.streams import PreparedStream, inventory, readings, sample
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    from gputop.bench.run.supervision import Limit
+    from gputop.bench.run.supervision import RunLimit
     from gputop.schema.snapshot import Record
 
 GPU = devices.targets(inventory(2), sample(2))[0]
@@ -83,18 +83,18 @@ def watching(monkeypatch: pytest.MonkeyPatch, *records: Record | Interruption) -
 
 
 async def events_of(
-    session: Any, trace: Trace, ending: Callable[[Limit], None]
+    session: Any, trace: Trace, ending: Callable[[RunLimit], None]
 ) -> AsyncGenerator[Event]:
     """Those of one run that is watched alone."""
-    with supervision.Watch() as together:
+    with supervision.Supervisor() as together:
         async with contextlib.aclosing(together.events(session, trace, ending)) as events:
             async for event in events:
                 yield event
 
 
-async def run_of(session: Any, trace: Trace) -> tuple[Event, list[Limit]]:
+async def run_of(session: Any, trace: Trace) -> tuple[Event, list[RunLimit]]:
     """The last event of the run, and what ended it."""
-    limits: list[Limit] = []
+    limits: list[RunLimit] = []
     async with asyncio.timeout(30):
         async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
             received = [event async for event in events]
@@ -152,7 +152,7 @@ async def test_what_has_no_temperature_is_not_ended_for_it(
     monkeypatch.setattr(supervision, "START_SECONDS", 0.1 if target is CPU else 30.0)
     watching(monkeypatch, inventory(2), record)
     trace = Trace(target)
-    looked, look = asyncio.Event(), trace.look
+    looked, look = asyncio.Event(), trace.add_sample
 
     def noticed(*arguments: Any) -> None:
         look(*arguments)
@@ -202,8 +202,8 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
     sessions, traces = (EndlessSession(), EndlessSession()), (Trace(GPU), Trace(other))
     ended: list[Any] = []
 
-    async def one(together: supervision.Watch, session: Any, trace: Trace) -> None:
-        def ending(limit: Limit) -> None:
+    async def one(together: supervision.Supervisor, session: Any, trace: Trace) -> None:
+        def ending(limit: RunLimit) -> None:
             ended.append((trace.target.index, limit.by))
             sessions[1].stopped.set()  # the other one goes on until then
 
@@ -212,7 +212,7 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
                 pass
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        with supervision.Watch() as together:
+        with supervision.Supervisor() as together:
             tasks = [
                 group.create_task(one(together, *each))
                 for each in zip(sessions, traces, strict=True)
@@ -227,7 +227,7 @@ async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.Monke
     def fails(*_: object) -> None:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr("gputop.bench.plan.heat_limits.reached", fails)
+    monkeypatch.setattr("gputop.bench.plan.heat_limits.reached_limit", fails)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
     assert [(limit.by, limit.why) for limit in limits] == [("silent", "RuntimeError: on purpose")]
@@ -263,8 +263,8 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
     )
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    assert conclude(ends, parser.parse_args([])) == 4
+    assert report_runs(ends, parser.parse_args([])) == 4
     assert "ended by the temperature limit" in capsys.readouterr().out
     ends[0].end = Done(dataclasses.replace(RESULT, stopped="silent"))
-    assert conclude(ends, parser.parse_args([])) == 4
+    assert report_runs(ends, parser.parse_args([])) == 4
     assert "could not be watched" in capsys.readouterr().out

@@ -56,7 +56,7 @@ class RawWorker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.tell(json.dumps(worker_launch.document(asked)))
+        self.tell(json.dumps(worker_launch.worker_request(asked)))
 
     def tell(self, line: str) -> None:
         """Writes a line to the worker's standard input."""

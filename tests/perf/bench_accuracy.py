@@ -76,7 +76,7 @@ class Turns(Cpu):
     def launch(self, product: Product, products: int, *, check: bool) -> None:
         """Lets the loop have its turn when the soak has had its own."""
         if self.run is not None:
-            seconds, iterations, _ = self.run.tally.now
+            seconds, iterations, _ = self.run.totals.now
             timed, made = seconds - self._mark[0], iterations - self._mark[1]
             if timed >= TURN_SECONDS:
                 self._mark = seconds, iterations
@@ -109,7 +109,7 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
         torch: Any = importlib.import_module("torch")
     request = Request(cpu_target(), dtype, size, 3600.0, sys.executable)
     device = Turns(torch, size, dtype, turns)
-    run = Run(os.open(os.devnull, os.O_WRONLY), worker_launch.document(request))
+    run = Run(os.open(os.devnull, os.O_WRONLY), worker_launch.worker_request(request))
     product, pace = soak.prepare(device, run)
     device.run = run
     soak.measure(device, run, product, pace)

@@ -61,7 +61,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
         benchmark: Any = importlib.import_module("torch.utils.benchmark")
-    request = worker_launch.document(
+    request = worker_launch.worker_request(
         Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind)
     )
     device = Cpu(torch, threading.Event())
@@ -92,7 +92,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
     return found
 
 
-def _ours(rows: Rows, way: latency.Way) -> float:
+def _ours(rows: Rows, way: latency.Variant) -> float:
     timed = rows.time(way.work, way.clock, 1e-3, at_most=SECONDS)
     assert timed is not None
     return timed.seconds

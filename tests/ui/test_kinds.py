@@ -45,7 +45,7 @@ H100 = table_result(
 def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
     run = RunState(Request(cpu_target(), dtype, None, 60.0, kind=kind))
     for event in events:
-        run.take(event)
+        run.add_event(event)
     return run
 
 
@@ -164,7 +164,7 @@ def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
     confirmed = Point("B row-major, confirmed", 512, {"tflops": 0.3, "seconds": 1e-3}, (512,) * 3)
     lucky = Point("B row-major", 256, {"tflops": 0.4, "seconds": 1e-3}, (256,) * 3)
     run = run_of("peak", *table_events("peak", 0), confirmed, lucky)
-    (row,) = texts([result_table.figures(run, 120)])
+    (row,) = texts([result_table.last_and_best(run, 120)])
     assert "best 0.300 TFLOP/s" in row
 
 
@@ -175,12 +175,12 @@ def test_a_search_leaves_room_for_what_the_device_did() -> None:
     )
     run = run_of("peak", *many)
     assert len(chart_of(run).draw(80, 30)) == 11
-    assert len(result_table.rows(run, 80, 12, 3)) == 7
+    assert len(result_table.result_rows(run, 80, 12, 3)) == 7
 
 
 def test_the_best_row_is_left_out_where_it_would_be_cut() -> None:
     run = run_of("copy", *table_events("copy", 7))
-    wide, narrow = (texts([result_table.figures(run, width)])[0] for width in (120, 60))
+    wide, narrow = (texts([result_table.last_and_best(run, width)])[0] for width in (120, 60))
     assert " best 2730 GB/s device to device" in wide
     assert " last " in narrow
     assert " best " not in narrow
@@ -216,8 +216,8 @@ def test_what_the_device_did_stays_under_the_table() -> None:
         run, clock = run_of(kind), Clock()
         run.trace.now = clock
         for event in table_events(kind, 5):
-            run.take(event)
-            run.trace.take(event)
+            run.add_event(event)
+            run.trace.add_event(event)
         around = dataclasses.replace(host(), cpu_clock_mhz=3400, cpu_temperature_celsius=61)
         look(run.trace, sample(0, [], time=NOW + 2, host=around))
         rows = texts(chart_of(run).draw(80, 20))

@@ -152,7 +152,7 @@ def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
 def test_a_line_shows_how_much_it_changes() -> None:
     """A clock that sinks by a sixth is not a bar that is full all along."""
     run = gpu_run(60.0, 60.0, ended=True)
-    axis = trace_chart.Axis(60.0, 60)
-    rows = ["".join(span.text for span in row) for row in trace_chart.rows(run, axis, 4)]
+    axis = trace_chart.TimeAxis(60.0, 60)
+    rows = ["".join(span.text for span in row) for row in trace_chart.trace_rows(run, axis, 4)]
     cells = set(labelled(rows, "SM clock")[trace_chart.LEFT : -trace_chart.RIGHT])
     assert len(cells & {chr(0x2800 + n) for n in range(256)}) >= 2

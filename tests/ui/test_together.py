@@ -16,7 +16,7 @@ from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.device_choice import ALL, MORE, Several
+from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -233,7 +233,7 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
     app = quiet(4)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, device=MORE)
-        assert isinstance(app.screen, Several)
+        assert isinstance(app.screen, DevicesDialog)
         lines = app.screen.query_one(OptionList)
         assert [str(each.prompt)[:5] for each in lines.options] == [
             "[x] 0",

@@ -116,7 +116,7 @@ def group(count: int, until: float | None = None, kind: str = "soak") -> GroupSt
     for target in targets:
         events = whole(target) if until is None else begun(target, until)
         for event in table(kind, target) if made.is_table else events:
-            made.take(target, event)
+            made.add_event(target, event)
     return made
 
 

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
 from gputop import from_checkout
-from gputop.bench.cluster.node_readings import Facts, facts
+from gputop.bench.cluster.node_readings import NodeFacts, node_facts
 from gputop.bench.plan.interpreters import GET_TORCH
-from gputop.bench.run.worker_launch import KEPT_ERROR_BYTES, PlaceError
+from gputop.bench.run.worker_launch import KEPT_ERROR_BYTES, LaunchError
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.problem import Problem
@@ -38,7 +38,7 @@ RELAY = "gputop.bench.cluster.relay"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClusterSize:
     """What a cluster has: GPUs in all, and those that Ray has not lent to anybody."""
 
     version: str
@@ -54,17 +54,17 @@ class Cluster:
         self._process = process
         self._errors = b""
         self._answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._posts: dict[int, Post] = {}
+        self._posts: dict[int, LentGpu] = {}
         self._left = False
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_errors())]
 
     @classmethod
-    async def join(cls, address: str) -> tuple[Self, Found]:
+    async def join(cls, address: str) -> tuple[Self, ClusterSize]:
         """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
             install = from_checkout("'.[ray]'")
-            raise PlaceError(Problem("There is no Ray", why, f"Type {install}"))
+            raise LaunchError(Problem("There is no Ray", why, f"Type {install}"))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", RELAY, address),
@@ -85,13 +85,13 @@ class Cluster:
             await cluster.leave()
             raise
         if "ray" in said:
-            return cluster, Found(said["ray"], said["nodes"], said["gpus"], said["free"])
+            return cluster, ClusterSize(said["ray"], said["nodes"], said["gpus"], said["free"])
         await cluster.leave()
         raise _refused(address, str(said.get("failed") or said.get("lost")))
 
-    async def place(self, count: int, python: str | None, *, cpu: bool) -> list[Post]:
+    async def lend_gpus(self, count: int, python: str | None, *, cpu: bool) -> list[LentGpu]:
         """That many posts, each on a GPU that nobody else of the cluster has."""
-        self._posts = {number: Post(number, self.send) for number in range(count)}
+        self._posts = {number: LentGpu(number, self.send) for number in range(count)}
         self.send(place=count, python=python, cpu=cpu)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
@@ -103,12 +103,12 @@ class Cluster:
         """Has every post look at what it has; nodes of one name are told apart by their ids."""
         named: dict[str, set[str]] = {}
         for post in self._posts.values():
-            if post.said is not None:
-                named.setdefault(post.said["host"], set()).add(post.said["node"])
+            if post.message is not None:
+                named.setdefault(post.message["host"], set()).add(post.message["node"])
         for post in self._posts.values():
-            if post.said is not None:
-                host, node = post.said["host"], post.said["node"]
-                post.look(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
+            if post.message is not None:
+                host, node = post.message["host"], post.message["node"]
+                post.set_host(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
 
     def send(self, **order: Any) -> None:
         """Tells the relay something."""
@@ -142,7 +142,7 @@ class Cluster:
                 post = self._posts.get(said.get("post"))
                 strays = strays + 1 if post is None else 0
                 if post is not None:
-                    post.hear(said)
+                    post.handle_message(said)
                 elif not self._answer.done():
                     self._answer.set_result(said)
                 await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
@@ -152,7 +152,7 @@ class Cluster:
             self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
             post.status_of_death = COULD_NOT_RUN  # which is no fault of the device
-            post.hear({"lost": "the connection to Ray has ended"})
+            post.handle_message({"lost": "the connection to Ray has ended"})
 
     async def _keep_errors(self) -> None:
         assert self._process.stderr is not None
@@ -168,15 +168,17 @@ QUIET = {
 }
 
 
-def _refused(address: str, why: str) -> PlaceError:
+def _refused(address: str, why: str) -> LaunchError:
     where = "of this machine" if address == "auto" else f"at {visible(address)}"
     remedy = "Start it with `ray start --head`, or name its address as `ray start` prints it"
     if "ersion mismatch" in why:
         remedy = "Run gputop in the Python that the cluster was started with"
-    return PlaceError(Problem(f"The Ray cluster {where} cannot be used", visible(why, 600), remedy))
+    return LaunchError(
+        Problem(f"The Ray cluster {where} cannot be used", visible(why, 600), remedy)
+    )
 
 
-class Post:
+class LentGpu:
     """A GPU that Ray has lent: a place for a worker, and the worker that is started there.
 
     It is a `Place`, for one worker.
@@ -185,46 +187,46 @@ class Post:
     def __init__(self, number: int, send: Callable[..., None]) -> None:
         self._number, self._send = number, send
         self.known = asyncio.Event()
-        self.said: dict[str, Any] | None = None
-        self.facts: Facts | None = None
+        self.message: dict[str, Any] | None = None
+        self.facts: NodeFacts | None = None
         self.problem: str | None = None
         """Why it has no GPU to work on."""
-        self.listen: Callable[[str], None] = lambda _: None
+        self.on_readings: Callable[[str], None] = lambda _: None
         """Is given the readings of its GPU."""
         self.status_of_death = FAULT
         self._worker = RemoteWorker(self._order)
         self.host: str | None = None
 
-    def hear(self, said: dict[str, Any]) -> None:
+    def handle_message(self, said: dict[str, Any]) -> None:
         """Takes in what the relay says of it."""
         if "facts" in said:
-            self.said = said["facts"]
+            self.message = said["facts"]
             self.known.set()
         elif "readings" in said:
-            self.listen(str(said["readings"]))
+            self.on_readings(str(said["readings"]))
         elif "lost" in said and not self.known.is_set():
             self.problem = str(said["lost"])
             self.known.set()
         else:
-            self._worker.hear(said, self.host or "")
+            self._worker.handle_message(said, self.host or "")
 
-    def look(self, host: str) -> None:
+    def set_host(self, host: str) -> None:
         """Takes the facts for those of that host."""
-        assert self.said is not None
+        assert self.message is not None
         self.host = host
         try:
-            self.facts = facts(self.said, host)
+            self.facts = node_facts(self.message, host)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 
-    async def find(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
+    async def find_python(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
         """The interpreter there, which has to have torch."""
         assert self.facts is not None
         python = self.facts.python
         if not self.facts.has_torch:
             what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
             remedy = f"Install torch for it: {GET_TORCH}"
-            raise PlaceError(Problem(what, why, remedy))
+            raise LaunchError(Problem(what, why, remedy))
         return python
 
     async def start(self, python: str, request: Request, order: bytes) -> RemoteWorker:  # noqa: ARG002
@@ -232,7 +234,7 @@ class Post:
         self._order(start=order.decode())
         return self._worker
 
-    def leave(self) -> None:
+    def give_back(self) -> None:
         """Gives the GPU back to Ray."""
         self._order(leave=True)
 
@@ -251,7 +253,7 @@ class RemoteWorker:
         self.status: int | None = None
         self.lost: Problem | None = None
 
-    def hear(self, said: dict[str, Any], host: str) -> None:
+    def handle_message(self, said: dict[str, Any], host: str) -> None:
         """Takes in a line, or the end."""
         if "line" in said:
             if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
@@ -269,7 +271,7 @@ class RemoteWorker:
     async def readline(self) -> bytes:
         return await self._lines.get()
 
-    def tell(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         self._order(tell=line.decode())
 
     def signal(self, number: signal.Signals) -> None:

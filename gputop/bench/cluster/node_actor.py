@@ -42,7 +42,7 @@ Said = tuple[str, Any]
 """`line` of the worker's, `readings` of its GPU, or `ended` with status and standard error."""
 
 
-class Post:
+class NodeActor:
     """One GPU that Ray has lent, and the worker on it. Its methods run in several threads."""
 
     def __init__(self, archive: bytes, python: Optional[str], cpu: bool) -> None:  # noqa: UP045
@@ -103,7 +103,7 @@ class Post:
                     until = time.monotonic() + gather
         return found
 
-    def tell(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         """Writes to the worker's standard input."""
         self._started.wait(END_SECONDS)
         with contextlib.suppress(OSError, ValueError):  # it has ended
@@ -139,7 +139,7 @@ class Post:
                 return
             self._worker = worker
             self._started.set()
-            self.tell(order)
+            self.write(order)
             _read(worker.stdout, lambda line: self._said.put(("line", line)))
             self._end(worker, errors)
 

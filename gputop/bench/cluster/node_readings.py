@@ -29,7 +29,7 @@ IDLE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class NodeFacts:
     """Where a post is, and the GPU that Ray gave it."""
 
     target: Target
@@ -40,7 +40,7 @@ class Facts:
     """Who holds the GPU already; None where nobody does."""
 
 
-def facts(said: Mapping[str, Any], host: str) -> Facts:
+def node_facts(said: Mapping[str, Any], host: str) -> NodeFacts:
     """What a post says of itself; raises `ValueError` with why it has no GPU."""
     if "why" in said:
         raise ValueError(str(said["why"]))
@@ -57,10 +57,10 @@ def facts(said: Mapping[str, Any], host: str) -> Facts:
         devices=() if device is None else (device, *_instance(target, device)),
     )
     held = None if device is None else _held(gpu, str(said.get("apps", "")))
-    return Facts(target, inventory, str(said["python"]), bool(said["torch"]), held)
+    return NodeFacts(target, inventory, str(said["python"]), bool(said["torch"]), held)
 
 
-def sample(line: str, inventory: Inventory) -> Sample | None:
+def parse_readings(line: str, inventory: Inventory) -> Sample | None:
     """A line of the readings that one of `post.QUERIES` names; None for what is none."""
     values = [value.strip() for value in line.split(",")]
     if len(values) not in (5, 7) or not inventory.devices:

@@ -31,7 +31,7 @@ WORKER = Path(__file__).parents[1] / "worker"
 MAIN = b"from gputop_worker.main import main\nmain()\n"
 
 
-def archive() -> bytes:
+def worker_archive() -> bytes:
     """The worker as a file that Python runs."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
@@ -42,7 +42,7 @@ def archive() -> bytes:
     return made.getvalue()
 
 
-def own() -> tuple[str, list[Any]]:
+def ray_placement() -> tuple[str, list[Any]]:
     """Which node a task runs on, and which GPUs Ray has given it."""
     import ray
 
@@ -60,7 +60,7 @@ class Relay:
         self._nodes: dict[int, str] = {}
         self._following: list[asyncio.Task[None]] = []
 
-    def say(self, **fields: Any) -> None:
+    def send(self, **fields: Any) -> None:
         """One line for who started this."""
         line = json.dumps(fields).encode() + b"\n"
         while line:
@@ -71,17 +71,17 @@ class Relay:
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
-            self.say(failed=" ".join(str(error).split()) or type(error).__name__)
+            self.send(failed=" ".join(str(error).split()) or type(error).__name__)
             os._exit(3)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        self.say(
+        self.send(
             ray=self._ray.__version__,
             nodes=len(nodes),
             gpus=int(self._ray.cluster_resources().get("GPU", 0)),
             free=int(self._ray.available_resources().get("GPU", 0)),
         )
 
-    async def obey(self) -> None:
+    async def serve(self) -> None:
         """Does what it is told, until there is nobody to tell it any more."""
         loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 20)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -96,33 +96,33 @@ class Relay:
                 actor.start.remote(order["start"].encode(), NOT_INHERITED)
                 self._following.append(asyncio.create_task(self._follow(order["post"], actor)))
             elif "tell" in order:
-                actor.tell.remote(order["tell"].encode())
+                actor.write.remote(order["tell"].encode())
             elif "signal" in order:
                 actor.signal.remote(order["signal"])
             else:
-                self._let_go(order["post"])
+                self._kill(order["post"])
 
     def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
         self._ray.cloudpickle.register_pickle_by_value(node_actor)  # or nodes would need gputop
-        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(node_actor.Post)
-        code = self._ray.put(archive())
+        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(node_actor.NodeActor)
+        code = self._ray.put(worker_archive())
         for number in range(count):
             self._actors[number] = place.remote(code, python, cpu)
             self._following.append(asyncio.create_task(self._look(number)))
 
     async def _look(self, number: int) -> None:
         """Says where Ray has put one, or that it has not."""
-        asked = asyncio.wrap_future(self._actors[number].facts.remote(own).future())
+        asked = asyncio.wrap_future(self._actors[number].facts.remote(ray_placement).future())
         try:
             facts = await asyncio.wait_for(asked, PLACE_SECONDS)
         except TimeoutError:
-            self._let_go(number)
-            self.say(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
+            self._kill(number)
+            self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             await self._say_lost(number, error)
         else:
             self._nodes[number] = facts["node"]
-            self.say(post=number, facts=facts)
+            self.send(post=number, facts=facts)
 
     async def _follow(self, number: int, actor: Any) -> None:
         """Passes on what a worker says, until its end or that of its post."""
@@ -131,12 +131,12 @@ class Relay:
             while True:
                 for kind, what in await actor.read.remote(POLL_SECONDS, gather):
                     if kind == "line":
-                        self.say(post=number, line=what.decode(errors="replace"))
+                        self.send(post=number, line=what.decode(errors="replace"))
                     elif kind == "readings":
-                        self.say(post=number, readings=what)
+                        self.send(post=number, readings=what)
                     else:
                         status, errors = what
-                        self.say(post=number, ended=status, errors=errors.decode(errors="replace"))
+                        self.send(post=number, ended=status, errors=errors.decode(errors="replace"))
                         return
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             await self._say_lost(number, error)
@@ -150,7 +150,7 @@ class Relay:
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-        self.say(post=number, lost=why)
+        self.send(post=number, lost=why)
 
     async def _has_gone(self, node: str | None) -> bool:
         """Whether a node does not answer: Ray itself needs a quarter of a minute to be sure."""
@@ -165,7 +165,7 @@ class Relay:
         writer.close()
         return False
 
-    def _let_go(self, number: int) -> None:
+    def _kill(self, number: int) -> None:
         self._ray.kill(self._actors.pop(number))
 
 
@@ -176,7 +176,7 @@ def main() -> NoReturn:
     os.dup2(2, 1)  # what Ray prints
     relay = Relay(fd)
     relay.connect(sys.argv[1])
-    asyncio.run(relay.obey())
+    asyncio.run(relay.serve())
     # Not sys.exit: Ray waits for this and that, and the end of the process is what counts.
     os._exit(0)
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.cluster.client import Cluster
-from gputop.bench.cluster.node_readings import sample
-from gputop.bench.plan.devices import RefusedError
-from gputop.bench.results.outliers import Member
-from gputop.bench.run.group import Group
+from gputop.bench.cluster.node_readings import parse_readings
+from gputop.bench.plan.devices import RunRefusedError
+from gputop.bench.results.outliers import TestedDevice
+from gputop.bench.run.group import DeviceGroup
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices
-from gputop.bench.run.supervision import START_SECONDS, Ward
-from gputop.bench.run.worker_launch import PlaceError
+from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
+from gputop.bench.run.worker_launch import LaunchError
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN, USAGE
 from gputop.text import visible
@@ -23,21 +23,21 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    from gputop.bench.cluster.client import Found, Post
+    from gputop.bench.cluster.client import ClusterSize, LentGpu
     from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.conditions import Trace
     from gputop.bench.run.session import Session
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.supervision import Limit
+    from gputop.bench.run.supervision import RunLimit
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """The requests for some targets; may raise `RefusedError`."""
-    Following = Callable[[Group, GroupState, "ClusterWatch"], Awaitable[list[RunState]]]
+    Following = Callable[[DeviceGroup, GroupState, "ClusterWatch"], Awaitable[list[RunState]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ClusterRequest:
     """What is asked for of a cluster."""
 
     address: str
@@ -51,51 +51,55 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Burned:
+class ClusterResult:
     """What became of a run on a cluster."""
 
     ends: Sequence[RunState]
-    not_begun: Sequence[Member]
+    not_begun: Sequence[TestedDevice]
     """Devices that were to be tested and were not, and why."""
 
 
 class ClusterWatch:
     """All runs that are under way together. It needs no thread: nothing draws in this process."""
 
-    def __init__(self, posts: Mapping[Target, Post]) -> None:
+    def __init__(self, posts: Mapping[Target, LentGpu]) -> None:
         self._posts = posts
 
     async def events(
-        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
     ) -> AsyncGenerator[Event]:
         """The session's events, which a limit ends before their time; close it with `aclosing`."""
         post = self._posts[trace.target]
         facts = post.facts
         assert facts is not None
-        ward = Ward(session, trace, ending)
+        ward = SupervisedRun(session, trace, ending)
 
         def take(line: str) -> None:
-            found = sample(line, facts.inventory)
+            found = parse_readings(line, facts.inventory)
             if found is not None:
-                ward.take(facts.inventory, found)
+                ward.check_sample(facts.inventory, found)
 
         try:
             async with contextlib.aclosing(ward.events()) as events:
                 async for event in events:
-                    if post.listen is not take:  # the worker has said its first word
-                        post.listen = take
-                        ward.wait(START_SECONDS)
+                    if post.on_readings is not take:  # the worker has said its first word
+                        post.on_readings = take
+                        ward.set_deadline(START_SECONDS)
                     yield event
         finally:
-            ward.wait(None)
+            ward.set_deadline(None)
 
 
-async def on_a_line(runs: Group, group: GroupState, watch: ClusterWatch) -> list[RunState]:
+async def follow_on_terminal(
+    runs: DeviceGroup, group: GroupState, watch: ClusterWatch
+) -> list[RunState]:
     """Follows the runs with a line of progress."""
     return await follow_on_a_line(runs, group, watch, many_devices)
 
 
-def burn(order: Order, requesting: Requesting, follow: Following = on_a_line) -> Burned:
+def run_on_cluster(
+    order: ClusterRequest, requesting: Requesting, follow: Following = follow_on_terminal
+) -> ClusterResult:
     """Runs the same test on many GPUs of a cluster; raises `RefusedError`.
 
     `follow` shows them until they have ended.
@@ -103,17 +107,17 @@ def burn(order: Order, requesting: Requesting, follow: Following = on_a_line) ->
     return asyncio.run(_burn(order, requesting, follow))
 
 
-async def _burn(order: Order, requesting: Requesting, follow: Following) -> Burned:
+async def _burn(order: ClusterRequest, requesting: Requesting, follow: Following) -> ClusterResult:
     try:
         cluster, found = await Cluster.join(order.address)
-    except PlaceError as error:
-        raise RefusedError(f"{error}.") from None
+    except LaunchError as error:
+        raise RunRefusedError(f"{error}.") from None
     try:
-        posts = await cluster.place(_count(order, found), order.python, cpu=order.cpu)
+        posts = await cluster.lend_gpus(_count(order, found), order.python, cpu=order.cpu)
         usable, not_begun = _look_over(posts, ignore_busy=order.ignore_busy)
         if not usable:
             why = "; ".join(dict.fromkeys(member.problem or "" for member in not_begun))
-            raise RefusedError(f"No GPU of the cluster can be tested: {why}.")
+            raise RunRefusedError(f"No GPU of the cluster can be tested: {why}.")
         for member in not_begun:
             say(
                 f"warning: {', '.join(filter(None, (member.host, member.place)))} is left out: "
@@ -123,25 +127,25 @@ async def _burn(order: Order, requesting: Requesting, follow: Following) -> Burn
         places = list(usable.values())
         watched = {request.target: place for request, place in zip(requests, places, strict=True)}
         group = GroupState(requests)
-        runs = Group(requests, group.traces, places)
-        return Burned(await follow(runs, group, ClusterWatch(watched)), not_begun)
+        runs = DeviceGroup(requests, group.traces, places)
+        return ClusterResult(await follow(runs, group, ClusterWatch(watched)), not_begun)
     finally:
         await cluster.leave()
 
 
-def _count(order: Order, found: Found) -> int:
+def _count(order: ClusterRequest, found: ClusterSize) -> int:
     """How many GPUs to ask for; raises `RefusedError` where Ray cannot give them."""
     has = f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
     if order.devices is not None and order.devices > found.gpus:
-        raise RefusedError(f"There are no {order.devices} GPUs: {has}. Ask for fewer.", USAGE)
+        raise RunRefusedError(f"There are no {order.devices} GPUs: {has}. Ask for fewer.", USAGE)
     if not found.gpus:
-        raise RefusedError(
+        raise RunRefusedError(
             f"There is no GPU: {has}. See `ray status`; a node says how many it has by "
             "`ray start --num-gpus`."
         )
     wanted = order.devices or max(1, found.free)
     if wanted > found.free:
-        raise RefusedError(
+        raise RunRefusedError(
             f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others. "
             "Wait for them, or ask for fewer with --devices."
         )
@@ -151,11 +155,11 @@ def _count(order: Order, found: Found) -> int:
 
 
 def _look_over(
-    posts: Sequence[Post], *, ignore_busy: bool
-) -> tuple[dict[Target, Post], list[Member]]:
+    posts: Sequence[LentGpu], *, ignore_busy: bool
+) -> tuple[dict[Target, LentGpu], list[TestedDevice]]:
     """Those that can be tested, and why the others cannot; these are given back."""
-    usable: dict[Target, Post] = {}
-    left_out: list[Member] = []
+    usable: dict[Target, LentGpu] = {}
+    left_out: list[TestedDevice] = []
     for post in posts:
         why = post.problem
         if post.facts is not None:
@@ -165,12 +169,14 @@ def _look_over(
                 usable[post.facts.target] = post
                 continue
         left_out.append(_not_begun(post, visible(why or "its node has not answered in time", 400)))
-        post.leave()
+        post.give_back()
     return usable, left_out
 
 
-def _not_begun(post: Post, why: str) -> Member:
+def _not_begun(post: LentGpu, why: str) -> TestedDevice:
     if post.facts is None:
-        return Member(post.host or "", None, "a GPU", "GPU", None, why, COULD_NOT_RUN)
+        return TestedDevice(post.host or "", None, "a GPU", "GPU", None, why, COULD_NOT_RUN)
     target = post.facts.target
-    return Member(post.host or "", target.uuid, target.place, target.name, None, why, COULD_NOT_RUN)
+    return TestedDevice(
+        post.host or "", target.uuid, target.place, target.name, None, why, COULD_NOT_RUN
+    )

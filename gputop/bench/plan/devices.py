@@ -33,7 +33,7 @@ _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGN
 
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
     """Every device of a stream that can be put under stress, in its order, then the CPU."""
-    cpu, whole = cpu_target(), divided(inventory)
+    cpu, whole = cpu_target(), gpus_in_mig_mode(inventory)
     gpus = []
     for device in inventory.devices:
         if device.uuid in whole:
@@ -55,7 +55,7 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
     return (*gpus, cpu)
 
 
-def divided(inventory: Inventory) -> dict[str, Problem]:
+def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
     """By UUID the GPUs in MIG mode, and why they cannot be put under stress as a whole."""
     found = {}
     for gpu in inventory.devices:
@@ -93,7 +93,7 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
         if each.label == device or each.uuid.lower().startswith(start)
     ]
     if len(found) == 1:
-        problem = divided(inventory).get(found[0])
+        problem = gpus_in_mig_mode(inventory).get(found[0])
         if problem is not None:
             raise ValueError(f"{problem}.")
         return next(target for target in among if target.uuid == found[0])
@@ -102,7 +102,7 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
-def left_by_cuda(
+def visible_to_cuda(
     inventory: Inventory, environment: Mapping[str, str]
 ) -> tuple[Inventory, str | None]:
     """With the devices alone that CUDA_VISIBLE_DEVICES leaves to programs of this environment.
@@ -128,7 +128,7 @@ def choose_all(
     for name in named:
         if name == ALL:
             gpus = [each for each in targets(left, sample) if each.kind == "cuda"]
-            usable = [each for each in gpus if unusable(sample, each) is None]
+            usable = [each for each in gpus if why_unusable(sample, each) is None]
             if not usable:
                 why = "none of them answers" if gpus else "there is none"
                 if inventory.devices and not left.devices:
@@ -166,7 +166,7 @@ def parse_device(text: str) -> str:
     )
 
 
-def holders(sample: Sample | None, target: Target) -> list[Process] | None:
+def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
     """Whom a stress test would disturb: those that compute on the device; None if unknown."""
     if target.kind == "cpu":
         return []
@@ -180,7 +180,7 @@ def holders(sample: Sample | None, target: Target) -> list[Process] | None:
     ]
 
 
-def unusable(sample: Sample | None, target: Target) -> Problem | None:
+def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
     """Why no stress test is started on a device that does not answer; None for one that does."""
     if target.kind == "cpu":
         return None
@@ -225,7 +225,7 @@ def _has_peers(request: Request) -> bool:
     return request.kind == "copy" and target.kind == "cuda" and target.parent_uuid is None
 
 
-def numbers(targets: Sequence[Target]) -> str:
+def short_labels(targets: Sequence[Target]) -> str:
     """Which devices, in short: `GPU 0, 2`, `GPU 1, CPU`."""
     known = [target.number for target in targets if target.number is not None]
     gpus = [f"GPU {', '.join(known)}"] if known else []
@@ -237,7 +237,7 @@ LISTED = 8
 UNKNOWN = "The driver does not say who uses it."
 
 
-class RefusedError(Exception):
+class RunRefusedError(Exception):
     """The run is not begun: one line for the user, and the exit status."""
 
     def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
@@ -245,7 +245,7 @@ class RefusedError(Exception):
         self.status = status
 
 
-def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
+def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
     """The devices that are named, after a question where another process holds one.
 
     Where none is named it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU; of
@@ -261,21 +261,21 @@ def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list
     try:
         inventory, sample = asyncio.run(one_snapshot())
     except StreamError as error:
-        raise RefusedError(f"{error}. Or choose --device cpu.") from None
+        raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
     try:
         # Who names a device by its number or UUID means that one, whatever CUDA would see.
         by_name = named is not None and ALL not in named
-        left, note = (inventory, None) if by_name else left_by_cuda(inventory, os.environ)
+        left, note = (inventory, None) if by_name else visible_to_cuda(inventory, os.environ)
         if note is not None:
             say(note)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
-            raise RefusedError(f"{inventory.problem}, or choose --device cpu.") from None
-        raise RefusedError(str(error)) from None
+            raise RunRefusedError(f"{inventory.problem}, or choose --device cpu.") from None
+        raise RunRefusedError(str(error)) from None
     for target in found:
         if target.kind == "cuda":
-            look_at(target, sample, ignore_busy=ignore_busy)
+            refuse_unusable(target, sample, ignore_busy=ignore_busy)
         elif named is None and kind != "pairs":
             _say_why_cpu(inventory, left)
     return found
@@ -289,12 +289,12 @@ def _found(
     if kind != "pairs":
         return [choose(left, sample, None)]
     *gpus, cpu = targets(left, sample)
-    usable = [target for target in gpus if unusable(sample, target) is None]
+    usable = [target for target in gpus if why_unusable(sample, target) is None]
     return usable if len(usable) > 1 else [*usable, cpu]
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
-    problems = (inventory.problem, *divided(left).values())
+    problems = (inventory.problem, *gpus_in_mig_mode(left).values())
     whys = [problem.why for problem in problems if problem]
     if inventory.devices and not left.devices:
         whys.append(HIDDEN)
@@ -303,26 +303,26 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
     say(f"there is no GPU to use{why}: the CPU is put under stress")
 
 
-def look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
+def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
     """Refuses a device that does not answer, or that is held and may not be shared."""
-    problem = unusable(sample, target)
+    problem = why_unusable(sample, target)
     if problem is not None:
-        raise RefusedError(f"{problem}.")
-    processes = holders(sample, target)
+        raise RunRefusedError(f"{problem}.")
+    processes = processes_on(sample, target)
     if processes == [] or ignore_busy:
         return
     use = (
         "may be in use: the driver does not say by whom" if processes is None else _named(processes)
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise RefusedError(
+        raise RunRefusedError(
             f"{target.label} {use}. "
             "Wait for it to end, choose another --device, or add --ignore-busy."
         )
     print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
     print("Put it under stress all the same? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RefusedError("nothing was started: the device is in use. Choose another --device.")
+        raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
 
 
 def _named(holders: list[Process]) -> str:
@@ -337,7 +337,7 @@ def _named(holders: list[Process]) -> str:
 # For the dashboard.
 
 
-def usable(
+def usable_requests(
     sample: Sample | None, requests: Sequence[Request], *, of_all: bool
 ) -> tuple[list[Request], str]:
     """Those of devices that answer, and in words which do not; raises `ValueError` where none do.
@@ -347,7 +347,7 @@ def usable(
     problems = {
         request.target: problem
         for request in requests
-        if (problem := unusable(sample, request.target))
+        if (problem := why_unusable(sample, request.target))
     }
     left = [request for request in requests if request.target not in problems]
     if problems and (not left or not of_all):
@@ -358,12 +358,12 @@ def usable(
     return with_peers(left), said
 
 
-def question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
+def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
     """The question as its title and lines; None where nobody is disturbed.
 
     A process that holds several of the devices is named once.
     """
-    held = {target: holders(sample, target) for target in targets}
+    held = {target: processes_on(sample, target) for target in targets}
     busy = [target for target, holders in held.items() if holders != []]
     if not busy:
         return None
@@ -374,10 +374,10 @@ def question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, lis
     for target in busy:
         for process in held[target] or ():
             holding.setdefault(process.pid, (process, []))[1].append(target)
-    named = [(numbers(on), _line(process)) for process, on in holding.values()]
+    named = [(short_labels(on), _line(process)) for process, on in holding.values()]
     wide = max((len(label) for label, _ in named[:LISTED]), default=0)
     lines = [f"{label:<{wide}} {text}" for label, text in named]
-    lines = _cut(lines) + [f"{numbers([target])}: {UNKNOWN}" for target in unknown]
+    lines = _cut(lines) + [f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
     some = f"{len(busy)} of {len(targets)} devices"
     if not named:
         return f"{some} may be in use:", lines

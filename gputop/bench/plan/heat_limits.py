@@ -93,7 +93,7 @@ def in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-def reached(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
+def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
     """Name the limit that the device has reached, or return None, as for a CPU.
 
     For a MIG instance it is one of the GPU that it is a part of.

@@ -88,7 +88,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InterpreterSearch:
     """The interpreter that will be used, if any, and those that were looked at up to it."""
 
     chosen: Interpreter | None
@@ -110,7 +110,7 @@ class Found:
         )
 
 
-async def find(explicit: str | None = None, *, cuda: bool = False) -> Found:
+async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
     """Looks at the candidates, all at once, and chooses the first in their order that has torch.
 
     `explicit` (of `--python`) is the only candidate where it is given. With `cuda`, one whose torch
@@ -122,12 +122,14 @@ async def find(explicit: str | None = None, *, cuda: bool = False) -> Found:
         for probe in probes:
             looked_at.append(await probe)
             if looked_at[-1].usable and not (cuda and looked_at[-1].cpu_only):
-                return Found(looked_at[-1], tuple(looked_at))
+                return InterpreterSearch(looked_at[-1], tuple(looked_at))
     finally:
         for probe in probes:
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
-    return Found(next((each for each in looked_at if each.usable), None), tuple(looked_at))
+    return InterpreterSearch(
+        next((each for each in looked_at if each.usable), None), tuple(looked_at)
+    )
 
 
 def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:
@@ -158,7 +160,7 @@ class NoAnswerError(Exception):
     """An interpreter did not run a program to its end; says why."""
 
 
-async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
+async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
     """What a program that this Python runs writes, and its status; raises `NoAnswerError`.
 
     It has a process and a session of its own, which end with the time.
@@ -196,7 +198,7 @@ async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | Non
 
 async def _probe(path: str, origin: Origin) -> Interpreter:
     try:
-        output, status = await ask(path, PROBE, PROBE_SECONDS)
+        output, status = await run_program(path, PROBE, PROBE_SECONDS)
     except NoAnswerError as error:
         return Interpreter(path, origin, fault=str(error))
     return _judged(path, origin, output, status)

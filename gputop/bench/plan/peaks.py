@@ -299,7 +299,9 @@ def percent_of_peak(tflops: float | None, peaks: Mapping[str, float]) -> dict[st
     return {name: 100 * tflops / peak for name, peak in peaks.items() if _positive(peak)}
 
 
-def in_words(tflops: float | None, percent: Mapping[str, float], dtype: str) -> tuple[str, ...]:
+def percent_lines(
+    tflops: float | None, percent: Mapping[str, float], dtype: str
+) -> tuple[str, ...]:
     """A line for each denominator: `78 % of 989 TFLOP/s (datasheet dense)`.
 
     The percentages are those of this throughput. Without any there is one line, which says so.

@@ -30,7 +30,7 @@ class DataType:
     capability: tuple[int, int]
     """The CUDA compute capability from which it is worth a stress test."""
     on_cpu: bool
-    missing: str = ""
+    why_missing: str = ""
     """Why it is not offered below that capability, or on a CPU."""
     multiple: int = 1
     """On a GPU every size is a multiple of it."""
@@ -225,15 +225,15 @@ def cpu_target() -> Target:
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:
     """The data types that a device has."""
-    return tuple(name for name, dtype in DTYPES.items() if missing(dtype, target) is None)
+    return tuple(name for name, dtype in DTYPES.items() if why_missing(dtype, target) is None)
 
 
-def missing(dtype: DataType, target: Target) -> str | None:
+def why_missing(dtype: DataType, target: Target) -> str | None:
     """Why a device does not have a data type, or None where it has."""
     if target.kind == "cpu":
-        return None if dtype.on_cpu else dtype.missing
+        return None if dtype.on_cpu else dtype.why_missing
     capability = _capability(target)
-    return dtype.missing if capability is not None and capability < dtype.capability else None
+    return dtype.why_missing if capability is not None and capability < dtype.capability else None
 
 
 def _capability(target: Target) -> tuple[int, int] | None:
@@ -290,7 +290,7 @@ def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP
 
 
-def fitting(target: Target, dtype: str) -> int:
+def largest_fitting_size(target: Target, dtype: str) -> int:
     """The largest size that fits on this device, 0 where none does; a guess where that is unknown.
 
     The worker looks again, at what is free then.
@@ -302,10 +302,10 @@ def fitting(target: Target, dtype: str) -> int:
 
 def auto_limit(target: Target, dtype: str) -> int:
     """The size that `auto` does not go beyond on this device, 0 where nothing fits."""
-    return min(DTYPES[dtype].auto_size, fitting(target, dtype))
+    return min(DTYPES[dtype].auto_size, largest_fitting_size(target, dtype))
 
 
-def check(request: Request) -> Problem | None:
+def check_request(request: Request) -> Problem | None:
     """Why the request cannot be run, before anything is started; None where it can."""
     problems = (_check(request, dtype) for dtype in request.dtypes)
     return next((problem for problem in problems if problem is not None), None)
@@ -327,7 +327,7 @@ def check_pairs(requests: Sequence[Request]) -> Problem | None:
 
 def _check(request: Request, name: str) -> Problem | None:
     target, dtype = request.target, DTYPES[name]
-    reason = missing(dtype, target)
+    reason = why_missing(dtype, target)
     if reason is not None:
         names = ", ".join(offered_dtypes(target))
         return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")

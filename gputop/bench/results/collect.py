@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Result
 from gputop.bench.results.compare import AS_LONG
-from gputop.bench.results.outliers import Member
+from gputop.bench.results.outliers import TestedDevice
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, visible
@@ -27,7 +27,7 @@ MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedFile:
     """A file, or what is in it, that is not compared with the others."""
 
     file: str
@@ -41,25 +41,25 @@ class LeftOut:
 class Collected:
     """What the files have in them."""
 
-    members: tuple[Member, ...]
-    left_out: tuple[LeftOut, ...]
+    members: tuple[TestedDevice, ...]
+    left_out: tuple[SkippedFile, ...]
 
 
 def collect(files: Sequence[str]) -> Collected:
     """Reads all files; of those that differ in what was tested, the commonest are kept."""
-    found: list[tuple[str, Member]] = []
-    left_out: list[LeftOut] = []
+    found: list[tuple[str, TestedDevice]] = []
+    left_out: list[SkippedFile] = []
     for file in dict.fromkeys(files):
         try:
             found += [(file, member) for member in read(file)]
         except ValueError as error:
-            left_out.append(LeftOut(file, str(error)))
+            left_out.append(SkippedFile(file, str(error)))
     found, twice = _once(found)
     kept, mixed = _alike(found)
     return Collected(tuple(member for _, member in kept), (*left_out, *twice, *mixed))
 
 
-def read(file: str) -> list[Member]:
+def read(file: str) -> list[TestedDevice]:
     """The devices of one file; raises `ValueError` with why it cannot be used."""
     path = Path(file)
     try:
@@ -93,7 +93,7 @@ def _documents(document: Any) -> list[Any]:
     return documents
 
 
-def _member(document: Any, name: str) -> Member:
+def _member(document: Any, name: str) -> TestedDevice:
     if not isinstance(document, dict) or "device" not in document:
         raise ValueError("it is no result of `gputop bench --json`")
     host, place = (document.get(key) for key in ("host", "place"))
@@ -104,7 +104,7 @@ def _member(document: Any, name: str) -> Member:
         if isinstance(problem, dict):
             remedy = problem.get("remedy")
             problem = f"{problem.get('what')}: {problem.get('why')}"
-        return Member(
+        return TestedDevice(
             str(host or ""),
             _text(document.get("device_uuid")),
             place,
@@ -118,32 +118,32 @@ def _member(document: Any, name: str) -> Member:
         result = from_json(Result, {key: document[key] for key in document if key != "place"})
     except (DecodeError, RecursionError) as error:
         raise ValueError(f"it is no whole result ({error})") from None
-    return Member(result.host or "", result.device_uuid, place, result.device, result)
+    return TestedDevice(result.host or "", result.device_uuid, place, result.device, result)
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-Found = list[tuple[str, Member]]
+Found = list[tuple[str, TestedDevice]]
 
 
-def _once(found: Found) -> tuple[Found, list[LeftOut]]:
+def _once(found: Found) -> tuple[Found, list[SkippedFile]]:
     """Each device once: tasks that had no GPU of their own all take the same one."""
     kept: Found = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedFile] = []
     first: dict[tuple[str, str], str] = {}
     for file, member in found:
         before = member.uuid and first.setdefault((member.host, member.uuid), file)
         if before and before != file:
             why = f"it is of the same GPU as {before}: give each task one of its own"
-            left_out.append(LeftOut(file, why))
+            left_out.append(SkippedFile(file, why))
         else:
             kept.append((file, member))
     return kept, left_out
 
 
-def _alike(found: Found) -> tuple[Found, list[LeftOut]]:
+def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
     """Those that did the same as most of them did."""
     tested = [_test(member.result) for _, member in found if member.result is not None]
     if not tested:
@@ -155,11 +155,11 @@ def _alike(found: Found) -> tuple[Found, list[LeftOut]]:
         if member.result is not None and dict(_test(member.result)) == usual
     )
     kept: Found = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedFile] = []
     for file, member in found:
         why = member.result and _other(member.result, usual, seconds)
         if why:
-            left_out.append(LeftOut(file, why))
+            left_out.append(SkippedFile(file, why))
         else:
             kept.append((file, member))
     return kept, left_out

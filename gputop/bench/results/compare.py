@@ -75,7 +75,7 @@ def row_rate(point: Point) -> tuple[int, float] | None:
     return (0, 1 / values["seconds"]) if values.get("seconds") else None
 
 
-def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
+def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
     """The results, each compared with the runs of `among` that were made before it.
 
     A result that was compared when it was kept stays as it is.
@@ -91,7 +91,7 @@ def compared(results: Iterable[Result], among: Iterable[Result]) -> list[Result]
     ]
 
 
-def against(result: Result, among: Iterable[Result]) -> Result:
+def with_comparison(result: Result, among: Iterable[Result]) -> Result:
     """Return the result compared with those runs of `among`, of which one at a time is kept."""
     return result if result.comparison is not None else _with(result, best_of(result, among))
 
@@ -146,7 +146,7 @@ def regression(result: Result, best: Result | None) -> str | None:
     if best is None or under is None or under <= NOTICED_PERCENT:
         return None
     when = moment(best.started_at, "%d %b %Y %H:%M")
-    also = changes(result, best)
+    also = changes_since(result, best)
     differs = f"; since then {also}" if also else ""
     return (
         f"{visible(result.device)} is slower than it was: {_what(result)} is {under:.1f} % under "
@@ -179,7 +179,7 @@ def score_unit(result: Result) -> tuple[str, Callable[[float], str]]:
     return "products/s", lambda value: f"{value:.4g}"
 
 
-def changes(result: Result, earlier: Result) -> str:
+def changes_since(result: Result, earlier: Result) -> str:
     """What is not the same as it was, and may be the reason; empty where nothing is known."""
     now, then = result.conditions, earlier.conditions
     pairs = [("torch", earlier.torch_version, result.torch_version)]
@@ -196,7 +196,7 @@ def changes(result: Result, earlier: Result) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class DeviceSpread:
     """How far devices that did the same work are apart. They go by their labels."""
 
     dtype: str
@@ -207,12 +207,12 @@ class Spread:
     """Those that are noticeably behind the best, and by how many percent of it."""
 
 
-def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[Spread, ...]:
+def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[DeviceSpread, ...]:
     """How far the devices of these results are apart, by their scores."""
-    return apart((target, result.dtype, score(result)) for target, result in results)
+    return spreads_of((target, result.dtype, score(result)) for target, result in results)
 
 
-def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, ...]:
+def spreads_of(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[DeviceSpread, ...]:
     """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
 
     More is better; a device that has reached nothing that is known is left out.
@@ -226,12 +226,12 @@ def apart(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[Spread, 
     )
 
 
-def _spread(dtype: str, reached: Mapping[str, float]) -> Spread:
+def _spread(dtype: str, reached: Mapping[str, float]) -> DeviceSpread:
     best = max(reached, key=reached.__getitem__)
     top = reached[best]
     under = {label: percent_below(each, top) for label, each in reached.items()}
     behind = {label: percent for label, percent in under.items() if percent > NOTICED_PERCENT}
-    return Spread(dtype, max(under.values()), best, behind)
+    return DeviceSpread(dtype, max(under.values()), best, behind)
 
 
 def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | None]:
@@ -326,12 +326,12 @@ def crossover_in_words(crossover: Crossover) -> str:
     most, last = crossover.ratios[-1]
     start = crossover.wins_from
     if start is None:
-        return f"{crossover.series}: the GPU is not faster even at {most}, {times(last)} times"
-    return f"{crossover.series}: the GPU is faster from {start} on, {times(last)} times" + (
+        return f"{crossover.series}: the GPU is not faster even at {most}, {times_text(last)} times"
+    return f"{crossover.series}: the GPU is faster from {start} on, {times_text(last)} times" + (
         f" at {most}" if start != most else ""
     )
 
 
-def times(ratio: float) -> str:
+def times_text(ratio: float) -> str:
     """A ratio in two digits, whole ones in full: `0.042`, `1.3`, `312`."""
     return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2g}"

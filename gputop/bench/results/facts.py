@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, in_words
+from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
 from gputop.bench.results.compare import row_rate, score
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
@@ -56,7 +56,7 @@ ENDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ResultColumn:
     """One column; those of a lower `rank` stay where the width is not enough for all."""
 
     title: str
@@ -120,7 +120,7 @@ def under_percent(result: Result) -> float | None:
     return None if result.comparison is None else result.comparison.under_percent
 
 
-def of_best(result: Result) -> str:
+def share_of_best(result: Result) -> str:
     """Share of the best run before it, or `new best` for one that is above that."""
     under = under_percent(result)
     if under is None:
@@ -185,33 +185,33 @@ def _driver(result: Result) -> str:
     return visible((conditions.driver_version if conditions else None) or ABSENT, 20)
 
 
-WHEN = Column("WHEN", 12, 3, when)
-DEVICE = Column("DEVICE", NARROWEST_DEVICE, 0, device)
-SPEED = Column("TFLOP/s", 9, 1, speed, right=True)
-VERDICT = Column("VERDICT", 10, 0, verdict)
+WHEN = ResultColumn("WHEN", 12, 3, when)
+DEVICE = ResultColumn("DEVICE", NARROWEST_DEVICE, 0, device)
+SPEED = ResultColumn("TFLOP/s", 9, 1, speed, right=True)
+VERDICT = ResultColumn("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
     DEVICE,
-    Column("KIND", 7, 6, lambda each: visible(each.kind, 20)),
-    Column("TYPE", 8, 2, lambda each: visible(each.dtype, 40)),
-    Column("SIZE", 6, 2, shape, right=True),
+    ResultColumn("KIND", 7, 6, lambda each: visible(each.kind, 20)),
+    ResultColumn("TYPE", 8, 2, lambda each: visible(each.dtype, 40)),
+    ResultColumn("SIZE", 6, 2, shape, right=True),
     SPEED,
-    Column("PEAK", 6, 5, lambda each: tflops(each.tflops_peak), right=True),
-    Column("DROOP", 6, 7, _droop, right=True),
-    Column("OF PEAK", 7, 8, percent_of_peak, right=True),
-    Column("OF BEST", 8, 10, of_best, right=True),
-    Column("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
-    Column("POWER", 6, 11, _condition("power_watts_mean", " W"), right=True),
-    Column("CLOCK", 8, 12, _condition("sm_clock_mhz_mean", " MHz"), right=True),
-    Column("HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True),
-    Column("TORCH", 12, 14, lambda each: visible(each.torch_version, 40)),
-    Column("DRIVER", 11, 15, _driver),
-    Column("BEST ROW", 30, 16, best_row_text),
+    ResultColumn("PEAK", 6, 5, lambda each: tflops(each.tflops_peak), right=True),
+    ResultColumn("DROOP", 6, 7, _droop, right=True),
+    ResultColumn("OF PEAK", 7, 8, percent_of_peak, right=True),
+    ResultColumn("OF BEST", 8, 10, share_of_best, right=True),
+    ResultColumn("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
+    ResultColumn("POWER", 6, 11, _condition("power_watts_mean", " W"), right=True),
+    ResultColumn("CLOCK", 8, 12, _condition("sm_clock_mhz_mean", " MHz"), right=True),
+    ResultColumn("HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True),
+    ResultColumn("TORCH", 12, 14, lambda each: visible(each.torch_version, 40)),
+    ResultColumn("DRIVER", 11, 15, _driver),
+    ResultColumn("BEST ROW", 30, 16, best_row_text),
     VERDICT,
 )
 
 
-def fitting(width: int) -> tuple[tuple[Column, int], ...]:
+def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
     """The columns that there is room for, each with its cells; the device takes what is left."""
     ranked = sorted(COLUMNS, key=lambda column: column.rank)
     shown = that_fit(
@@ -231,7 +231,7 @@ Fact = tuple[str, str]
 """A label and a text."""
 
 
-def figures(result: Result) -> Iterator[Fact]:
+def figure_facts(result: Result) -> Iterator[Fact]:
     """What was measured, how it was verified, and what memory it took."""
     if result.kind == "soak":
         yield from _throughput(result)
@@ -277,10 +277,10 @@ def _of_peak(result: Result) -> Iterable[str]:
     known = result.conditions.percent_of_peak if result.conditions else {}
     if result.kind == "copy":
         return [f"{percentage(percent)} of {name}" for name, percent in known.items()]
-    return in_words(score(result), known, result.dtype)
+    return percent_lines(score(result), known, result.dtype)
 
 
-def conditions(known: Conditions | None) -> Iterator[Fact]:
+def condition_facts(known: Conditions | None) -> Iterator[Fact]:
     """What the device was like meanwhile, as far as it is known."""
     if known is None:
         return
@@ -314,7 +314,7 @@ def _held(known: Conditions) -> Iterator[str]:
         yield f"{CAUSES.get(reason, visible(reason, 40))} {span_text(seconds)}"
 
 
-def method(result: Result) -> Iterator[Fact]:
+def method_facts(result: Result) -> Iterator[Fact]:
     """How it was done, and with what."""
     for note in result.notes:
         yield "note", note
@@ -322,12 +322,12 @@ def method(result: Result) -> Iterator[Fact]:
     yield "software", f"torch {result.torch_version} in {result.python}"
 
 
-def details(result: Result) -> Iterator[Fact]:
+def detail_facts(result: Result) -> Iterator[Fact]:
     """What else a reader far away needs, beside `figures`, `conditions` and `method`."""
     under = under_percent(result)
     if under is not None:
         above = f", {-under:.1f} % above the best run before" if under < 0 else ""
-        yield "of the best run before", f"{of_best(result)}{above}"
+        yield "of the best run before", f"{share_of_best(result)}{above}"
     yield "time", duration(result.seconds)
     known = result.conditions
     named = {

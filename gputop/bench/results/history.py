@@ -22,7 +22,7 @@ import platformdirs
 
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
-from gputop.bench.results.facts import fitting, under_percent
+from gputop.bench.results.facts import fitting_columns, under_percent
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import ABSENT, csv_field, visible
@@ -53,14 +53,14 @@ class ResultsError(Exception):
         self.problem = problem
 
 
-def path() -> Path:
+def results_path() -> Path:
     """Where the results are kept."""
     return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
 
 
 def append(result: Result) -> Result:
     """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
-    result = compare.against(result, of_device(result.device_uuid, result.device))
+    result = compare.with_comparison(result, of_device(result.device_uuid, result.device))
     document = json.dumps(asdict(result), allow_nan=False)
     with _opened("write") as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -77,7 +77,7 @@ def append(result: Result) -> Result:
 
 def check_writable() -> None:
     """Raises `ResultsError` where a result could not be kept; leaves everything as it is."""
-    file = path()
+    file = results_path()
     if _is_there():
         with _opened("write") as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -98,7 +98,7 @@ def recent(limit: int | None = None) -> list[Result]:
     results = [*_read("", (), limit)]
     if all(result.comparison is not None for result in results):
         return results
-    return compare.compared(results, results if limit is None else _read(""))
+    return compare.with_comparisons(results, results if limit is None else _read(""))
 
 
 def of_device(uuid: str | None, name: str) -> Iterator[Result]:
@@ -124,11 +124,11 @@ def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) ->
 
 def _is_there() -> bool:
     try:
-        path().stat()
+        results_path().stat()
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _refused(error, path()) from error
+        raise _refused(error, results_path()) from error
     return True
 
 
@@ -142,7 +142,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 @contextlib.contextmanager
 def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
-    file = path()
+    file = results_path()
     try:
         if purpose == "write":
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -235,7 +235,7 @@ def _uuid_of(label: str) -> str:
 def table(results: Sequence[Result], width: int | None = None) -> str:
     """The columns that have something in them, and room in `width` where there is one."""
     rows = [""] * (len(results) + 1)
-    for column, cells in fitting(width or ROOM_FOR_ALL):
+    for column, cells in fitting_columns(width or ROOM_FOR_ALL):
         texts = [column.text(each) for each in results]
         if all(text == ABSENT for text in texts):
             continue

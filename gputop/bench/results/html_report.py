@@ -37,7 +37,7 @@ LEAST_LOG = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class SvgAxis:
     """The range of an axis; with `base` it is in powers of that."""
 
     low: float
@@ -69,26 +69,26 @@ def _round_step(rough: float) -> float:
     return next(scale * n for n in (1, 2, 2.5, 5, 10) if rough <= scale * n * (1 + 1e-9))
 
 
-def x_axis(series: Mapping[str, Curve], title: str) -> Axis:
+def x_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
     """Over all x: from 0 for a time, otherwise in powers of two where they are far apart."""
     xs = [x for line in series.values() for x, _ in line]
     low, high = min(xs, default=0.0), max(xs, default=0.0) or 1.0
     if title != SECONDS and low > LEAST_LOG and high / low >= FAR_X:
-        return Axis(low, high, title, base=2)
-    return Axis(0.0, high, title)
+        return SvgAxis(low, high, title, base=2)
+    return SvgAxis(0.0, high, title)
 
 
-def _y_axis(series: Mapping[str, Curve], title: str) -> Axis:
+def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
     ys = [y for line in series.values() for _, y in line]
     low, high = min(ys, default=0.0), max(ys, default=0.0) or 1.0
     if low > LEAST_LOG and high / low >= FAR_Y:
         # Whole powers of ten: there are lines at both ends.
         low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
-        return Axis(low, high, title, base=10)
-    return Axis(0.0, 1.06 * high, title)
+        return SvgAxis(low, high, title, base=10)
+    return SvgAxis(0.0, 1.06 * high, title)
 
 
-def chart(series: Mapping[str, Curve], x: Axis, title: str, height: int = 260) -> str:
+def chart(series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260) -> str:
     """Lines by name over `x`; the names are in a legend above."""
     y = _y_axis(series, title)
     drawn = [*_grid(x, y, height)]
@@ -109,7 +109,7 @@ def chart(series: Mapping[str, Curve], x: Axis, title: str, height: int = 260) -
     return f"<figure><figcaption>{says}</figcaption>{_svg(drawn, height, title)}</figure>"
 
 
-def strip(intervals: Mapping[str, Curve], x: Axis) -> str:
+def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
     """One row a name, filled from where to where it held."""
     height = STRIP_ROW * len(intervals) + BOTTOM
     drawn, thick = [], STRIP_ROW - 6
@@ -157,15 +157,15 @@ def _inner() -> int:
     return WIDTH - LEFT - RIGHT
 
 
-def _to_x(axis: Axis, value: float) -> float:
+def _to_x(axis: SvgAxis, value: float) -> float:
     return LEFT + axis.at(value) * _inner()
 
 
-def _to_y(axis: Axis, value: float, height: int) -> float:
+def _to_y(axis: SvgAxis, value: float, height: int) -> float:
     return height - BOTTOM - axis.at(value) * (height - TOP - BOTTOM)
 
 
-def _grid(x: Axis, y: Axis, height: int) -> Iterator[str]:
+def _grid(x: SvgAxis, y: SvgAxis, height: int) -> Iterator[str]:
     for tick in y.ticks():
         down = _to_y(y, tick, height)
         yield f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>'
@@ -173,7 +173,7 @@ def _grid(x: Axis, y: Axis, height: int) -> Iterator[str]:
     yield from _x_labels(x, height)
 
 
-def _x_labels(x: Axis, height: int) -> Iterator[str]:
+def _x_labels(x: SvgAxis, height: int) -> Iterator[str]:
     for tick in x.ticks():
         yield f'<text class="x" x="{_to_x(x, tick):.1f}" y="{height - 14}">{label(tick)}</text>'
     yield f'<text class="y" x="{WIDTH - RIGHT}" y="{height - 1}">{text(x.title)}</text>'
@@ -231,7 +231,7 @@ def is_report(file: Path) -> bool:
         return opened.read(len(HEAD)) in (b"", HEAD.encode())
 
 
-def page(result: Result, course: Course) -> str:
+def html_page(result: Result, course: Course) -> str:
     """The document: no script, nothing that is fetched; text of others is escaped."""
     when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
     size = "" if result.points else f", {shape(result)}"
@@ -240,12 +240,12 @@ def page(result: Result, course: Course) -> str:
         f"<h1>{text(result.device)}</h1>",
         f'<div class="sub">{text(f"{result.kind}, {result.dtype}{size}")} · {text(when)}</div>',
         _verdict(result),
-        _table(facts.figures(result)),
+        _table(facts.figure_facts(result)),
         *_charts(result, course),
         *_rows(result.points),
-        *_section("Conditions", facts.conditions(result.conditions)),
-        *_section("Method", facts.method(result)),
-        *_section("Details", facts.details(result)),
+        *_section("Conditions", facts.condition_facts(result.conditions)),
+        *_section("Method", facts.method_facts(result)),
+        *_section("Details", facts.detail_facts(result)),
         f"<footer>Made by gputop {text(__version__)}. {UNITS}</footer>",
     ]
     policy = "default-src 'none'; style-src 'unsafe-inline'"

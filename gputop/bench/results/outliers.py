@@ -31,7 +31,7 @@ GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TestedDevice:
     """One device of many, with how its run ended."""
 
     host: str
@@ -62,7 +62,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class RateDistribution:
     """Of the devices that can be compared, what `score` says of them."""
 
     device: str
@@ -81,36 +81,38 @@ class Distribution:
 class Outlier:
     """A device with all that is not as it is with the others, and the exit status for that."""
 
-    member: Member
+    member: TestedDevice
     reasons: tuple[str, ...]
     status: int
 
 
-def member_of(run: RunState) -> Member:
+def tested_device(run: RunState) -> TestedDevice:
     """A device with how its run ended."""
     target, problem = run.request.target, run.problem
-    found = Member(target.host or "", target.uuid, target.place, target.name, run.result)
+    found = TestedDevice(target.host or "", target.uuid, target.place, target.name, run.result)
     if problem is None:
         return found
     why = f"{problem.what}: {problem.why}"
     return replace(found, problem=why, status=run.status or FINE, remedy=problem.remedy)
 
 
-def was_stopped(member: Member) -> bool:
+def was_stopped(member: TestedDevice) -> bool:
     """Whether somebody ended its run before its time."""
     if member.result is None:
         return member.status == INTERRUPTED
     return member.result.stopped == "user"
 
 
-def distribution(values: Sequence[float], device: str = "", dtype: str = "") -> Distribution | None:
+def distribution(
+    values: Sequence[float], device: str = "", dtype: str = ""
+) -> RateDistribution | None:
     """Of any values in any order; None of none. Percentiles lie between the two nearest values."""
     if not values:
         return None
     ordered = sorted(values)
     middle = statistics.median(ordered)
     mad = statistics.median(abs(value - middle) for value in ordered)
-    return Distribution(
+    return RateDistribution(
         device,
         dtype,
         len(ordered),
@@ -131,7 +133,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (at - below) * (ordered[above] - ordered[below])
 
 
-def distributions(members: Iterable[Member]) -> dict[tuple[str, str], Distribution]:
+def distributions(members: Iterable[TestedDevice]) -> dict[tuple[str, str], RateDistribution]:
     """One for each model and data type."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for member in members:
@@ -141,7 +143,7 @@ def distributions(members: Iterable[Member]) -> dict[tuple[str, str], Distributi
     return {group: each for group, each in found.items() if each is not None}
 
 
-def slow(value: float, among: Distribution) -> str | None:
+def slow_reason(value: float, among: RateDistribution) -> str | None:
     """By how much it is too slow, in words; None where it is not.
 
     That is more than `NOTICED_PERCENT` under the median, or more than three robust standard
@@ -158,7 +160,7 @@ def slow(value: float, among: Distribution) -> str | None:
     return f"slow: {percent:.1f} % under the median{sigmas}"
 
 
-def throttled(result: Result) -> str | None:
+def throttled_reason(result: Result) -> str | None:
     """By what it was throttled and for how long, in words; None where it was not."""
     if result.stopped == "limit":
         return f"too hot: {ending(result).sentence}"
@@ -176,24 +178,24 @@ def throttled(result: Result) -> str | None:
     return f"throttled: {named} of {result.seconds:.0f} s"
 
 
-def outliers(members: Sequence[Member]) -> tuple[Outlier, ...]:
+def outliers(members: Sequence[TestedDevice]) -> tuple[Outlier, ...]:
     """Those that are not like the others, gravest first."""
     known = distributions(members)
     found = [
         outlier
         for member in members
-        if (outlier := judged(member, known.get(member.group))) is not None
+        if (outlier := find_outlier(member, known.get(member.group))) is not None
     ]
     return tuple(sorted(found, key=lambda each: _rank(each, known)))
 
 
-def _rank(outlier: Outlier, known: Mapping[tuple[str, str], Distribution]) -> tuple[int, float]:
+def _rank(outlier: Outlier, known: Mapping[tuple[str, str], RateDistribution]) -> tuple[int, float]:
     grave = GRAVEST_FIRST.index(outlier.status) if outlier.status in GRAVEST_FIRST else 1
     value, among = outlier.member.score, known.get(outlier.member.group)
     return grave, value / among.median if value is not None and among and among.median else 0.0
 
 
-def judged(member: Member, among: Distribution | None) -> Outlier | None:
+def find_outlier(member: TestedDevice, among: RateDistribution | None) -> Outlier | None:
     """What is wrong with one device; None where nothing is."""
     result = member.result
     if result is None:
@@ -203,9 +205,9 @@ def judged(member: Member, among: Distribution | None) -> Outlier | None:
     if result.wrong_elements:
         return Outlier(member, (wrong_results(result.wrong_elements, result.checks),), FAULT)
     value = member.score
-    reasons = [throttled(result)]
+    reasons = [throttled_reason(result)]
     if value is not None and among is not None:
-        reasons.append(slow(value, among))
+        reasons.append(slow_reason(value, among))
     if result.stopped == "silent":
         reasons.append(ending(result).sentence)
     said = tuple(reason for reason in reasons if reason is not None)

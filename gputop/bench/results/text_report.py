@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.results.compare import points_by_series, rates_of_pair, score, score_unit
 from gputop.bench.results.facts import (
     best_row_text,
-    conditions,
+    condition_facts,
     ending,
-    figures,
-    method,
+    figure_facts,
+    method_facts,
     percent_of_peak,
 )
 from gputop.bench.results.outliers import distributions, outliers
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Point, Result
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.compare import Spread
-    from gputop.bench.results.outliers import Distribution, Member, Outlier
+    from gputop.bench.results.compare import DeviceSpread
+    from gputop.bench.results.outliers import Outlier, RateDistribution, TestedDevice
 
 
 NAME_WIDTH = 10
@@ -35,20 +35,20 @@ FASTEST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """The rows of a run as lines of cells: the first line and the first column are headings."""
 
     lines: list[list[str]]
     best: frozenset[tuple[int, int]] = frozenset()
     """Line and column of the cells that are the best of theirs."""
 
-    def turned(self) -> Table:
+    def transposed(self) -> TextTable:
         """With its lines as columns."""
         lines = [list(line) for line in zip(*self.lines, strict=True)]
-        return Table(lines, frozenset((column, line) for line, column in self.best))
+        return TextTable(lines, frozenset((column, line) for line, column in self.best))
 
 
-def page(result: Result) -> str:
+def result_page(result: Result) -> str:
     """All that there is to say, as lines of text."""
     device = visible(result.device)
     head = f"{device}, {result.kind}" if result.points else device
@@ -56,7 +56,7 @@ def page(result: Result) -> str:
         head += f", {result.dtype}"
     if result.kind == "soak":
         head += f", {result.m} x {result.n} x {result.k}"
-    facts = (*figures(result), *conditions(result.conditions), *method(result))
+    facts = (*figure_facts(result), *condition_facts(result.conditions), *method_facts(result))
     rows = (f"  {name:<{NAME_WIDTH}} {visible(text)}" for name, text in facts)
     return "\n".join([visible(head), *_tables(result), *rows])
 
@@ -67,7 +67,7 @@ def _tables(result: Result) -> list[str]:
     return ["", *aligned(table(result.kind, result.points).lines), ""]
 
 
-def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
+def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
     """The rows of that kind of run; of the shapes of a search, `most`."""
     if kind == "sweep":
         shown = {
@@ -81,7 +81,7 @@ def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> Table:
     return _ways(points) if kind == "latency" else _fastest(points, most)
 
 
-def table_of(results: Sequence[tuple[Target, Result]]) -> str:
+def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
     """Several devices that did the same work: a line for each, and how it was done."""
     pairs = any(result.kind == "pairs" for _, result in results)
     rates = ("alone", "together", "cost") if pairs else ("TFLOP/s", "peak")
@@ -131,7 +131,7 @@ def _state(result: Result) -> list[str]:
     ]
 
 
-def in_short(spreads: Iterable[Spread]) -> Iterator[str]:
+def spread_lines(spreads: Iterable[DeviceSpread]) -> Iterator[str]:
     """How far devices are apart, and who is behind."""
     for spread in spreads:
         apart = f"in {spread.dtype} they are {percentage(spread.percent, digits=1)} apart"
@@ -149,7 +149,7 @@ def _by_size(
     head: str,
     label: Callable[[float], str],
     values: Mapping[str, tuple[str, Callable[[float], str]]],
-) -> Table:
+) -> TextTable:
     """A line for each size, and for each series a column of each of the `values`.
 
     These are a title and a text by the name of the value; the first of them is marked where it is
@@ -167,10 +167,10 @@ def _by_size(
         (sizes.index(_most(points, name, first)) + 1, n * len(values) + 1)
         for n, name in enumerate(series)
     )
-    return Table(lines, frozenset(best))
+    return TextTable(lines, frozenset(best))
 
 
-def _ways(points: Sequence[Point]) -> Table:
+def _ways(points: Sequence[Point]) -> TextTable:
     """A line for each way to run the same products, a column for each size; its least time."""
     series, cells = _by_series(points)
     sizes = sorted({point.x for point in points})
@@ -186,7 +186,7 @@ def _ways(points: Sequence[Point]) -> Table:
         ]
         if len(known) > 1:  # one alone is not the best of any
             best.add((min(known)[1] + 1, column + 1))
-    return Table(lines, frozenset(best))
+    return TextTable(lines, frozenset(best))
 
 
 def _most(points: Sequence[Point], series: str, name: str) -> float:
@@ -195,15 +195,15 @@ def _most(points: Sequence[Point], series: str, name: str) -> float:
     return max(own, key=lambda point: point.values.get(name, 0.0)).x
 
 
-def _fastest(points: Sequence[Point], most: int) -> Table:
+def _fastest(points: Sequence[Point], most: int) -> TextTable:
     """The best shapes, best first."""
     lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
-    for point in ranked(points)[:most]:
+    for point in ranked_shapes(points)[:most]:
         values = point.values
         rate, seconds = tflops(values.get("tflops")), brief(values.get("seconds"))
         lines.append([rate, *sides(point), seconds, point.series])
     best = ((1, column) for column in range(len(lines[0])) if points)
-    return Table(lines, frozenset(best))
+    return TextTable(lines, frozenset(best))
 
 
 def sides(point: Point) -> list[str]:
@@ -212,7 +212,7 @@ def sides(point: Point) -> list[str]:
     return said + [ABSENT] * (3 - len(said))
 
 
-def ranked(points: Sequence[Point]) -> list[Point]:
+def ranked_shapes(points: Sequence[Point]) -> list[Point]:
     """Shapes of a search, best first: those that were timed again before the others."""
     return sorted(
         points,
@@ -247,7 +247,7 @@ MOST_ROWS = 32
 """Devices that are listed one by one: of more, those that are not like the others."""
 
 
-def outliers_page(members: Sequence[Member]) -> str:
+def outliers_page(members: Sequence[TestedDevice]) -> str:
     """The distribution, the devices where they are few, and the outliers."""
     results = [member.result for member in members if member.result is not None]
     found, known = outliers(members), distributions(members)
@@ -260,7 +260,7 @@ def outliers_page(members: Sequence[Member]) -> str:
     return "\n".join(lines)
 
 
-def document(members: Sequence[Member]) -> dict[str, Any]:
+def outliers_document(members: Sequence[TestedDevice]) -> dict[str, Any]:
     """The same for programs; results are as they are kept."""
     return {
         "distributions": [asdict(each) for each in distributions(members).values()],
@@ -280,7 +280,7 @@ def document(members: Sequence[Member]) -> dict[str, Any]:
     }
 
 
-def _result(member: Member) -> dict[str, Any]:
+def _result(member: TestedDevice) -> dict[str, Any]:
     if member.result is not None:
         return {**asdict(member.result), "place": member.place}
     return {
@@ -294,7 +294,7 @@ def _result(member: Member) -> dict[str, Any]:
     }
 
 
-def _head(members: Sequence[Member], results: Sequence[Result]) -> str:
+def _head(members: Sequence[TestedDevice], results: Sequence[Result]) -> str:
     hosts = len({member.host for member in members})
     where = f"{count(len(members), 'device')} on {count(hosts, 'host')}"
     if not results:
@@ -315,7 +315,7 @@ def _heat_limit_line(results: Sequence[Result]) -> list[str]:
     return [f"heat limit: {named}"] if named else []
 
 
-def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]:
+def _distributions(known: Sequence[RateDistribution], like: Result) -> Iterator[str]:
     unit, shown = score_unit(like)
     lines = [["", "count", unit, "p5", "p95", "min", "max"]]
     lines += [
@@ -330,7 +330,7 @@ def _distributions(known: Sequence[Distribution], like: Result) -> Iterator[str]
     yield from aligned(lines, left=1)
 
 
-def _member_rows(members: Sequence[Member], odd: set[int]) -> Iterator[str]:
+def _member_rows(members: Sequence[TestedDevice], odd: set[int]) -> Iterator[str]:
     known = distributions(members)
     like = next((member.result for member in members if member.result is not None), None)
     assert like is not None
@@ -364,7 +364,7 @@ def _outliers(found: Sequence[Outlier], total: int) -> Iterator[str]:
             yield f"    {visible(each.member.remedy)}"
 
 
-def name(member: Member) -> str:
+def name(member: TestedDevice) -> str:
     """Host, place and UUID of a device, in one line."""
     parts = (member.host, member.place, member.uuid)
     return ", ".join(visible(part) for part in parts if part)

@@ -28,7 +28,7 @@ MOST_ITEMS = 4000
 Item = TypeVar("Item")
 
 
-class Series(Generic[Item]):
+class MergedSeries(Generic[Item]):
     """Items in order of time; beyond `most` of them, neighbours become one by `merge`."""
 
     def __init__(self, merge: Callable[[Sequence[Item]], Item], most: int = MOST_ITEMS) -> None:
@@ -83,7 +83,7 @@ def mean_over_time(values: Iterable[tuple[float | None, float]]) -> float | None
 
 
 @dataclass(slots=True)
-class Counter:
+class DeviceCounter:
     """A counter of the device, read now and then; times are Unix seconds."""
 
     first: tuple[float, float]
@@ -120,7 +120,7 @@ LEAST_COVERED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TraceMoment:
     """Readings that stand for the time from `since` to `seconds`, both on the run's time axis."""
 
     since: float
@@ -160,15 +160,17 @@ class Trace:
     _sampled_at: float | None = None
     _newest: float = 0.0
     """Where the run's time is that there are moments of."""
-    _moments: Series[Moment] = field(default_factory=lambda: Series(_merge_moments))
+    _moments: MergedSeries[TraceMoment] = field(
+        default_factory=lambda: MergedSeries(_merge_moments)
+    )
     _power: Mean = field(default_factory=Mean)
     _clock: Mean = field(default_factory=Mean)
-    _energy: Counter | None = None
-    _counted: dict[str, Counter] = field(default_factory=dict)
+    _energy: DeviceCounter | None = None
+    _counted: dict[str, DeviceCounter] = field(default_factory=dict)
     _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds by reason."""
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Takes in what the worker said just now."""
         if isinstance(event, Planned | Point) and self.began is None:
             self.began = self._origin = self._last_at = self.now()
@@ -177,7 +179,7 @@ class Trace:
             self._origin = self._last_at - event.elapsed_seconds
             self.began = self._origin if self.began is None else self.began
 
-    def look(self, inventory: Inventory, sample: Sample) -> None:
+    def add_sample(self, inventory: Inventory, sample: Sample) -> None:
         """Takes in a sample of the stream."""
         if self.target.uuid is None:
             host = sample.host
@@ -208,13 +210,13 @@ class Trace:
         if joules is not None and running:
             if self._energy is None:
                 fastest = FASTEST["energy_joules"]
-                self._energy = Counter((at, joules), (at, joules), fastest)
+                self._energy = DeviceCounter((at, joules), (at, joules), fastest)
             self._energy.add(at, joules)
         for cause, seconds in causes.items():
             if running and at != self.began and cause in self._counted:
                 self._counted[cause].add(at, seconds)
             else:  # counted from the last reading before the run
-                self._counted[cause] = Counter((at, seconds), (at, seconds))
+                self._counted[cause] = DeviceCounter((at, seconds), (at, seconds))
 
     def _add(
         self,
@@ -238,10 +240,10 @@ class Trace:
         seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
         since = max(self._newest, seconds - weight)
         self._newest = seconds
-        self._moments.add(Moment(since, seconds, power, clock, celsius, reasons))
+        self._moments.add(TraceMoment(since, seconds, power, clock, celsius, reasons))
 
     @property
-    def moments(self) -> Sequence[Moment]:
+    def moments(self) -> Sequence[TraceMoment]:
         """The samples of the run in order of time; of a long one, means of neighbours."""
         return self._moments.items
 
@@ -340,7 +342,7 @@ def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, fl
     return {BANDWIDTH: 100 * max(copies)[1] / peak}
 
 
-def _merge_moments(moments: Sequence[Moment]) -> Moment:
+def _merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:
     """Return neighbours as one: means over time, and every reason that held."""
     if len(moments) == 1:
         return moments[0]
@@ -352,7 +354,7 @@ def _merge_moments(moments: Sequence[Moment]) -> Moment:
             (getattr(each, reading), each.seconds - each.since) for each in moments
         )
 
-    return Moment(
+    return TraceMoment(
         moments[0].since,
         moments[-1].seconds,
         mean("power_watts"),

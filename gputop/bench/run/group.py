@@ -20,16 +20,16 @@ from gputop.text import percentage
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.group_state import GroupState
-    from gputop.bench.run.supervision import Limit, Watching
-    from gputop.bench.run.worker_launch import Place
+    from gputop.bench.run.supervision import RunLimit, Supervision
+    from gputop.bench.run.worker_launch import Launcher
 
 
 if TYPE_CHECKING:
-    Ending = Callable[[Target, Limit], None]
+    Ending = Callable[[Target, RunLimit], None]
     """Is told which limit ends the run of which device."""
 
 
-class Group:
+class DeviceGroup:
     """Runs that are prepared each by itself and then begin at once. Never used twice.
 
     No device is in it twice. Whichever fails, the others go on; one alone does not wait.
@@ -39,7 +39,7 @@ class Group:
         self,
         requests: Sequence[Request],
         traces: Sequence[Trace] | None = None,
-        places: Sequence[Place] | None = None,
+        places: Sequence[Launcher] | None = None,
     ) -> None:
         """`traces`, one for each request, take in what is known of the devices.
 
@@ -59,7 +59,9 @@ class Group:
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
 
-    async def events(self, watch: Watching, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
+    async def events(
+        self, watch: Supervision, ending: Ending
+    ) -> AsyncGenerator[tuple[Target, Event]]:
         """What happens on each device; of each the last is a `Done` or a `Failed`.
 
         However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
@@ -96,7 +98,7 @@ class Group:
 
     async def _follow(
         self,
-        watch: Watching,
+        watch: Supervision,
         trace: Trace,
         ending: Ending,
         take: Callable[[tuple[Target, Event]], None],
@@ -115,7 +117,7 @@ class Group:
             self._preparing.remove(target)
             if not self._preparing:
                 for session in self._sessions.values():
-                    session.go()
+                    session.begin()
 
 
 class Pairs:
@@ -129,11 +131,13 @@ class Pairs:
         """`state` is told when the runs together begin; who follows the events keeps it."""
         self._state, seconds = state, state.part_seconds
         self._requests = [replace(each, kind="soak", seconds=seconds) for each in state.requests]
-        self._now: Group | None = None
+        self._now: DeviceGroup | None = None
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
 
-    async def events(self, watch: Watching, ending: Ending) -> AsyncGenerator[tuple[Target, Event]]:
+    async def events(
+        self, watch: Supervision, ending: Ending
+    ) -> AsyncGenerator[tuple[Target, Event]]:
         """As `Group.events`; to be closed in the same way."""
         fit: list[Request] = []
         for request in self._requests:
@@ -158,7 +162,7 @@ class Pairs:
         async with contextlib.aclosing(self._run(fit, watch, ending)) as events:
             async for target, event in events:
                 if isinstance(event, Done):
-                    result = _joined(self._alone[target], event.result, len(fit))
+                    result = _join_results(self._alone[target], event.result, len(fit))
                     yield target, Done(result)
                 else:
                     yield target, event
@@ -176,13 +180,15 @@ class Pairs:
             self._now.kill()
 
     async def _run(
-        self, requests: Sequence[Request], watch: Watching, ending: Ending
+        self, requests: Sequence[Request], watch: Supervision, ending: Ending
     ) -> AsyncGenerator[tuple[Target, Event]]:
         if self._stopped_by is not None:
             for request in requests:
                 yield request.target, Failed(_NOT_BEGUN, INTERRUPTED)
             return
-        self._now = Group(requests, [self._state.runs[each.target].trace for each in requests])
+        self._now = DeviceGroup(
+            requests, [self._state.runs[each.target].trace for each in requests]
+        )
         async with contextlib.aclosing(self._now.events(watch, ending)) as events:
             async for each in events:
                 yield each
@@ -193,7 +199,7 @@ _NOT_BEGUN = Problem(
 )
 
 
-def _joined(alone: Result, together: Result, devices: int) -> Result:
+def _join_results(alone: Result, together: Result, devices: int) -> Result:
     """Both runs of a device as one result, whose mean is the one together."""
     rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
     compared = None
@@ -236,8 +242,10 @@ def _row(series: str, result: Result, devices: int) -> Point:
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
 
 
-def runner(state: GroupState, places: Sequence[Place] | None = None) -> Group | Pairs:
+def group_runner(
+    state: GroupState, places: Sequence[Launcher] | None = None
+) -> DeviceGroup | Pairs:
     """What runs the requests of a group; `places` where that is elsewhere than on this machine."""
     if state.kind == "pairs":
         return Pairs(state)
-    return Group(state.requests, state.traces, places)
+    return DeviceGroup(state.requests, state.traces, places)

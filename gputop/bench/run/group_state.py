@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Hello
-from gputop.bench.results.compare import ALONE, TOGETHER, apart, percent_below, rates_of_pair, score
+from gputop.bench.results.compare import (
+    ALONE,
+    TOGETHER,
+    percent_below,
+    rates_of_pair,
+    score,
+    spreads_of,
+)
 from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.outliers import distribution, judged, member_of, slow
+from gputop.bench.results.outliers import distribution, find_outlier, slow_reason, tested_device
 from gputop.bench.run.state import STATES, RunState
 from gputop.exits import FAULT
 
@@ -19,14 +26,14 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Event
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.results.compare import Spread
-    from gputop.bench.results.outliers import Distribution
+    from gputop.bench.results.compare import DeviceSpread
+    from gputop.bench.results.outliers import RateDistribution
     from gputop.bench.run.conditions import Trace
     from gputop.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class GroupOutlier:
     """A device that is not like the others, why, and whether that is a fault of it."""
 
     target: Target
@@ -51,11 +58,11 @@ class GroupState:
         """Of pairs, whose run alone it is, or was the last."""
         self.started_at = now()
 
-    def take(self, target: Target, event: Event) -> None:
+    def add_event(self, target: Target, event: Event) -> None:
         """Take in what happened on a device."""
         if isinstance(event, Hello):
             self._turn = target
-        self.runs[target].take(event)
+        self.runs[target].add_event(event)
 
     def begin_together(self, targets: Iterable[Target]) -> None:
         """Begin the second run of these devices, of pairs."""
@@ -75,10 +82,10 @@ class GroupState:
     @property
     def is_table(self) -> bool:
         """Whether its runs have rows, and no throughput over time."""
-        return self.only.is_table
+        return self.first.is_table
 
     @property
-    def only(self) -> RunState:
+    def first(self) -> RunState:
         """The run of the first device: of one alone, all there is."""
         return next(iter(self.runs.values()))
 
@@ -104,7 +111,7 @@ class GroupState:
         known = (run.measured_at for run in self.runs.values())
         return min((at for at in known if at is not None), default=None)
 
-    def turn(self, target: Target) -> str:
+    def pair_phase(self, target: Target) -> str:
         """Of pairs, which run of a device it is."""
         if target in self.alone:
             return TOGETHER
@@ -215,9 +222,9 @@ class GroupState:
         alone, together = earlier.tflops_mean, run.tflops_mean
         return alone, together, percent_below(together, alone) if alone and together else None
 
-    def spreads(self) -> tuple[Spread, ...]:
+    def spreads(self) -> tuple[DeviceSpread, ...]:
         """How far devices are apart; of pairs in the run together, of tables at the end."""
-        return apart(
+        return spreads_of(
             (target, run.request.dtype, self._reached_by(target, run))
             for target, run in self.runs.items()
         )
@@ -236,7 +243,7 @@ class GroupState:
         return {target: rate for target, rate in found.items() if rate is not None}
 
     @property
-    def distributions(self) -> Mapping[str, Distribution]:
+    def distributions(self) -> Mapping[str, RateDistribution]:
         """Distribution of the rates now, by the device's name, the most numerous first."""
         groups: dict[str, list[float]] = defaultdict(list)
         for target, each in self.rates.items():
@@ -250,25 +257,25 @@ class GroupState:
         known, found = self.distributions, []
         for target, each in self.rates.items():
             among = known[target.name]
-            if (words := slow(each, among)) is not None:
+            if (words := slow_reason(each, among)) is not None:
                 found.append((percent_below(each, among.median), target, words))
         return sorted(found, key=lambda each: -each[0])
 
-    def behind(self) -> Mapping[Target, float]:
+    def slow_devices(self) -> Mapping[Target, float]:
         """Devices that are slow among their likes now, by percent of the median; worst first."""
         return {target: percent for percent, target, _ in self._slow()}
 
-    def odd(self) -> Sequence[Odd]:
+    def outliers(self) -> Sequence[GroupOutlier]:
         """Devices that are not like the others so far, gravest first."""
         found = [odd for target in self.runs if (odd := self._ended_oddly(target)) is not None]
-        found += [Odd(target, words, grave=False) for _, target, words in self._slow()]
+        found += [GroupOutlier(target, words, grave=False) for _, target, words in self._slow()]
         return sorted(found, key=lambda each: not each.grave)
 
-    def _ended_oddly(self, target: Target) -> Odd | None:
+    def _ended_oddly(self, target: Target) -> GroupOutlier | None:
         if wrong := self.wrong_elements(target):
-            return Odd(target, wrong_results(wrong), grave=True)
+            return GroupOutlier(target, wrong_results(wrong), grave=True)
         run = self.runs[target]
-        outlier = judged(member_of(run), None) if run.ended else None
+        outlier = find_outlier(tested_device(run), None) if run.ended else None
         if outlier is None:
             return None
-        return Odd(target, "; ".join(outlier.reasons), outlier.status == FAULT)
+        return GroupOutlier(target, "; ".join(outlier.reasons), outlier.status == FAULT)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.results.facts import rate_text
-from gputop.bench.run.group import runner
+from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.supervision import Watch
+from gputop.bench.run.supervision import Supervisor
 from gputop.console import say
 from gputop.terminal import terminal_size
 from gputop.text import duration, percentage, tflops, visible
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.group import Ending, Group, Pairs
+    from gputop.bench.run.group import DeviceGroup, Ending, Pairs
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.supervision import Limit, Watching
+    from gputop.bench.run.supervision import RunLimit, Supervision
 
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ProgressLine:
 
 def one_device(group: GroupState, width: int) -> str:
     """Progress of one run; what matters least goes first."""
-    run, seconds = group.only, group.request.seconds
+    run, seconds = group.first, group.request.seconds
     if run.planned is None or run.planned_at is None:
         word = f"preparing {run.hello.device_name}" if run.hello else "starting"
         return f"{word} ..."[:width]
@@ -138,7 +138,7 @@ def many_devices(group: GroupState, width: int) -> str:
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
     if group.wrong:
         parts.append(f"{len(group.wrong)} wrong")
-    if behind := group.behind():
+    if behind := group.slow_devices():
         first, by = next(iter(behind.items()))
         more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
         parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
@@ -175,13 +175,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def run_in_foreground(requests: Sequence[Request]) -> list[RunState]:
     """Run them together to their ends, in the order of the requests."""
     group = GroupState(requests)
-    with Watch() as watch:
+    with Supervisor() as watch:
         text = several_devices if group.is_several else one_device
-        return await follow_on_a_line(runner(group), group, watch, text)
+        return await follow_on_a_line(group_runner(group), group, watch, text)
 
 
 async def follow_on_a_line(
-    runs: Group | Pairs, group: GroupState, watch: Watching, text: Text
+    runs: DeviceGroup | Pairs, group: GroupState, watch: Supervision, text: Text
 ) -> list[RunState]:
     """Follow runs to their ends with a line of progress, in the order of the requests.
 
@@ -196,7 +196,7 @@ async def follow_on_a_line(
             stops.append(asyncio.create_task(runs.stop()))
 
     line = ProgressLine(sys.stderr, group, text)
-    with signals(interrupted):
+    with on_signals(interrupted):
         ticking = asyncio.create_task(line.keep_drawing())
         try:
             return await follow(runs, group, watch, _say_limit)
@@ -207,17 +207,17 @@ async def follow_on_a_line(
 
 
 async def follow(
-    runs: Group | Pairs, group: GroupState, watch: Watching, ending: Ending
+    runs: DeviceGroup | Pairs, group: GroupState, watch: Supervision, ending: Ending
 ) -> list[RunState]:
     """Follow runs to their ends, in the order of the requests; `group` takes in their events."""
     async with contextlib.aclosing(runs.events(watch, ending)) as events:
         async for target, event in events:
-            group.take(target, event)
+            group.add_event(target, event)
     return list(group.runs.values())
 
 
 @contextlib.contextmanager
-def signals(act: Callable[[], None]) -> Iterator[None]:
+def on_signals(act: Callable[[], None]) -> Iterator[None]:
     """Have `act` called for the signals that end a program."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
@@ -229,5 +229,5 @@ def signals(act: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _say_limit(target: Target, limit: Limit) -> None:
+def _say_limit(target: Target, limit: RunLimit) -> None:
     say(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
 from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import STEP_SECONDS, Here, PlaceError
+from gputop.bench.run.worker_launch import STEP_SECONDS, LaunchError, LocalLauncher
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem
 from gputop.schema.codec import from_json
@@ -23,7 +23,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.worker_launch import Place, Worker
+    from gputop.bench.run.worker_launch import Launcher, Worker
 
 STOP_SECONDS = 0.4
 """From the stop message to SIGTERM; the worker needs half of it."""
@@ -48,10 +48,10 @@ class Session:
     """
 
     def __init__(
-        self, request: Request, *, waits: bool = False, place: Place | None = None
+        self, request: Request, *, waits: bool = False, place: Launcher | None = None
     ) -> None:
         self._request = request
-        self._place: Place = place or Here()
+        self._place: Launcher = place or LocalLauncher()
         self._wait_seconds = worker_launch.wait_seconds(request.seconds) if waits else 0.0
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
@@ -76,18 +76,18 @@ class Session:
             async with contextlib.aclosing(self._run(python)) as events:
                 async for event in events:
                     yield event
-        except PlaceError as error:
+        except LaunchError as error:
             yield Failed(error.problem, COULD_NOT_RUN)
         except _NoResultError as end:
             yield self._judged(end.failed)
         finally:
             await self._reap()
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """Begins what was `Planned`, for a session that waits."""
         self._wait_seconds = 0.0
         if self._worker is not None:
-            self._worker.tell(b"go\n")
+            self._worker.write(b"go\n")
 
     async def stop(self, by: str = "user") -> None:
         """Ends the run, within half a second where the worker listens.
@@ -100,7 +100,7 @@ class Session:
         if worker is None or worker.status is not None:
             return
         if self._hello is not None:
-            worker.tell(b"stop\n")
+            worker.write(b"stop\n")
             if await worker.ended(STOP_SECONDS):
                 return
         for step in (signal.SIGTERM, signal.SIGKILL):
@@ -116,10 +116,10 @@ class Session:
 
     async def _prepared(self) -> str:
         """The interpreter to use, once the plan is known to fit."""
-        problem = plan.check(self._request)
+        problem = plan.check_request(self._request)
         if problem is not None:
             raise _NoResultError(problem)
-        finding = asyncio.create_task(self._place.find(self._request))
+        finding = asyncio.create_task(self._place.find_python(self._request))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -147,7 +147,8 @@ class Session:
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
         order = (
-            json.dumps(worker_launch.document(self._request, self._wait_seconds)).encode() + b"\n"
+            json.dumps(worker_launch.worker_request(self._request, self._wait_seconds)).encode()
+            + b"\n"
         )
         self._worker = worker = await self._place.start(python, self._request, order)
         self._await(worker_launch.HELLO_SECONDS)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
 from gputop.bench.results.compare import percent_below
-from gputop.bench.run.conditions import Mean, Series, Trace, mean_over_time
+from gputop.bench.run.conditions import Mean, MergedSeries, Trace, mean_over_time
 from gputop.exits import FAULT
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.supervision import Limit
+    from gputop.bench.run.supervision import RunLimit
     from gputop.problem import Problem
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
@@ -45,7 +45,7 @@ class Course:
     """Intervals (from, to) in which each clock event reason held."""
 
 
-def merged(windows: Sequence[Progress]) -> Progress:
+def merge_windows(windows: Sequence[Progress]) -> Progress:
     """Windows that follow each other as one: rates are means over time."""
     last = windows[-1]
     if len(windows) == 1:
@@ -73,17 +73,17 @@ class RunState:
     end: Done | Failed | None = None
     rows: list[Point] = field(default_factory=list)
     """Rows of a run that is a table."""
-    windows: Series[Progress] = field(default_factory=lambda: Series(merged))
+    windows: MergedSeries[Progress] = field(default_factory=lambda: MergedSeries(merge_windows))
     recent: deque[Progress] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
-    limit: Limit | None = None
+    limit: RunLimit | None = None
     """The limit that ended it before its time."""
     wrong_at: float | None = None
     """Seconds into the run when the first wrong element was found."""
     started_at: float = field(init=False)
-    said_at: float = field(init=False)
+    last_event_at: float = field(init=False)
     """When the worker said something last."""
     planned_at: float | None = None
     """When the preparation was over."""
@@ -95,28 +95,28 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.trace = Trace(self.request.target)
-        self.started_at = self.said_at = self.now()
+        self.started_at = self.last_event_at = self.now()
 
-    def take(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Take in what the worker said."""
-        self.said_at = self.now()
+        self.last_event_at = self.now()
         match event:
             case Hello():
                 self.hello = event
             case Planned():
-                self.planned, self.planned_at = event, self.said_at
+                self.planned, self.planned_at = event, self.last_event_at
             case Point():
                 self.rows.append(event)
-                self.measured_at = self.measured_at or self.said_at
+                self.measured_at = self.measured_at or self.last_event_at
             case Progress():
                 self._measure(event)
-                self.measured_at = self.measured_at or self.said_at
+                self.measured_at = self.measured_at or self.last_event_at
             case Verified():
                 self.verified = event
                 if event.wrong_elements and self.wrong_at is None:
                     self.wrong_at = self.elapsed_seconds
             case Done() | Failed():
-                self.end, self.ended_at = event, self.said_at
+                self.end, self.ended_at = event, self.last_event_at
 
     def _measure(self, window: Progress) -> None:
         self.progress = window
@@ -158,7 +158,7 @@ class RunState:
         """(seconds since the start, TFLOP/s) of its windows, or of neighbours of a long run."""
         return [(window.elapsed_seconds, window.tflops) for window in self.windows.items]
 
-    def course(self) -> Course:
+    def history(self) -> Course:
         """The run and its device over time so far."""
         readings: dict[str, list[tuple[float, float]]] = {name: [] for name in READINGS}
         for moment in self.trace.moments:
@@ -179,7 +179,7 @@ class RunState:
         return bool(self.rows) if self.is_table else self.progress is not None
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The kind, where it is no soak, and the data type: `sweep, float32 and 5 more`."""
         kind, (first, *more) = self.request.kind, self.request.dtypes
         if kind == "soak":
@@ -223,7 +223,7 @@ class RunState:
         """
         if self.progress is None or self.ended or self.is_table:
             return None
-        silent = self.now() - self.said_at
+        silent = self.now() - self.last_event_at
         due = max(SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds)
         return silent if silent > due else None
 
@@ -232,7 +232,7 @@ class RunState:
         """Mean of the last windows; None before the first, and of a run that failed."""
         if self.problem is not None:
             return None
-        return merged(self.recent).tflops if self.recent else None
+        return merge_windows(self.recent).tflops if self.recent else None
 
     @property
     def droop_percent(self) -> float | None:
@@ -243,7 +243,7 @@ class RunState:
         late = [window for window in self.windows.items if window.elapsed_seconds > elapsed / 2]
         if elapsed < DROOP_SECONDS or not late or not self.peak:
             return None
-        return max(0.0, percent_below(merged(late).tflops, self.peak))
+        return max(0.0, percent_below(merge_windows(late).tflops, self.peak))
 
     @property
     def tflops_now(self) -> float | None:

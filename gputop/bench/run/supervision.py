@@ -36,7 +36,7 @@ HELD_UP_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RunLimit:
     """Why a run is ended before its time. `by` is the result's `stopped`."""
 
     by: str
@@ -51,16 +51,16 @@ def open_stream() -> StreamChild:
     return StreamChild(command(interval=INTERVAL_SECONDS, control=True), INTERVAL_SECONDS)
 
 
-class Watching(Protocol):
+class Supervision(Protocol):
     """What watches the devices of runs."""
 
     def events(
-        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
     ) -> AsyncGenerator[Event]:
         """The session's events, and its device watched meanwhile; close it with `aclosing`."""
 
 
-class Watch:
+class Supervisor:
     """The thread and its stream, for all runs that are under way together.
 
     To be made in a running event loop: what it has to say, it says there.
@@ -68,7 +68,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._stream = open_stream()
-        self._wards: list[Ward] = []
+        self._wards: list[SupervisedRun] = []
         self._wanted = asyncio.Event()
         self._outside = asyncio.get_running_loop()
         self._inside = asyncio.new_event_loop()
@@ -83,14 +83,14 @@ class Watch:
         self._do(self._reading.cancel)
 
     async def events(
-        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
     ) -> AsyncGenerator[Event]:
         """The session's events, and its device watched meanwhile; close it with `aclosing`.
 
         `trace` takes in both, and gives the result its conditions. `ending` is told of a limit, by
         which the session is stopped, or killed where its event loop is held up.
         """
-        ward = Ward(session, trace, ending, self._tell)
+        ward = SupervisedRun(session, trace, ending, self._tell)
         self._do(self._add, ward)
         try:
             async with contextlib.aclosing(ward.events()) as events:
@@ -125,7 +125,7 @@ class Watch:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody watches any more
             why = f"{type(error).__name__}: {error}"
             for ward in self._wards:
-                ward.end(Limit("silent", "Not watched", why))
+                ward.end(RunLimit("silent", "Not watched", why))
             await asyncio.Future()  # until it is cancelled: the wards have timers
 
     async def _take_all(self) -> None:
@@ -136,26 +136,26 @@ class Watch:
                     inventory = record
                 elif isinstance(record, Sample) and inventory is not None:
                     for ward in self._wards:
-                        ward.take(inventory, record)
+                        ward.check_sample(inventory, record)
 
-    def _add(self, ward: Ward) -> None:
+    def _add(self, ward: SupervisedRun) -> None:
         self._wards.append(ward)
-        ward.wait(START_SECONDS)
+        ward.set_deadline(START_SECONDS)
         self._wanted.set()
 
-    def _remove(self, ward: Ward) -> None:
+    def _remove(self, ward: SupervisedRun) -> None:
         self._wards.remove(ward)
-        ward.wait(None)
+        ward.set_deadline(None)
 
 
-class Ward:
+class SupervisedRun:
     """A run whose device is watched, by the thread that calls all but `events`."""
 
     def __init__(
         self,
         session: Session,
         trace: Trace,
-        ending: Callable[[Limit], None],
+        ending: Callable[[RunLimit], None],
         tell: Callable[..., None] = lambda call, *arguments: call(*arguments),
     ) -> None:
         """`tell` has something called in the event loop of the session."""
@@ -168,7 +168,7 @@ class Ward:
         """The session's events, of which the trace gives the result its conditions."""
         async with contextlib.aclosing(self._session.events()) as received:
             async for event in received:
-                self._trace.take(event)
+                self._trace.add_event(event)
                 if isinstance(event, Done):
                     conditions = self._trace.conditions(event.result)
                     yield Done(replace(event.result, conditions=conditions))
@@ -176,42 +176,42 @@ class Ward:
                     yield event
         await asyncio.gather(*self._stops)
 
-    def take(self, inventory: Inventory, sample: Sample) -> None:
+    def check_sample(self, inventory: Inventory, sample: Sample) -> None:
         """A sample: ends the run where it has to end."""
         if self._ended:
             return
         target = self._trace.target
-        self._tell(self._trace.look, inventory, sample)
-        if why := heat_limits.reached(target, inventory, sample):
-            self.end(Limit("limit", "Too hot", why))
-        elif answers(target, inventory, sample):
-            self.wait(SILENCE_SECONDS)
+        self._tell(self._trace.add_sample, inventory, sample)
+        if why := heat_limits.reached_limit(target, inventory, sample):
+            self.end(RunLimit("limit", "Too hot", why))
+        elif has_answered(target, inventory, sample):
+            self.set_deadline(SILENCE_SECONDS)
 
-    def wait(self, seconds: float | None) -> None:
+    def set_deadline(self, seconds: float | None) -> None:
         """Has the run ended unless the device answers within that time; None for no longer."""
         if self._timer is not None:
             self._timer.cancel()
         if seconds is not None and self._trace.target.uuid is not None:
             why = f"nothing was heard of it for {seconds:.0f} s"
-            limit = Limit("silent", "Not watched", why)
+            limit = RunLimit("silent", "Not watched", why)
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end, limit)
 
-    def end(self, limit: Limit) -> None:
+    def end(self, limit: RunLimit) -> None:
         """Has the run ended, or its worker killed where that cannot be done in time."""
         if self._ended:
             return
         self._ended = True
-        self.wait(None)
+        self.set_deadline(None)
         self._tell(self._stop, limit)
         kill = self._session.kill
         self._timer = asyncio.get_running_loop().call_later(HELD_UP_SECONDS, kill)
 
-    def _stop(self, limit: Limit) -> None:
+    def _stop(self, limit: RunLimit) -> None:
         self._ending(limit)
         self._stops.append(asyncio.create_task(self._session.stop(limit.by)))
 
 
-def answers(target: Target, inventory: Inventory, sample: Sample) -> bool:
+def has_answered(target: Target, inventory: Inventory, sample: Sample) -> bool:
     """Whether the device, or the GPU that it is a part of, has answered of late."""
     device = inventory.device(target.uuid or "")
     readings = sample.device((device and device.parent_uuid) or target.uuid or "")

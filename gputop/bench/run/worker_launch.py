@@ -40,7 +40,7 @@ NOT_INHERITED = (
 """Begins of variables that change what is measured: for a user's own work, not for this."""
 
 
-def environment(target: Target, peer: Target | None = None) -> dict[str, str]:
+def worker_environment(target: Target, peer: Target | None = None) -> dict[str, str]:
     """Of the worker: this one's, without what would change the figures, and that device alone.
 
     A `peer` is there as well, behind it.
@@ -68,7 +68,7 @@ def wait_seconds(seconds: float) -> float:
     return HELLO_SECONDS + prepare_seconds(seconds) + MARGIN_SECONDS
 
 
-def document(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
+def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
     """The first line of the worker's input; `wait_seconds` is how long it waits for `go`."""
     target = request.target
     return {
@@ -98,7 +98,7 @@ def _dtype(name: str, target: Target) -> dict[str, Any]:
         "result_bytes": dtype.result_bytes,
         "library_bytes": plan.library_bytes(name, target.kind),
         "largest": plan.auto_limit(target, name),
-        "fitting": plan.fitting(target, name),
+        "fitting": plan.largest_fitting_size(target, name),
         "multiple": dtype.multiple if cuda else 1,
         "least": dtype.least if cuda else 1,
     }
@@ -113,7 +113,7 @@ READ_ERROR_BYTES, READ_ERROR_PAUSE = 1 << 16, 0.05
 """Of standard error at once, and seconds between: whoever floods it has to wait."""
 
 
-class PlaceError(Exception):
+class LaunchError(Exception):
     """No worker can be started there; `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
@@ -135,7 +135,7 @@ class Worker(Protocol):
     async def readline(self) -> bytes:
         """What it says next, b"" at the end; raises `ValueError` for a line without an end."""
 
-    def tell(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         """Writes to its standard input, also where nobody reads that any more."""
 
     def signal(self, number: signal.Signals) -> None:
@@ -151,7 +151,7 @@ class Worker(Protocol):
         """Kills it where it has not ended, and lets go of all that it held."""
 
 
-class Place(Protocol):
+class Launcher(Protocol):
     """Where a worker can run."""
 
     @property
@@ -162,26 +162,26 @@ class Place(Protocol):
     def status_of_death(self) -> int:
         """The exit status of a run whose worker ended by itself and without a word."""
 
-    async def find(self, request: Request) -> str:
+    async def find_python(self, request: Request) -> str:
         """The path of the interpreter there; raises `PlaceError`. May be cancelled."""
 
     async def start(self, python: str, request: Request, order: bytes) -> Worker:
         """A worker there, with the first line of its input; raises `PlaceError`."""
 
 
-class Here:
+class LocalLauncher:
     """This machine."""
 
     host: str | None = None
     status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
 
-    async def find(self, request: Request) -> str:
+    async def find_python(self, request: Request) -> str:
         """The interpreter that has torch."""
         cuda = request.target.kind == "cuda"
-        found = await interpreters.find(request.python, cuda=cuda)
+        found = await interpreters.find_interpreter(request.python, cuda=cuda)
         if found.chosen is None:
             assert found.problem is not None
-            raise PlaceError(found.problem)
+            raise LaunchError(found.problem)
         return found.chosen.path
 
     async def start(self, python: str, request: Request, order: bytes) -> LocalWorker:
@@ -194,15 +194,15 @@ class Here:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
-                env=environment(request.target, request.peer),
+                env=worker_environment(request.target, request.peer),
                 limit=WORKER_LINE_BYTES,
             )
         except OSError as error:
             what = f"{visible(python)} cannot be started"
             remedy = "Choose another interpreter with --python"
-            raise PlaceError(Problem(what, str(error.strerror or error), remedy)) from error
+            raise LaunchError(Problem(what, str(error.strerror or error), remedy)) from error
         worker = LocalWorker(process)
-        worker.tell(order)
+        worker.write(order)
         return worker
 
 
@@ -224,7 +224,7 @@ class LocalWorker:
     async def readline(self) -> bytes:
         return await self._lines.readline()
 
-    def tell(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # the worker has ended
             self._process.stdin.write(line)

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import RefusedError, first_line
-from .throughput import Batch
+from .errors import RunError, first_line
+from .throughput import EndedBatch
 
 if TYPE_CHECKING:
     from .product import Product
@@ -34,7 +34,7 @@ class Cpu:
         self.torch, self.place, self._halt = torch, "cpu", halt
         # Also fixes MKL's choice of threads, on which the order of summation depends.
         torch.set_num_threads(torch.get_num_threads())
-        self._ended: deque[Batch] = deque()
+        self._ended: deque[EndedBatch] = deque()
 
     @property
     def in_flight(self) -> int:
@@ -53,9 +53,9 @@ class Cpu:
         wrong = seconds = None
         if check and not self._halt.is_set():
             wrong, seconds = self.check(product)
-        self._ended.append(Batch(done, began, ended, None, wrong, seconds))
+        self._ended.append(EndedBatch(done, began, ended, None, wrong, seconds))
 
-    def poll(self) -> Batch | None:
+    def poll(self) -> EndedBatch | None:
         """The oldest batch that has ended and was not asked for yet."""
         return self._ended.popleft() if self._ended else None
 
@@ -134,7 +134,7 @@ class Cuda:
             ended.record()
         self._queue.append((products, began, first, last, ended, count))
 
-    def poll(self) -> Batch | None:
+    def poll(self) -> EndedBatch | None:
         """The oldest batch in flight, once it has ended; otherwise None, after a short wait."""
         if not self._queue:
             return None
@@ -148,7 +148,7 @@ class Cuda:
         if count is not None:
             wrong, check_seconds = int(count), last.elapsed_time(ended) / 1000
         device_seconds = first.elapsed_time(last) / 1000
-        return Batch(products, began, now, device_seconds, wrong, check_seconds)
+        return EndedBatch(products, began, now, device_seconds, wrong, check_seconds)
 
     def check(self, product: Product) -> tuple[int, float]:
         """Wrong elements of C, and the seconds that it took to know; waits for the device."""
@@ -220,12 +220,12 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
     remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
     if torch.version.cuda is None:
         why = f"torch {torch.__version__} of {python} is a build for CPUs"
-        raise RefusedError("no_cuda", "This torch has no CUDA support", why, remedy)
+        raise RunError("no_cuda", "This torch has no CUDA support", why, remedy)
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except Exception as error:
-        raise RefusedError(
+        raise RunError(
             "no_device",
             "torch cannot use the GPU",
             first_line(error),
@@ -233,7 +233,7 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
         ) from error
     archs = torch.cuda.get_arch_list()
     if not runs_on(archs, capability):
-        raise RefusedError(
+        raise RunError(
             "architecture",
             f"This torch has no code for compute capability {capability[0]}.{capability[1]}",
             f"torch {torch.__version__} is built for {' '.join(archs)}",

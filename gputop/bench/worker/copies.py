@@ -25,7 +25,7 @@ READ_AND_WRITTEN = 2
 Clock = Callable[[Callable[[int], None], int], float]
 
 
-class Way:
+class CopyPath:
     """From where to where: two buffers, the clock for it, and how often each byte counts."""
 
     def __init__(
@@ -79,7 +79,7 @@ def copy(device: Any, run: Run) -> None:
         run.known.update(device.memories())
 
 
-def _row(rows: Rows, way: Way, size: int) -> None:
+def _row(rows: Rows, way: CopyPath, size: int) -> None:
     rows.expect("a copy", BUFFERS_SECONDS)
     way.to.zero_()
     each = rows.device.wall(way.copy, 1)
@@ -93,31 +93,31 @@ def _row(rows: Rows, way: Way, size: int) -> None:
     rows.point(way.series, size, timed, {"bytes_per_second": rate})
 
 
-def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[Way]:
+def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
     to, source = (_words(device.torch, size) for _ in range(2))
     for threads in counted:
         name = "1 thread" if threads == 1 else f"{threads} threads"
-        yield Way(f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads)
+        yield CopyPath(f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads)
 
 
-def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[Way]:
+def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
     """In the order in which a buffer is the source before it is written to."""
     torch = device.torch
     here, pageable = _words(torch, size).cuda(), _words(torch, size)
-    yield Way("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
+    yield CopyPath("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
     yield from _peer_way(device, here, run)
-    yield Way("host to device, pageable", here, pageable, device.wall, 1)
-    yield Way("device to host, pageable", pageable, here, device.wall, 1)
+    yield CopyPath("host to device, pageable", here, pageable, device.wall, 1)
+    yield CopyPath("device to host, pageable", pageable, here, device.wall, 1)
     try:
         pinned = pageable.pin_memory()
     except RuntimeError as error:
         run.notes.append(f"pinned: absent at {size / MIB:.4g} MiB, {str(error).splitlines()[0]}")
         return
-    yield Way("host to device, pinned", here, pinned, device.timed, 1)
-    yield Way("device to host, pinned", pinned, here, device.timed, 1)
+    yield CopyPath("host to device, pinned", here, pinned, device.timed, 1)
+    yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
 
 
-def _peer_way(device: Any, here: Any, run: Run) -> Iterator[Way]:
+def _peer_way(device: Any, here: Any, run: Run) -> Iterator[CopyPath]:
     """To the other GPU that this process sees, where there is one."""
     torch, peer = device.torch, run.request["peer"]
     if not peer:
@@ -130,7 +130,7 @@ def _peer_way(device: Any, here: Any, run: Run) -> Iterator[Way]:
         run.notes.append(f"to {peer}: absent at {size:.4g} MiB, {str(error).splitlines()[0]}")
         return
     how = "peer access" if direct else "through the host"
-    yield Way(f"device to {peer}, {how}", there, here, device.timed, 1)
+    yield CopyPath(f"device to {peer}, {how}", there, here, device.timed, 1)
 
 
 def _words(torch: Any, size: int) -> Any:

@@ -71,24 +71,24 @@ class Plain:
         """Random normal numbers, made in place: no wider copy is taken to cast from."""
         operand.normal_()
 
-    def put(self, operand: Any, values: Any) -> None:
+    def store(self, operand: Any, values: Any) -> None:
         """Writes float32 values that the type holds exactly."""
         operand.copy_(values)
 
-    def take(self, operand: Any) -> Any:
+    def to_float64(self, operand: Any) -> Any:
         """The values in float64."""
         return operand.double()
 
     def prepare(self, product: Any) -> None:
         """Makes what multiplying needs beside the operands."""
 
-    def once(self, product: Any) -> Callable[[], object]:
+    def single_product(self, product: Any) -> Callable[[], object]:
         """A call that makes one product, with as little of Python around it as there can be."""
         return partial(self.torch.mm, product.a, product.b, out=product.c)
 
     def multiply(self, product: Any, times: int) -> None:
         """That many products."""
-        once = self.once(product)
+        once = self.single_product(product)
         for _ in repeat(None, times):
             once()
 
@@ -129,7 +129,7 @@ class Scaled(Plain):
         one = self.torch.ones((), dtype=self.torch.float32, device=self.place)
         product.scales = one, one
 
-    def once(self, product: Any) -> Callable[[], object]:
+    def single_product(self, product: Any) -> Callable[[], object]:
         """A call that makes one product."""
         first, second = product.scales
         return partial(
@@ -166,9 +166,11 @@ class Float4(Scaled):
         """Random normal numbers, rounded a few rows at a time."""
         for at in range(0, operand.shape[0], ROWS):
             rows = operand[at : at + ROWS]
-            self.put(rows, self.torch.randn((rows.shape[0], 2 * rows.shape[1]), device=self.place))
+            self.store(
+                rows, self.torch.randn((rows.shape[0], 2 * rows.shape[1]), device=self.place)
+            )
 
-    def put(self, operand: Any, values: Any) -> None:
+    def store(self, operand: Any, values: Any) -> None:
         """Rounds to the nearest number that there is."""
         torch = self.torch
         levels = torch.tensor(self.magnitudes, device=values.device)
@@ -176,7 +178,7 @@ class Float4(Scaled):
         code = (code + 8 * (values < 0)).to(torch.uint8)
         operand.view(torch.uint8).copy_(code[:, 0::2] | code[:, 1::2] << 4)
 
-    def take(self, operand: Any) -> Any:
+    def to_float64(self, operand: Any) -> Any:
         """The values in float64."""
         torch, codes = self.torch, operand.view(self.torch.uint8)
         signed = (*self.magnitudes, *(-each for each in self.magnitudes))
@@ -218,7 +220,7 @@ class Integer(Plain):
             numbers = self.torch.randn(rows.shape, device=self.place).mul_(SPREAD)
             rows.copy_(numbers.round_().clamp_(-127, 127))
 
-    def once(self, product: Any) -> Callable[[], object]:
+    def single_product(self, product: Any) -> Callable[[], object]:
         """A call that makes one product."""
         int_mm = self.torch._int_mm  # noqa: SLF001 - torch's only name for it
         return partial(int_mm, product.a, product.b, out=product.c)
@@ -258,7 +260,7 @@ def set_precision(matmul: Any, dtype: str) -> None:
         raise no_dtype(dtype, "this torch has no allow_fp16_accumulation, which 2.7 has")
 
 
-def attempt(product: Any) -> None:
+def try_product(product: Any) -> None:
     """Makes one small product; raises `RefusedError` with torch's words where it cannot be made."""
     try:
         product.fill()

@@ -56,7 +56,7 @@ def latency(device: Any, run: Run) -> None:
     run.known.update(device.memories())
 
 
-class Way:
+class Variant:
     """One way to make the same products. A call of `work` has so many of them."""
 
     def __init__(
@@ -83,7 +83,7 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
         timed = rows.time(way.work, way.clock, each * way.products, flop=flop, most=way.most)
         if timed is None:
             return
-        timed = timed.of_each(way.products)
+        timed = timed.divided_by(way.products)
         found[way.series] = timed.seconds
         rows.check(product)
         if way.waits:
@@ -94,10 +94,10 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
     rows.run.notes.extend(_words(product.n, found))
 
 
-def _ways(device: Any, product: Product) -> list[Way]:
+def _ways(device: Any, product: Product) -> list[Variant]:
     torch, norm = device.torch, device.torch.linalg.vector_norm
 
-    once, c = product.format.once(product), product.c
+    once, c = product.format.single_product(product), product.c
 
     def synchronised(times: int) -> None:
         for _ in repeat(None, times):
@@ -115,17 +115,17 @@ def _ways(device: Any, product: Product) -> list[Way]:
             once()
             norm(c).item()
 
-    ways = [Way(EAGER, product.multiply, device.wall)]
+    ways = [Variant(EAGER, product.multiply, device.wall)]
     if device.place == "cuda":
         replay = _replay(_graph(torch, product))
         ways += [
-            Way(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
-            Way(GRAPH, replay, device.wall, products=IN_A_GRAPH),
-            Way(SYNCHRONISED, synchronised, device.wall),
+            Variant(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
+            Variant(GRAPH, replay, device.wall, products=IN_A_GRAPH),
+            Variant(SYNCHRONISED, synchronised, device.wall),
         ]
     if c.is_floating_point():
-        ways.append(Way(NORM_LAST, fetched_last, device.wall))
-        ways.append(Way(NORM_EACH, fetched_each, device.wall))
+        ways.append(Variant(NORM_LAST, fetched_last, device.wall))
+        ways.append(Variant(NORM_EACH, fetched_each, device.wall))
     return ways
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .product import Product, Shape, facts, fits, require
+from .product import Product, Shape, dtype_facts, fits, require
 from .rows import LONG_SECONDS, ROW_SECONDS, Rows
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def peak(device: Any, run: Run) -> None:
     request, dtype = run.request, run.request["dtype"]
     require(device.torch, dtype, device.place)
     rows = Rows(device, run, PROBES + CONFIRMED)
-    known = facts(request, dtype)
+    known = dtype_facts(request, dtype)
     largest = min(request["size"] or 2 * known["largest"], known["fitting"])
     largest = max(SMALLEST, largest // FINEST * FINEST)
     form = Product(device.torch, dtype, (FINEST,) * 3, device.place).format

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import RefusedError
-from .formats import ROWS, TRIED, TYPES, attempt, format_of
+from .errors import RunError
+from .formats import ROWS, TRIED, TYPES, format_of, try_product
 
 STEP = 64
 
 Shape = tuple[int, int, int]
 
 
-def facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
+def dtype_facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
     """What the plan knows of a data type: bytes, sizes, the largest that fits."""
     found: dict[str, Any] = next(each for each in request["dtypes"] if each["name"] == dtype)
     return found
 
 
-def needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
+def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
     """Bytes that such products take, with what the process takes in any case.
 
     A and B, C twice and a mask, what the library takes on the way, and rows in float64.
     """
     m, n, k = shape
-    each = facts(request, dtype)
+    each = dtype_facts(request, dtype)
     operands = (m * k + k * n) * each["operand_bits"] // 8
     results = m * n * (2 * each["result_bytes"] + 1)
     on_the_way = max(m * n, m * k, k * n) * each["library_bytes"]
@@ -35,15 +35,15 @@ def needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
 def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:
     """Whether the device has room for such products now; True where that is not known."""
     free = device.free_bytes()
-    return free is None or needed(request, dtype, shape) - request["context_bytes"] <= free
+    return free is None or bytes_needed(request, dtype, shape) - request["context_bytes"] <= free
 
 
-def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RefusedError:
+def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
     """N does not fit: the need, what is free, and the largest N that does."""
     room = free + request["context_bytes"]
 
     def need(size: int) -> int:
-        return needed(request, dtype, (size, size, size))
+        return bytes_needed(request, dtype, (size, size, size))
 
     low, high = 0, STEP
     while need(high) <= room:
@@ -52,7 +52,7 @@ def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> Ref
         middle = (low + high) // 2 // STEP * STEP
         low, high = (middle, high) if need(middle) <= room else (low, middle)
     taken = need(n) - request["context_bytes"]
-    return RefusedError(
+    return RunError(
         "memory",
         f"Products of size {n} do not fit in the device's memory",
         f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free",
@@ -158,7 +158,7 @@ class Product:
     def _put(self, operand: Any, rows: Any, columns: Any) -> None:
         for at in range(0, len(rows), ROWS):
             part = self.torch.outer(rows[at : at + ROWS], columns)
-            self.format.put(operand[at : at + ROWS], part)
+            self.format.store(operand[at : at + ROWS], part)
 
     def keep_first(self) -> None:
         """Makes the product that all later ones are compared with."""
@@ -170,7 +170,7 @@ class Product:
 
         Returns the elements that are wrong by any measure, which is not the same as inexact.
         """
-        take = self.format.take
+        take = self.format.to_float64
         b = take(self.stored_b[:ROWS]).t() if self.column_major else take(self.b[:, :ROWS])
         right = take(self.a[:ROWS]) @ b
         far = (self.first[:ROWS, :ROWS].double() - right).abs()
@@ -193,7 +193,7 @@ class Product:
             return
         cpu = self.place == "cpu"
         variable = "ONEDNN_DEFAULT_FPMATH_MODE" if cpu else "NVIDIA_TF32_OVERRIDE"
-        raise RefusedError(
+        raise RunError(
             "precision",
             f"The {self.dtype} product was not made in {self.dtype}",
             f"its relative error is {self.relative_error:.1e}",
@@ -219,7 +219,7 @@ class Product:
         wrong = 0
         for at in range(0, self.m, ROWS):
             rows = slice(at, at + ROWS)
-            lengths = self.format.take(self.a[rows]).norm(dim=1) * (slack / k**0.5)
+            lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * (slack / k**0.5)
             first = self.first[rows].double()
             bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
             far = ~((self.c[rows].double() - first).abs() <= bound)  # NaN is far
@@ -228,7 +228,7 @@ class Product:
 
     def _lengths_of_columns(self) -> Any:
         torch, b = self.torch, self.stored_b
-        blocks = (self.format.take(b[at : at + ROWS]) for at in range(0, b.shape[0], ROWS))
+        blocks = (self.format.to_float64(b[at : at + ROWS]) for at in range(0, b.shape[0], ROWS))
         if self.column_major:
             return torch.cat([block.norm(dim=1) for block in blocks])
         return torch.as_tensor(sum(block.square().sum(0) for block in blocks)).sqrt()
@@ -237,4 +237,4 @@ class Product:
 def require(torch: Any, dtype: str, place: str) -> None:
     """Raises `RefusedError` where torch does not have the data type on this device."""
     if dtype in TYPES or dtype == "float16_acc16":
-        attempt(Product(torch, dtype, (TRIED, TRIED, TRIED), place))
+        try_product(Product(torch, dtype, (TRIED, TRIED, TRIED), place))

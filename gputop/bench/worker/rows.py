@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import hangs, too_slow
-from .product import Product, Shape, facts, needed
-from .throughput import MOST_PRODUCTS, Table, fit, patience
+from .product import Product, Shape, bytes_needed, dtype_facts
+from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in
 
 if TYPE_CHECKING:
     from .run import Run
@@ -41,7 +41,7 @@ class Timed:
         quarters = statistics.quantiles(blocks, n=4) if len(blocks) > 2 else [self.seconds] * 3
         self.spread = (quarters[2] - quarters[0]) / 2
 
-    def of_each(self, products: int) -> Timed:
+    def divided_by(self, products: int) -> Timed:
         """Of one of as many products that a call has."""
         self.seconds, self.spread = self.seconds / products, self.spread / products
         self.calls *= products
@@ -57,7 +57,7 @@ class Rows:
 
     def __init__(self, device: Any, run: Run, to_come: int) -> None:
         self.device, self.run, self.to_come = device, run, to_come
-        self.table = run.tally = Table()
+        self.table = run.totals = TableTotals()
         self._until = time.monotonic() + run.request["seconds"]
 
     @property
@@ -157,7 +157,7 @@ class Rows:
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):
             each = min(each, self._block(work, clock, each, 1))
         while not self.run.halt.is_set():
-            times = min(most, fit(BLOCK_SECONDS, each))
+            times = min(most, products_in(BLOCK_SECONDS, each))
             took = self._block(work, clock, each, times)
             blocks.append(took / times)
             calls, total = calls + times, total + took
@@ -197,10 +197,10 @@ class Rows:
 
     def need(self, dtype: str, shape: Shape) -> int:
         """Bytes that such products take."""
-        return needed(self.run.request, dtype, shape)
+        return bytes_needed(self.run.request, dtype, shape)
 
     def usable(self, dtype: str, n: int) -> int:
         """The size from N on that the data type can be multiplied in on this device."""
-        each = facts(self.run.request, dtype)
+        each = dtype_facts(self.run.request, dtype)
         multiple: int = each["multiple"]
         return max(int(each["least"]), -(-n // multiple) * multiple)

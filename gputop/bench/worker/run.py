@@ -11,8 +11,8 @@ import time
 from signal import SIGKILL
 from typing import Any, NoReturn
 
-from .errors import RefusedError, nobody_comes, not_ready
-from .throughput import Table, Tally
+from .errors import RunError, nobody_comes, not_ready
+from .throughput import SoakTotals, TableTotals
 
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 0.2
@@ -26,7 +26,7 @@ class Run:
         self.request = request
         self.halt = threading.Event()
         self.halted_by = "time"
-        self.tally: Tally | Table = Tally()
+        self.totals: SoakTotals | TableTotals = SoakTotals()
         self.known: dict[str, Any] = {}
         """Fields of the result that are no counts: memories, the best shape."""
         self.notes: list[str] = []
@@ -43,7 +43,7 @@ class Run:
         left = self._ready_by - time.monotonic()
         self.expect(left, not_ready(self.request["prepare_seconds"]))
 
-    def expect(self, seconds: float, otherwise: RefusedError) -> None:
+    def expect(self, seconds: float, otherwise: RunError) -> None:
         """The run ends with that error, unless something else is expected within that time."""
         self._expected = time.monotonic() + seconds, otherwise  # one step for the other thread
 
@@ -70,16 +70,16 @@ class Run:
 
     def verified(self, wrong: int, products: int) -> None:
         """Counts a check of so many products of the run, and says what it found."""
-        self.tally.checks += 1
-        self.tally.wrong += wrong
-        self.tally.verified += products
-        self.send("verify", checks=self.tally.checks, wrong_elements=self.tally.wrong)
+        self.totals.checks += 1
+        self.totals.wrong += wrong
+        self.totals.verified += products
+        self.send("verify", checks=self.totals.checks, wrong_elements=self.totals.wrong)
 
     def end(self, event: str, **fields: Any) -> NoReturn:
         """Writes the last event, with what was measured, and ends the process at once."""
         self._ending.acquire()  # never released: who comes second waits for the end
         try:
-            self.send(event, **fields, **self.tally.result())
+            self.send(event, **fields, **self.totals.result())
         finally:
             # Not sys.exit: tearing torch down takes longer than a stop may.
             os._exit(0)
@@ -113,8 +113,8 @@ class Run:
         threading.Event().wait(STOP_SECONDS)
         self.finish()
 
-    def _overdue(self, refusal: RefusedError) -> NoReturn:
-        if refusal.kind == "too_slow" and isinstance(self.tally, Table) and self.tally.rows:
+    def _overdue(self, refusal: RunError) -> NoReturn:
+        if refusal.kind == "too_slow" and isinstance(self.totals, TableTotals) and self.totals.rows:
             self.notes.append(f"the time was up in the middle: {refusal.fields['why']}")
             self.finish()  # the rows before it are worth having
         self.end("error", **refusal.fields)

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .errors import computes_wrong, hangs, too_slow
-from .product import Product, facts, fits, needed, out_of_memory, require
-from .throughput import Pace, Tally
+from .product import Product, bytes_needed, dtype_facts, fits, out_of_memory, require
+from .throughput import Pace, SoakTotals
 
 if TYPE_CHECKING:
     from .run import Run
@@ -41,7 +41,7 @@ def choose_size(device: Any, run: Run) -> int:
     Raises `RefusedError` where not one product of the size asked for would end within the run.
     """
     request = run.request
-    most: int = request["size"] or facts(request, request["dtype"])["largest"]
+    most: int = request["size"] or dtype_facts(request, request["dtype"])["largest"]
     chosen: int = min(device.smallest_size, most)
     n = larger = chosen
     seconds = 0.0
@@ -80,23 +80,23 @@ def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
     if not fits(device, request, dtype, shape):
         raise out_of_memory(request, dtype, n, device.free_bytes())
     product = Product(device.torch, dtype, shape, device.place)
-    run.tally = Tally(product.flop)
+    run.totals = SoakTotals(product.flop)
     limit = max(request["seconds"], COLD_SECONDS)
     run.expect(limit, too_slow(request, dtype, f"more than {limit:g}"))
-    run.tally.wrong += product.exact()
+    run.totals.wrong += product.exact()
     run.preparing()
-    run.tally.checks += 1
+    run.totals.checks += 1
     product.fill()
     product.keep_first()
-    run.tally.wrong += product.judge()
-    if run.tally.wrong:
+    run.totals.wrong += product.judge()
+    if run.totals.wrong:
         raise computes_wrong()
     product.check_precision()
     product_seconds, products = warm_up(device, run, product)
     device.check(product)  # the first one is slower, and only the second one is counted
     wrong, check_seconds = device.check(product)
     pace = Pace(device, product_seconds, check_seconds)
-    need = needed(request, dtype, shape)
+    need = bytes_needed(request, dtype, shape)
     run.known.update(device.memories())
     run.planned(**describe(device, run.request, product, pace, products, need))
     run.verified(wrong, 0)
@@ -144,7 +144,7 @@ def describe(
         "warmup_products": warmed_up,
         "products_per_batch": pace.batch,
         "need_bytes": need,
-        "largest_size": facts(request, product.dtype)["fitting"],
+        "largest_size": dtype_facts(request, product.dtype)["fitting"],
         "expected_seconds": request["seconds"],
         "relative_error": product.relative_error,
         "method": method,
@@ -155,8 +155,8 @@ def describe(
 
 def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     """Batches until the time is up or the run is halted, with a sample per window."""
-    assert isinstance(run.tally, Tally)
-    tally, wanted = run.tally, run.request["seconds"]
+    assert isinstance(run.totals, SoakTotals)
+    totals, wanted = run.totals, run.request["seconds"]
     expected = pace.batch * pace.product_seconds
     hang = hangs(device.place, "a batch", expected, pace.patience)
     run.expect(pace.patience, hang)
@@ -165,7 +165,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     while not run.halt.is_set():
         while (
             device.in_flight < pace.most_in_flight
-            and tally.seconds + device.in_flight * pace.batch * pace.product_seconds < wanted
+            and totals.seconds + device.in_flight * pace.batch * pace.product_seconds < wanted
         ):
             due = time.perf_counter() - checked >= pace.check_interval
             device.launch(product, pace.batch, check=due)
@@ -179,14 +179,14 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
         # On a GPU a batch was launched while the one before it ran.
         seconds = ended.ended - max(ended.began, previous)
         previous = ended.ended
-        sample = tally.add(ended.products, seconds, ended.device_seconds)
-        pace.saw(ended)
+        sample = totals.add(ended.products, seconds, ended.device_seconds)
+        pace.update(ended)
         if sample is not None:
             run.send("sample", **sample)
         last_is_checked = ended.wrong is not None
         if ended.wrong is not None:
             run.verified(ended.wrong, 1)
-    if tally.iterations and not last_is_checked:
+    if totals.iterations and not last_is_checked:
         run.verified(device.check(product)[0], 1)
     if not run.halt.is_set():  # once more with a known answer, now that the device is hot
         run.expect(pace.patience, hang)

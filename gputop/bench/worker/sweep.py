@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import RefusedError, is_memory
-from .product import facts, fits, require
+from .errors import RunError, is_memory
+from .product import dtype_facts, fits, require
 from .rows import LONG_SECONDS, Rows
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def sweep(device: Any, run: Run) -> None:
         layout="B column-major" if device.place == "cuda" else "A and B row-major",
         data="random normal",
         need_bytes=rows.need(widest, (top, top, top)),
-        largest_size=facts(request, widest)["fitting"],
+        largest_size=dtype_facts(request, widest)["fitting"],
     )
     for name in offered:
         _sweep(rows, name, planned[name])
@@ -60,12 +60,12 @@ def sweep(device: Any, run: Run) -> None:
 def _planned(rows: Rows, name: str) -> list[int]:
     """The sizes of a data type; raises `RefusedError` where the largest is less than its least."""
     request = rows.run.request
-    largest: int = request["size"] or facts(request, name)["fitting"]
+    largest: int = request["size"] or dtype_facts(request, name)["fitting"]
     usable = (rows.usable(name, n) for n in sizes(largest))
     found = sorted({n for n in usable if n <= largest})
     if not found:
         least = rows.usable(name, 1)
-        raise RefusedError(
+        raise RunError(
             "size",
             f"There are no {name} products of size {largest} or less",
             f"the smallest is {least}",
@@ -77,7 +77,7 @@ def _planned(rows: Rows, name: str) -> list[int]:
 def _has(device: Any, run: Run, name: str, *, alone: bool) -> bool:
     try:
         require(device.torch, name, device.place)
-    except RefusedError as refusal:
+    except RunError as refusal:
         if alone:
             raise
         run.notes.append(f"{name}: {refusal.fields['why']}")

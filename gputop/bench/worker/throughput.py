@@ -14,7 +14,7 @@ SLOWER = 20
 """A batch that takes as many times longer than expected is taken for hung."""
 
 
-class Batch:
+class EndedBatch:
     """Products that have ended: when they were begun and ended (`time.perf_counter`)."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Batch:
         """Wrong elements after the batch, None where it was not checked."""
 
 
-def fit(seconds: float, each: float) -> int:
+def products_in(seconds: float, each: float) -> int:
     """How many that take `each` seconds are some `seconds` of work."""
     return max(1, min(MOST_PRODUCTS, int(seconds / each) if each > 0 else 1))
 
@@ -54,7 +54,7 @@ class Pace:
     @property
     def batch(self) -> int:
         """Products in a batch."""
-        return fit(BATCH_SECONDS, self.product_seconds)
+        return products_in(BATCH_SECONDS, self.product_seconds)
 
     @property
     def most_in_flight(self) -> int:
@@ -67,7 +67,7 @@ class Pace:
         interval = self.check_seconds / self._device.share_of_checks
         return float(max(self._device.least_interval, interval))
 
-    def saw(self, batch: Batch) -> None:
+    def update(self, batch: EndedBatch) -> None:
         """Learns from a batch that has ended, without believing a single one."""
         if batch.products:
             seconds = batch.ended - batch.began
@@ -94,7 +94,7 @@ Mark = tuple[float, int, float]
 """Seconds, products and busy seconds, of the run so far."""
 
 
-class Checks:
+class CheckCounts:
     """Checks so far, the products that were compared in them, and the wrong elements."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Checks:
         self.verified = 0
         self.wrong = 0
 
-    def checked(self) -> dict[str, Any]:
+    def as_fields(self) -> dict[str, Any]:
         """As fields of the result."""
         return {
             "checks": self.checks,
@@ -111,7 +111,7 @@ class Checks:
         }
 
 
-class Tally(Checks):
+class SoakTotals(CheckCounts):
     """A run of one shape.
 
     Wall time is for the mean. Windows are of the device's own time where it has any, since the
@@ -207,11 +207,11 @@ class Tally(Checks):
             "droop_percent": droop,
             "time_to_steady_seconds": steady,
             "tflops_device": self.rate(iterations, busy) if self.has_device_time else None,
-            **self.checked(),
+            **self.as_fields(),
         }
 
 
-class Table(Checks):
+class TableTotals(CheckCounts):
     """A run that is a table: each row is of a shape of its own, or of no product at all."""
 
     def __init__(self) -> None:
@@ -253,5 +253,5 @@ class Table(Checks):
             "droop_percent": None,
             "tflops_device": None,
             **shape,
-            **self.checked(),
+            **self.as_fields(),
         }

@@ -8,7 +8,7 @@ from gputop.bench.plan import request
 from gputop.text import visible
 from gputop.ui.benchmark import group_chart, sweep, trace_chart
 from gputop.ui.benchmark import result_table as points
-from gputop.ui.benchmark.plot import Axis, Line, Plot, linear_axis, round_up, thin
+from gputop.ui.benchmark.plot import Plot, PlotAxis, PlotLine, linear_axis, round_up, thin_out
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing.draw import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
@@ -48,31 +48,33 @@ class ThroughputChart(RunView):
         if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
         if run is None:
-            return group_chart.rows(group, self._plot, width, height)
+            return group_chart.group_chart_rows(group, self._plot, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         under = _meanwhile_rows(run, width)
         if run.request.kind == "sweep":
-            rows = sweep.rows(run, self.results, self._plot, width, height, under)
+            rows = sweep.sweep_rows(run, self.results, self._plot, width, height, under)
         else:
-            rows = points.rows(run, width, height, under)
+            rows = points.result_rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
-        wanted = trace_chart.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+        wanted = trace_chart.rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
         under = max(min(wanted, spare), spare // 2)
         left, right = (trace_chart.LEFT, trace_chart.RIGHT) if under else (LABEL, 0)
         room = width - left - right
         seconds = max(run.request.seconds, run.points[-1][0])
-        below = trace_chart.rows(run, trace_chart.Axis(seconds, room), under) if under else []
-        points = thin(run.points, 2 * room)
+        below = (
+            trace_chart.trace_rows(run, trace_chart.TimeAxis(seconds, room), under) if under else []
+        )
+        points = thin_out(run.points, 2 * room)
         top = round_up(1.08 * max(y for _, y in run.points))
         rest = height - len(below)
         plot = self._plot.rows(
-            [Line(tuple(points), BUSY)],
-            Axis(0, seconds),
+            [PlotLine(tuple(points), BUSY)],
+            PlotAxis(0, seconds),
             linear_axis(0, top, rest),
             left,
             left + room,
@@ -83,7 +85,7 @@ class ThroughputChart(RunView):
 
 def _meanwhile_rows(run: RunState, width: int) -> int:
     """As many as it takes to show all that the device did, with the axis."""
-    wanted = trace_chart.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+    wanted = trace_chart.rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
     return wanted + 1 if wanted else 0
 
 
@@ -98,7 +100,7 @@ def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
     axis = f"{' ' * trace_chart.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
     return [
         [Span(axis, DIM)],
-        *trace_chart.rows(run, trace_chart.Axis(seconds, across), min(wanted, room) - 1),
+        *trace_chart.trace_rows(run, trace_chart.TimeAxis(seconds, across), min(wanted, room) - 1),
     ]
 
 

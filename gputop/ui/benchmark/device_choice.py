@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
-from gputop.bench.plan.devices import numbers
+from gputop.bench.plan.devices import short_labels
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
 NEEDS_TWO = "pairs"
 
 
-class Choice:
+class DeviceChoice:
     """One device, or several. A device that is away stays chosen, is named so, and is refused."""
 
     def __init__(self, cpu: Target) -> None:
@@ -105,19 +105,19 @@ class Choice:
             found.append((f"{label(self.one)} ({why})", key))
         with_cpu = any(target.kind == "cpu" for target in self._all)
         if with_cpu and kind == NEEDS_TWO:
-            found.append((numbers(self._all), ALL))
+            found.append((short_labels(self._all), ALL))
         elif not with_cpu:
             found.append((f"all {several} GPUs", ALL))
         elif key == ALL:
             found.append((f"all GPUs ({'one is there' if several > 1 else 'away'})", ALL))
         if key == SOME:
             away = " (away)" if any(map(self._is_away, self._picked)) else ""
-            found.append((numbers(self._picked) + away, SOME))
+            found.append((short_labels(self._picked) + away, SOME))
         if len(self._offered) > 2:
             found.append(("several …", MORE))
         return found
 
-    def pick(self, key: str) -> bool:
+    def choose(self, key: str) -> bool:
         """Takes an option that is a choice; whether it is another one than before."""
         before = (self._several, self._device)
         if key == ALL or (key == SOME and self._picked):
@@ -126,15 +126,15 @@ class Choice:
             self._several, self._device = None, self._offered[key]
         return before != (self._several, self._device)
 
-    def pick_several(self, keys: Sequence[str]) -> None:
+    def choose_several(self, keys: Sequence[str]) -> None:
         """Takes those of the devices on offer; one alone is a choice like any other."""
         found = tuple(self._offered[key] for key in keys if key in self._offered)
         if len(found) == 1:
-            self.pick(key_of(found[0]))
+            self.choose(key_of(found[0]))
         elif found:
             self._several, self._picked = SOME, found
 
-    def there(self, kind: str) -> tuple[Target, ...]:
+    def available_targets(self, kind: str) -> tuple[Target, ...]:
         """The devices that are chosen; raises `ValueError` where one is not on offer."""
         if self.key(kind) == ALL and not any(t.kind == "cuda" for t in self._offered.values()):
             raise ValueError("All GPUs are away: choose the CPU, or wait until they are back.")
@@ -169,7 +169,7 @@ def label(target: Target) -> str:
     return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
 
 
-class Several(ModalScreen[list[str] | None]):
+class DevicesDialog(ModalScreen[list[str] | None]):
     """Lines to mark; the answer is the keys of those that are, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

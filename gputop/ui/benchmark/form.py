@@ -13,7 +13,7 @@ from textual.widgets import Button, Input, Label, OptionList, Select
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
 from gputop.ui.benchmark.device_choice import ALL as ALL_GPUS
-from gputop.ui.benchmark.device_choice import CPU, MORE, Choice, key_of, label
+from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ EDITING = {
 """The keys that change the text, and the actions of `Input` that do it."""
 
 
-class Field(Input):
+class ShortInput(Input):
     """Takes the characters of `letters` as text, and leaves all others to the dashboard.
 
     Textual gives printable keys to an `Input` at once and editing keys by way of the app, so that
@@ -97,7 +97,7 @@ class Form(Container):
     def __init__(self) -> None:
         super().__init__(id="form")
         cpu = request.cpu_target()
-        self.choice = Choice(cpu)
+        self.choice = DeviceChoice(cpu)
         self._dtype: str | None = None
         """As chosen by hand; None is what suits the device."""
         self._listed: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
@@ -126,8 +126,8 @@ class Form(Container):
             type_to_search=False,
         )
         # Far longer than any value: a character that is dropped would make another number.
-        self._size_field = Field("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
-        self._seconds_field = Field(
+        self._size_field = ShortInput("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
+        self._seconds_field = ShortInput(
             f"{request.DEFAULT_SECONDS:g}", "0123456789.", id="seconds", max_length=LONGEST_TEXT
         )
         self._button = Button("Start", id="start", compact=True)
@@ -194,7 +194,7 @@ class Form(Container):
 
     def choose_several(self, keys: Sequence[str]) -> None:
         """Sets the devices by their keys, and the data type that suits them."""
-        self.choice.pick_several(keys)
+        self.choice.choose_several(keys)
         self._dtype = None
         self._show()
 
@@ -234,7 +234,7 @@ class Form(Container):
         return key != MORE
 
     def _pick(self, key: str) -> None:
-        if self.choice.pick(key):
+        if self.choice.choose(key):
             self._dtype = None
 
     def _show(self) -> None:
@@ -303,7 +303,7 @@ class Form(Container):
 
     def requests(self, python: str | None) -> list[Request]:
         """What the fields say, for each device; raises `ValueError` with what, why, the remedy."""
-        targets = self.choice.there(self.kind)
+        targets = self.choice.available_targets(self.kind)
         dtype, *further = self._chosen_dtypes()
         sized = self.kind not in WITHOUT_SIZE
         size = request.parse_size(self._size_field.value) if sized else None

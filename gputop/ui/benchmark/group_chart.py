@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.devices import numbers
+from gputop.bench.plan.devices import short_labels
 from gputop.bench.results import text_report
-from gputop.bench.results.text_report import Table
+from gputop.bench.results.text_report import TextTable
 from gputop.text import ABSENT, brief, tflops
 from gputop.ui.benchmark import result_table, sweep
-from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, legend, linear_axis, round_up, thin
+from gputop.ui.benchmark.plot import (
+    COLOURS,
+    MARKS,
+    PlotAxis,
+    PlotLine,
+    legend,
+    linear_axis,
+    round_up,
+    thin_out,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,16 +36,16 @@ PEER = "device to GPU "
 """What copies to another GPU begin with: to another one from each."""
 
 
-def rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """As many rows as there is room for."""
     if not group.is_table:
         return _over_time(group, plot, width, height)
     if group.kind == "sweep":
-        return sweep.of_several(group, plot, width, height)
+        return sweep.sweep_rows_of_group(group, plot, width, height)
     if group.kind == "peak":
-        return result_table.drawn(_shapes(group), width, names=True)[:height]
+        return result_table.table_rows(_shapes(group), width, names=True)[:height]
     if group.kind == "copy":
-        return result_table.drawn(_copies(group), width, names=True)[:height]
+        return result_table.table_rows(_copies(group), width, names=True)[:height]
     return _latencies(group, width, height)
 
 
@@ -47,7 +56,7 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
         style, mark = COLOURS[n % len(COLOURS)], MARKS[n % len(MARKS)]
         for run, alone in _parts(group, target):
             begin = group.offset(target, alone=alone)
-            drawn = thin([(begin + at, rate) for at, rate in run.points], 2 * (width - LABEL))
+            drawn = thin_out([(begin + at, rate) for at, rate in run.points], 2 * (width - LABEL))
             if drawn:
                 lines.append((tuple(drawn), style, mark))
     rates = [rate for drawn, _, _ in lines for _, rate in drawn]
@@ -61,12 +70,12 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
     if 0 < high > sweep.FAR * min(lasts):  # a CPU beside a GPU
         y, scaled = sweep.rates(max(low, high / 1e6), high, height - 1)
     shown = [
-        Line(tuple((at, scaled(max(rate, high / 1e6))) for at, rate in drawn), style, mark)
+        PlotLine(tuple((at, scaled(max(rate, high / 1e6))) for at, rate in drawn), style, mark)
         for drawn, style, mark in lines
     ]
-    drawn_rows = plot.rows(shown, Axis(0, seconds), y, LABEL, width, height - 1)
+    drawn_rows = plot.rows(shown, PlotAxis(0, seconds), y, LABEL, width, height - 1)
     named = [
-        (f"{MARKS[n % len(MARKS)]} {numbers([target])}", COLOURS[n % len(COLOURS)])
+        (f"{MARKS[n % len(MARKS)]} {short_labels([target])}", COLOURS[n % len(COLOURS)])
         for n, target in enumerate(group.runs)
     ]
     return [legend(" TFLOP/s over time (s)", named, width), *drawn_rows]
@@ -80,22 +89,22 @@ def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
     return [(earlier, True), (group.runs[target], False)]
 
 
-def _shapes(group: GroupState) -> Table:
+def _shapes(group: GroupState) -> TextTable:
     """The best shape of each device so far."""
     lines = [["", "TFLOP/s", "m", "n", "k", "layout"]]
     rates = []
     for target, run in group.runs.items():
-        best = text_report.ranked(run.rows)[:1]
+        best = text_report.ranked_shapes(run.rows)[:1]
         shape = text_report.sides(best[0]) if best else [ABSENT] * 3
         rate = best[0].values.get("tflops") if best else None
         rates.append(rate or 0.0)
-        lines.append([numbers([target]), tflops(rate), *shape, *(p.series for p in best)])
+        lines.append([short_labels([target]), tflops(rate), *shape, *(p.series for p in best)])
         lines[-1] += [ABSENT] * (len(lines[0]) - len(lines[-1]))
     top = rates.index(max(rates))
-    return Table(lines, frozenset({(top + 1, 1)} if max(rates) else ()))
+    return TextTable(lines, frozenset({(top + 1, 1)} if max(rates) else ()))
 
 
-def _copies(group: GroupState) -> Table:
+def _copies(group: GroupState) -> TextTable:
     """A line for each way, a column for each device; at the largest size so far."""
     by_device = [_newest(run.rows) for run in group.runs.values()]
     ways = list(dict.fromkeys(way for each in by_device for way in each))
@@ -105,10 +114,10 @@ def _copies(group: GroupState) -> Table:
     )
 
 
-def _newest(rows: Sequence[Point]) -> dict[str, float]:
+def _newest(group_chart_rows: Sequence[Point]) -> dict[str, float]:
     """The rate of each way at the largest size."""
     found = {}
-    for point in sorted(rows, key=lambda point: point.x):
+    for point in sorted(group_chart_rows, key=lambda point: point.x):
         way = point.series
         if way.startswith(PEER):
             way = f"to another GPU, {way.partition(', ')[2]}"
@@ -128,7 +137,7 @@ def _latencies(group: GroupState, width: int, height: int) -> list[Row]:
             for run in group.runs.values()
         ]
         found = [[each.get(way) for each in known] for way in ways]
-        block = result_table.drawn(
+        block = result_table.table_rows(
             _compared(group, f"{x:.0f} x {x:.0f}", ways, found, brief, min), width, names=True
         )
         room = height - len(drawn) - (1 if drawn else 0)
@@ -145,13 +154,13 @@ def _compared(
     found: Sequence[Sequence[float | None]],
     text: Callable[[float], str],
     best: Callable[[Sequence[float]], float],
-) -> Table:
+) -> TextTable:
     """A line for each name, a column for each device, the best of each line marked."""
-    lines = [[head, *(numbers([target]) for target in group.runs)]]
+    lines = [[head, *(short_labels([target]) for target in group.runs)]]
     marked = set()
     for y, (name, values) in enumerate(zip(names, found, strict=True), 1):
         lines.append([name, *(ABSENT if value is None else text(value) for value in values)])
         known = [value for value in values if value is not None]
         if len(known) > 1 and name != text_report.LAUNCH:
             marked.add((y, values.index(best(known)) + 1))
-    return Table(lines, frozenset(marked))
+    return TextTable(lines, frozenset(marked))

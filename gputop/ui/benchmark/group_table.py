@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.events import Conditions
-from gputop.bench.plan.devices import numbers
+from gputop.bench.plan.devices import short_labels
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.exits import INTERRUPTED
 from gputop.schema.snapshot import Host
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.compare import Spread
+    from gputop.bench.results.compare import DeviceSpread
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.model import Telemetry
@@ -42,7 +42,7 @@ MOST_NOTES = 4
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
 
-class Column(NamedTuple):
+class DeviceColumn(NamedTuple):
     """One column; those of a lower `rank` stay where the width is not enough for all."""
 
     title: str
@@ -50,34 +50,40 @@ class Column(NamedTuple):
     rank: int
 
 
-DEVICE, STATE = Column("DEVICE", 6, 0), Column("STATE", 13, 0)
-NOW, OF_PEAK = Column("NOW", 6, 4), Column("OF PEAK", 7, 4)
+DEVICE, STATE = DeviceColumn("DEVICE", 6, 0), DeviceColumn("STATE", 13, 0)
+NOW, OF_PEAK = DeviceColumn("NOW", 6, 4), DeviceColumn("OF PEAK", 7, 4)
 """The second in the place of the first, when nothing is now any more."""
 CONDITIONS = (
-    Column("POWER", 6, 6),
-    Column("TEMP", 5, 3),
-    Column("CLOCK", 8, 7),
-    Column("ERRORS", 6, 2),
+    DeviceColumn("POWER", 6, 6),
+    DeviceColumn("TEMP", 5, 3),
+    DeviceColumn("CLOCK", 8, 7),
+    DeviceColumn("ERRORS", 6, 2),
     STATE,
 )
 OVER_TIME = (
     DEVICE,
     NOW,
-    Column("MEAN", 6, 1),
-    Column("PEAK", 6, 5),
-    Column("DROOP", 6, 4),
+    DeviceColumn("MEAN", 6, 1),
+    DeviceColumn("PEAK", 6, 5),
+    DeviceColumn("DROOP", 6, 4),
     *CONDITIONS,
 )
-PAIRS = (DEVICE, Column("ALONE", 6, 1), Column("TOGETHER", 8, 1), Column("COST", 7, 1), *CONDITIONS)
-ROWS = (DEVICE, Column("ROWS", 8, 4), Column("BEST", 14, 1), *CONDITIONS)
+PAIRS = (
+    DEVICE,
+    DeviceColumn("ALONE", 6, 1),
+    DeviceColumn("TOGETHER", 8, 1),
+    DeviceColumn("COST", 7, 1),
+    *CONDITIONS,
+)
+ROWS = (DEVICE, DeviceColumn("ROWS", 8, 4), DeviceColumn("BEST", 14, 1), *CONDITIONS)
 
 
-def height(group: GroupState, width: int) -> int:
+def group_height(group: GroupState, width: int) -> int:
     """Rows that `table` takes."""
     return 2 + len(group.runs) + len(_notes(group, width))
 
 
-def table(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
+def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     """A heading, a row for each device, how far it is and who is behind, and why some failed."""
     kinds = {"soak": OVER_TIME, "pairs": PAIRS}
     wanted = kinds.get(group.kind, ROWS)
@@ -101,7 +107,7 @@ def table(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     return [*rows, _progress(group, spreads, width), *_notes(group, width)]
 
 
-def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
+def _fitting(columns: Sequence[DeviceColumn], width: int) -> list[tuple[DeviceColumn, int]]:
     """Those that there is room for, each with its cells; the device takes what is left."""
     room = width - 2
     ranked = sorted(columns, key=lambda column: column.rank)
@@ -112,14 +118,14 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _cells(
-    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[Spread]
+    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[DeviceSpread]
 ) -> dict[str, tuple[str, Style]]:
     """By the title of the column."""
     run = group.runs[target]
     alone, together, cost = group.pair(target)
     errors = group.wrong_elements(target)
     rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
-    name = numbers([target])
+    name = short_labels([target])
     if target.number is None or len({each.name for each in group.runs}) > 1:
         name += f" {short_name(visible(target.name))}"
     return {
@@ -140,7 +146,7 @@ def _cells(
     }
 
 
-def readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
+def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
     """Watts, their limit, MHz and °C that the device says now; of an instance those of its GPU."""
     if target.gpu_uuid is None:
         host = telemetry.host or Host()
@@ -154,7 +160,7 @@ def _conditions(
 ) -> dict[str, tuple[str, Style]]:
     """What the device says now; of a run that has ended the means, and the highest temperature."""
     if run.result is None:
-        watts, _, clock, celsius = readings(target, telemetry)
+        watts, _, clock, celsius = live_readings(target, telemetry)
     else:
         known = run.result.conditions or Conditions()
         watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
@@ -166,7 +172,7 @@ def _conditions(
     }
 
 
-def _state(group: GroupState, target: Target, spreads: Sequence[Spread]) -> tuple[str, Style]:
+def _state(group: GroupState, target: Target, spreads: Sequence[DeviceSpread]) -> tuple[str, Style]:
     """The gravest first: a fault, an end before its time, being behind, and then how it goes."""
     run = group.runs[target]
     behind = {label: by for spread in spreads for label, by in spread.behind.items()}
@@ -199,10 +205,10 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
         return "ready"
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
-    return "running" if group.kind != "pairs" else group.turn(target)
+    return "running" if group.kind != "pairs" else group.pair_phase(target)
 
 
-def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
+def _progress(group: GroupState, spreads: Sequence[DeviceSpread], width: int) -> Row:
     """How far it is, how far the devices are apart, and who is behind."""
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
@@ -223,7 +229,7 @@ def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
     return row
 
 
-def _in_words(spread: Spread) -> str:
+def _in_words(spread: DeviceSpread) -> str:
     """`7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
     apart = f"{percentage(spread.percent, digits=1)} apart"
     if not spread.behind:
@@ -251,6 +257,6 @@ def _notes(group: GroupState, width: int) -> list[Row]:
     lines = [
         line
         for problem, targets in failed.items()
-        for line in wrap(f"{numbers(targets)}: {problem}", width - 2)
+        for line in wrap(f"{short_labels(targets)}: {problem}", width - 2)
     ]
     return [[Span(f" {line}", WARN)] for line in lines[:MOST_NOTES]]

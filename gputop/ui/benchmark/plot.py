@@ -35,7 +35,7 @@ STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """Points in order of x, in the units of the axes."""
 
     points: tuple[tuple[float, float], ...]
@@ -45,7 +45,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class PlotAxis:
     """A range, and where it is labelled; without ticks plotext chooses them."""
 
     low: float
@@ -61,11 +61,11 @@ class Axis:
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
-def linear_axis(low: float, high: float, height: int) -> Axis:
+def linear_axis(low: float, high: float, height: int) -> PlotAxis:
     """An axis in four parts, or in two where there is little room."""
     parts = 4 if height >= 15 else 2
     at = [low + (high - low) * n / parts for n in range(parts + 1)]
-    return Axis(low, high, tuple((value, tick(value)) for value in at))
+    return PlotAxis(low, high, tuple((value, tick(value)) for value in at))
 
 
 def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
@@ -87,7 +87,13 @@ class Plot:
         self._drawn: tuple[object, list[Row]] | None = None
 
     def rows(
-        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+        self,
+        lines: Sequence[PlotLine],
+        x: PlotAxis,
+        y: PlotAxis,
+        left: int,
+        width: int,
+        height: int,
     ) -> list[Row]:
         """Rows of that width, the axis in the last of the `left` cells; the first line in front."""
         asked = (tuple(lines), x, y, left, width, height)
@@ -96,7 +102,13 @@ class Plot:
         return self._drawn[1]
 
     def _draw(
-        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+        self,
+        lines: Sequence[PlotLine],
+        x: PlotAxis,
+        y: PlotAxis,
+        left: int,
+        width: int,
+        height: int,
     ) -> list[Row]:
         # One at a time: plotext has no cell of two lines in which each keeps its dots.
         layers = [self._built(line.points, x, y, left, width, height) for line in lines]
@@ -107,8 +119,8 @@ class Plot:
     def _built(
         self,
         points: Sequence[tuple[float, float]],
-        x: Axis,
-        y: Axis,
+        x: PlotAxis,
+        y: PlotAxis,
         left: int,
         width: int,
         height: int,
@@ -157,7 +169,9 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
     return row
 
 
-def _set_marks(rows: list[list[Span]], lines: Sequence[Line], x: Axis, y: Axis, left: int) -> None:
+def _set_marks(
+    rows: list[list[Span]], lines: Sequence[PlotLine], x: PlotAxis, y: PlotAxis, left: int
+) -> None:
     """Each at the end of its line, or beside it where another is."""
     down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
     taken: set[tuple[int, int]] = set()
@@ -191,7 +205,7 @@ def tick(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
-def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
     """At most `most` points, each the mean of its neighbours."""
     group = -(-len(points) // max(1, most))
     if group <= 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import heat_limits
-from gputop.bench.plan.devices import numbers
+from gputop.bench.plan.devices import short_labels
 from gputop.bench.results.facts import ending
 from gputop.schema.values import value_text
 from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
@@ -33,7 +33,7 @@ class RunView(LiveView):
     @property
     def run(self) -> RunState | None:
         """The one run, or None where there are several."""
-        return None if self.group is None or self.group.is_several else self.group.only
+        return None if self.group is None or self.group.is_several else self.group.first
 
 
 class TitleView(RunView):
@@ -46,11 +46,11 @@ class TitleView(RunView):
         """One row."""
         if self.run is not None:
             return [[Span(" "), *_of_one(self.run, width - 1)]]
-        return [[Span(" "), *title_of_several(self.group, width - 1)]] if self.group else []
+        return [[Span(" "), *group_title(self.group, width - 1)]] if self.group else []
 
 
 def _of_one(run: RunState, width: int) -> Row:
-    what = f"{run.what} {_shape(run)}on {_device_name(run.request.target)}"
+    what = f"{run.description} {_shape(run)}on {_device_name(run.request.target)}"
     if run.problem is not None:
         return _failing(run, run.problem, width)
     if run.result is not None:
@@ -58,7 +58,7 @@ def _of_one(run: RunState, width: int) -> Row:
     if run.hello is not None:
         what += f" · torch {visible(run.hello.torch_version)}"
     if run.faulty:
-        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
+        return [Span(clip(f"FAULTY: {wrong_elements_text(run)}, {what}", width), FAULT)]
     if run.stopping:
         word, style = "Stopping ", WARN
     elif run.silent_seconds is not None:
@@ -77,7 +77,7 @@ def _failing(run: RunState, problem: Problem, width: int) -> Row:
     if run.faulty:
         after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
         word, style = f"FAULTY{after}: ", FAULT
-        why += f", {wrong(run)}" if run.wrong_elements else ""
+        why += f", {wrong_elements_text(run)}" if run.wrong_elements else ""
     elif run.limit is not None:
         word, why = f"{run.limit.title}: ", f"{run.limit.why}, before there was a result"
     elif run.stopping:
@@ -99,7 +99,7 @@ def _device_name(target: Target) -> str:
 
 def _end_of_one(run: RunState, result: Result, what: str, width: int) -> Row:
     if result.wrong_elements:
-        return [Span(clip(f"FAULTY: {wrong(run)}, {what}", width), FAULT)]
+        return [Span(clip(f"FAULTY: {wrong_elements_text(run)}, {what}", width), FAULT)]
     if run.limit is not None:
         word = f"{run.limit.title} "
         return [Span(word, WARN), Span(clip(f"{run.limit.why} · {what}", width - len(word)))]
@@ -109,18 +109,18 @@ def _end_of_one(run: RunState, result: Result, what: str, width: int) -> Row:
     return [Span(word, GOOD), Span(clip(what + verdict + torch, width - len(word)))]
 
 
-def wrong(run: RunState) -> str:
+def wrong_elements_text(run: RunState) -> str:
     """How many elements were wrong, and since when."""
     many = count(run.wrong_elements, "wrong element")
     return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
 
 
-def title_of_several(group: GroupState, width: int) -> Row:
+def group_title(group: GroupState, width: int) -> Row:
     """One row of several devices: what is being run, or how it ended."""
     what = _several(group)
     if group.faulty:
         said = "; ".join(
-            f"{numbers([target])} {_fault(group, target)}"
+            f"{short_labels([target])} {_fault(group, target)}"
             for target in group.runs
             if group.is_faulty(target)
         )
@@ -145,14 +145,14 @@ def _several(group: GroupState) -> str:
     if len(shapes) == 1 and not group.is_table:
         shape = "×".join(map(str, shapes.pop())) + " "
     names = {visible(target.name) for target in group.runs}
-    on = numbers([*group.runs])
+    on = short_labels([*group.runs])
     if len(names) == 1:
         on = f"{len(runs)} × {short_name(names.pop())}"
     torch = {run.hello.torch_version for run in runs if run.hello}
     version = f" · torch {visible(torch.pop())}" if len(torch) == 1 else ""
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     heat = f" · heat limit: {heat_limits.in_short(known)}" if known else ""
-    return f"{group.only.what} {shape}on {on}{heat}{version}"
+    return f"{group.first.description} {shape}on {on}{heat}{version}"
 
 
 def _end_of_several(group: GroupState, what: str) -> tuple[str, Style, str]:
@@ -167,7 +167,7 @@ def _end_of_several(group: GroupState, what: str) -> tuple[str, Style, str]:
     if group.problem is not None and not group.measured:
         return "Not run: ", WARN, visible(group.problem.what)
     others = "; ".join(
-        f"{numbers([target])} {_why(run)}" for target, run in runs.items() if run not in done
+        f"{short_labels([target])} {_why(run)}" for target, run in runs.items() if run not in done
     )
     return f"{len(done)} of {len(runs)} done: ", WARN, f"{others} · {what}"
 
@@ -198,18 +198,18 @@ class ReadoutView(RunView):
 
     def wanted(self, width: int) -> int:
         """Rows that it takes."""
-        return 2 if self.run or not self.group else group_table.height(self.group, width)
+        return 2 if self.run or not self.group else group_table.group_height(self.group, width)
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         """Two rows, or those of the table."""
         run = self.run
         if run is None:
-            return group_table.table(self.group, self._telemetry, width) if self.group else []
+            return group_table.group_rows(self.group, self._telemetry, width) if self.group else []
         if run.problem is not None:
             return self._problem(run, run.problem, width)
-        figures = result_table.figures(run, width) if run.is_table else _figures(run)
+        figures = result_table.last_and_best(run, width) if run.is_table else _figures(run)
         if run.faulty:
-            figures += [Span(f"  {wrong(run)}", FAULT)]
+            figures += [Span(f"  {wrong_elements_text(run)}", FAULT)]
         for part in _conditions(run) if run.ended else self._device(run):
             if width_of([*figures, *part]) <= width:
                 figures += part
@@ -231,7 +231,7 @@ class ReadoutView(RunView):
         A MIG instance has none of it: it is said whose it is.
         """
         target = run.request.target
-        watts, limit, clock, celsius = group_table.readings(target, self._telemetry)
+        watts, limit, clock, celsius = group_table.live_readings(target, self._telemetry)
         whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
         return [
             [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],

@@ -13,7 +13,7 @@ from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point
-    from gputop.bench.results.text_report import Table
+    from gputop.bench.results.text_report import TextTable
     from gputop.bench.run.state import RunState
 
 GAP = 2
@@ -21,7 +21,7 @@ WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
+def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
     """The table in the space there is, and under it what is to be said once it is complete.
 
     A search leaves `under` rows and some for words: the best of its shapes are what counts.
@@ -30,8 +30,8 @@ def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
     most = height - 1 - under - WORDS
     table = text_report.table(kind, run.rows, max(LEAST_SHAPES, min(text_report.FASTEST, most)))
     if kind != "peak" and not _fits(table, width):  # whose columns are not of one sort
-        table = table.turned()
-    shown = drawn(table, width, names=kind != "peak")[:height]
+        table = table.transposed()
+    shown = table_rows(table, width, names=kind != "peak")[:height]
     room = height - len(shown) - 1
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
@@ -43,15 +43,15 @@ def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
     return shown
 
 
-def _widths(table: Table) -> list[int]:
+def _widths(table: TextTable) -> list[int]:
     return [max(len(text) for text in column) for column in zip(*table.lines, strict=True)]
 
 
-def _fits(table: Table, width: int) -> bool:
+def _fits(table: TextTable, width: int) -> bool:
     return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
 
 
-def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
+def table_rows(table: TextTable, width: int, *, names: bool) -> list[Row]:
     """The headings dim, the best green; what is too wide is so at the expense of the names.
 
     Without `names` the first column is the figure that counts.
@@ -76,14 +76,14 @@ def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     return lines
 
 
-def figures(run: RunState, width: int) -> Row:
+def last_and_best(run: RunState, width: int) -> Row:
     """The row that came last, and the best so far where there is room for it."""
     row: Row = [Span(" ")]
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
     last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
     if run.request.kind == "peak":
-        best = text_report.ranked(run.rows)[0]
+        best = text_report.ranked_shapes(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
         named = [] if run.ended else [("last", last)]
     elif run.ended or last is best:

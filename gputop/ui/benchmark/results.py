@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, fitting, is_slow
+from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, fitting_columns, is_slow
 from gputop.text import ABSENT, short_name, visible
 from gputop.ui.drawing.draw import Row, Span, cell, fit
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.results.facts import Column
+    from gputop.bench.results.facts import ResultColumn
     from gputop.ui.model import Telemetry
 
 
@@ -59,7 +59,7 @@ class ResultsView(Wheel, LiveView):
         self._first = max(0, min(first, len(self.results) - self._room))
         self._seen = len(self.results)
         listed = self.results[self._first : self._first + self._room]
-        columns = fitting(width)
+        columns = fitting_columns(width)
         rows = [self._heading(columns, width)]
         rows += [self._line(each, columns, width) for each in listed]
         return [*note, *rows]
@@ -70,7 +70,7 @@ class ResultsView(Wheel, LiveView):
         device = find_device(self._telemetry.devices, result.device_uuid)
         return name if device is None else f"{device.number} {name}"
 
-    def _heading(self, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
+    def _heading(self, columns: tuple[tuple[ResultColumn, int], ...], width: int) -> Row:
         """The titles; where not all results are shown, which ones are."""
         total = len(self.results)
         row: Row = []
@@ -83,7 +83,9 @@ class ResultsView(Wheel, LiveView):
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]
         return fit(row, width)
 
-    def _line(self, result: Result, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
+    def _line(
+        self, result: Result, columns: tuple[tuple[ResultColumn, int], ...], width: int
+    ) -> Row:
         row: Row = []
         titles = {column.title for column, _ in columns}
         for column, cells in columns:
@@ -95,7 +97,7 @@ class ResultsView(Wheel, LiveView):
         return fit(row, width)
 
 
-def _style(result: Result, column: Column, text: str) -> Style:
+def _style(result: Result, column: ResultColumn, text: str) -> Style:
     """A fault is red all over; what is slow is marked where it says so."""
     if result.wrong_elements:
         return FAULT

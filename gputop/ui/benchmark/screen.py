@@ -14,14 +14,14 @@ from textual.message import Message
 from gputop.bench.events import Done
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.devices import question, usable
+from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.results.history import ResultsError, append, recent
 from gputop.bench.run import supervision
-from gputop.bench.run.group import runner
+from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.text import visible
 from gputop.ui.benchmark.chart import ThroughputChart, hint, problem_rows
-from gputop.ui.benchmark.device_choice import Several, key_of, label
+from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.group import Group, Pairs
+    from gputop.bench.run.group import DeviceGroup, Pairs
     from gputop.ui.model import Telemetry
 
 REDRAW_SECONDS = 0.25
@@ -58,7 +58,7 @@ class BenchmarkTab(Vertical):
         super().__init__(id="benchmark")
         self._telemetry = telemetry
         self._python = python
-        self._runs: Group | Pairs | None = None
+        self._runs: DeviceGroup | Pairs | None = None
         """Those that are under way."""
         self._group: GroupState | None = None
         self._form = Form()
@@ -112,7 +112,7 @@ class BenchmarkTab(Vertical):
             self._form.offer((plan.cpu_target(),))
         else:
             targets = devices.targets(inventory, self._telemetry.latest)
-            self._form.offer(targets, devices.divided(inventory))
+            self._form.offer(targets, devices.gpus_in_mig_mode(inventory))
         if self._group is None:
             self._chart.redraw()
 
@@ -131,7 +131,7 @@ class BenchmarkTab(Vertical):
         try:
             if default:
                 self._form.choose(uuid, "soak")
-            requests, left_out = usable(
+            requests, left_out = usable_requests(
                 self._telemetry.latest,
                 self._form.requests(self._python),
                 of_all=self._form.means_all,
@@ -141,7 +141,7 @@ class BenchmarkTab(Vertical):
             return
         if left_out:
             self.notify(left_out, title="Left out", severity="warning", markup=False)
-        asked = question(self._telemetry.latest, [request.target for request in requests])
+        asked = busy_question(self._telemetry.latest, [request.target for request in requests])
         if asked is None:
             self._begin(requests)
             return
@@ -158,7 +158,7 @@ class BenchmarkTab(Vertical):
         for view in (self._title, self._chart, self._readout):
             view.group = group
         self._chart.hint = lambda *_: []
-        self._runs = runner(group)
+        self._runs = group_runner(group)
         for timer in self._redraws:
             timer.resume()
         self._follow(group, self._runs)
@@ -166,14 +166,14 @@ class BenchmarkTab(Vertical):
         self._redraw_run()
 
     @work(exclusive=True, group="bench", exit_on_error=False)
-    async def _follow(self, group: GroupState, runs: Group | Pairs) -> None:
+    async def _follow(self, group: GroupState, runs: DeviceGroup | Pairs) -> None:
         """Takes in the events of all devices until the last has ended, and keeps the results."""
         try:
-            with supervision.Watch() as together:
+            with supervision.Supervisor() as together:
                 received = runs.events(together, partial(self._ended_by, group))
                 async with contextlib.aclosing(received) as events:
                     async for target, event in events:
-                        group.take(target, event)
+                        group.add_event(target, event)
                         if isinstance(event, Done) and group.is_several:
                             await self._keep(event.result)
         finally:
@@ -182,7 +182,7 @@ class BenchmarkTab(Vertical):
                 timer.pause()
         if not group.measured and (problem := group.problem) is not None:
             self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
-        if not group.is_several and (result := group.only.result):
+        if not group.is_several and (result := group.first.result):
             await self._keep(result)
         self._redraw_run()
         self.post_message(self.Changed())
@@ -199,7 +199,7 @@ class BenchmarkTab(Vertical):
             self._results.problem = f"Not kept: {error}"
         self._results.redraw()
 
-    def _ended_by(self, group: GroupState, target: Target, limit: supervision.Limit) -> None:
+    def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
         """Says which limit ends the run of which device, whichever tab is shown."""
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""
@@ -228,7 +228,7 @@ class BenchmarkTab(Vertical):
         self._stop(self._runs)
 
     @work(group="stop", exit_on_error=False)
-    async def _stop(self, runs: Group | Pairs) -> None:
+    async def _stop(self, runs: DeviceGroup | Pairs) -> None:
         await runs.stop()
 
     @on(Form.Several)
@@ -240,7 +240,7 @@ class BenchmarkTab(Vertical):
         choice = self._form.choice
         offered = [(label(target), key_of(target)) for target in choice.offered]
         marked = [key_of(target) for target in choice.targets(self._form.kind)]
-        self.app.push_screen(Several(offered, marked), answered)
+        self.app.push_screen(DevicesDialog(offered, marked), answered)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:

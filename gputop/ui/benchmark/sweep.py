@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.devices import numbers
+from gputop.bench.plan.devices import short_labels
 from gputop.bench.results import compare
 from gputop.text import short_name, visible
-from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
+from gputop.ui.benchmark.plot import COLOURS, MARKS, Plot, PlotAxis, PlotLine, legend, linear_axis
 from gputop.ui.drawing.draw import Row, Span, cell, clip
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
@@ -37,13 +37,13 @@ RATIO = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Series:
+class SweepLine:
     name: str
     points: tuple[tuple[float, float], ...]
     earlier: bool
 
 
-def rows(
+def sweep_rows(
     run: RunState, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
 ) -> list[Row]:
     """The chart; where there is room, under it the ratio GPU/CPU and what is to be said.
@@ -63,10 +63,11 @@ def rows(
     return [_legend(series, width), *_chart(series, high, plot, width, room - 1), *below]
 
 
-def of_several(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+def sweep_rows_of_group(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
     """The chart with a line for each device."""
     series = [
-        _Series(numbers([target]), _logs(run.rows), False) for target, run in group.runs.items()
+        SweepLine(short_labels([target]), _logs(run.rows), False)
+        for target, run in group.runs.items()
     ]
     drawn = _chart(series, _expected(tuple(group.runs.values())), plot, width, height - 1)
     return [_legend(series, width), *drawn]
@@ -78,17 +79,17 @@ def _expected(runs: Sequence[RunState]) -> float:
     return max((min(USUAL, math.log2(n)) for n in most if n > 0), default=0.0)
 
 
-def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[_Series]:
+def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
     """Those of this run, then those of other devices in the same data types, or else in any."""
     own: dict[str, list[Point]] = {}
     for point in points:
         own.setdefault(point.series, []).append(point)
     kept = compare.newest_series(earlier)
     same = {key: value for key, value in kept.items() if key[1] in own}
-    found = [_Series(visible(name, 40), _logs(line), False) for name, line in own.items()]
+    found = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
     for (_, name), (result, line) in (same or kept).items():
         label = f"{visible(name, 40)} {short_name(visible(result.device, 60))}"
-        found.append(_Series(label, _logs(line), True))
+        found.append(SweepLine(label, _logs(line), True))
     return [each for each in found if each.points][: len(MARKS)]
 
 
@@ -98,7 +99,7 @@ def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
     return tuple(sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0))
 
 
-def _legend(series: Sequence[_Series], width: int) -> Row:
+def _legend(series: Sequence[SweepLine], width: int) -> Row:
     named = [
         (f"{MARKS[n]} {each.name}", DIM if each.earlier else COLOURS[n % len(COLOURS)])
         for n, each in enumerate(series)
@@ -107,7 +108,7 @@ def _legend(series: Sequence[_Series], width: int) -> Row:
 
 
 def _chart(
-    series: Sequence[_Series], high: float, plot: Plot, width: int, height: int
+    series: Sequence[SweepLine], high: float, plot: Plot, width: int, height: int
 ) -> list[Row]:
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
@@ -116,7 +117,7 @@ def _chart(
     x = _sizes(min(xs), max(high, *xs), width - LABEL)
     y, scaled = rates(min(ys), max(ys), height)
     lines = [
-        Line(
+        PlotLine(
             tuple((at, scaled(rate)) for at, rate in each.points),
             DIM if each.earlier else COLOURS[n % len(COLOURS)],
             MARKS[n] if len(series) > 1 else "",
@@ -126,15 +127,15 @@ def _chart(
     return plot.rows(lines, x, y, LABEL, width, height)
 
 
-def _sizes(low: float, high: float, width: int) -> Axis:
+def _sizes(low: float, high: float, width: int) -> PlotAxis:
     """An axis of powers of two, labelled by N."""
     first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
     step = max(1, math.ceil((last - first) / max(1, width // 9)))
     at = range(first, last + 1, step)
-    return Axis(first, last, tuple((power, f"{2**power}") for power in at))
+    return PlotAxis(first, last, tuple((power, f"{2**power}") for power in at))
 
 
-def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float], float]]:
+def rates(low: float, high: float, height: int) -> tuple[PlotAxis, Callable[[float], float]]:
     """The axis of the rates, and what a rate is on it: its logarithm where they are far apart."""
     if high < FAR * low:
         return linear_axis(0.0, 1.08 * high, height), float
@@ -143,7 +144,7 @@ def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float],
     step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
     powers = range(last, first - 1, -step)  # from the top: there are the figures that count
     ticks = tuple((n, f"{10.0**n:g}") for n in reversed(powers))
-    return Axis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
+    return PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
 
 
 def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
@@ -169,7 +170,7 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
     for n, ratio in shown:
         sizes.append(cell(f"{n}", RATIO, DIM, right=True))
         style = STRONG if ratio > 1 else TEXT
-        ratios.append(cell(compare.times(ratio), RATIO, style, right=True))
+        ratios.append(cell(compare.times_text(ratio), RATIO, style, right=True))
     return [sizes, ratios]
 
 

@@ -21,7 +21,7 @@ from gputop.ui.monitor.panel import limit_text
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.run.conditions import Moment, Trace
+    from gputop.bench.run.conditions import Trace, TraceMoment
     from gputop.bench.run.state import RunState
 
 LEFT, RIGHT = 13, 15
@@ -33,7 +33,7 @@ MOST_REASONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReadingLine:
     """A reading over the run."""
 
     label: str
@@ -45,7 +45,7 @@ class Line:
     style: Style
 
 
-class Axis:
+class TimeAxis:
     """Seconds of the run as cells: `width` of them for `seconds`, with two dots each."""
 
     def __init__(self, seconds: float, width: int) -> None:
@@ -58,12 +58,12 @@ class Axis:
         return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
 
 
-def wanted(run: RunState) -> int:
+def rows_wanted(run: RunState) -> int:
     """Rows for all there is to show, each reading in one."""
     return len(_lines(run)) + _reason_rows(run.trace)
 
 
-def rows(run: RunState, axis: Axis, height: int) -> list[Row]:
+def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
     """As many rows as there is room for: power and the gravest reason first."""
     lines, reasons = _lines(run), _reason_rows(run.trace)
     reasons = min(reasons, height // 2)
@@ -75,7 +75,7 @@ def rows(run: RunState, axis: Axis, height: int) -> list[Row]:
     return drawn + _strips(run.trace, axis, reasons)
 
 
-def _lines(run: RunState) -> list[Line]:
+def _lines(run: RunState) -> list[ReadingLine]:
     """The readings that there are; how they are now, and after the run how they were."""
     trace, moments = run.trace, run.trace.moments
     if not moments:
@@ -92,15 +92,17 @@ def _lines(run: RunState) -> list[Line]:
         )
     clock_label = "clock" if trace.target.uuid is None else "SM clock"
     found = (
-        Line("power", [m.power_watts for m in moments], trace.power_limit_watts, texts[0], POWER),
-        Line(
+        ReadingLine(
+            "power", [m.power_watts for m in moments], trace.power_limit_watts, texts[0], POWER
+        ),
+        ReadingLine(
             clock_label,
             [m.sm_clock_mhz for m in moments],
             gpu.sm_clock_max_mhz if gpu else None,
             texts[1],
             CPU,
         ),
-        Line(
+        ReadingLine(
             "temperature",
             [m.temperature_celsius for m in moments],
             _core_limit(trace),
@@ -117,7 +119,9 @@ def _core_limit(trace: Trace) -> float | None:
     return next((each.celsius for each in limits if each.reading == "temperature_celsius"), None)
 
 
-def _line(line: Line, moments: Sequence[Moment], axis: Axis, height: int) -> list[Row]:
+def _line(
+    line: ReadingLine, moments: Sequence[TraceMoment], axis: TimeAxis, height: int
+) -> list[Row]:
     known = [value for value in line.values if value is not None]
     top = max(line.top or 0.0, *known)
     floor = min(*known, (1 - SHARE_SHOWN) * top)
@@ -151,7 +155,7 @@ def _reason_rows(trace: Trace) -> int:
     return min(MOST_REASONS, max(1, len(trace.intervals()))) if told else 0
 
 
-def _strips(trace: Trace, axis: Axis, most: int) -> list[Row]:
+def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
     intervals, held = trace.intervals(), trace.clock_event_seconds()
     if most and not intervals:
         return [[_label("held back", DIM), Span("┄" * axis.width, TRACK), Span(" by nothing", DIM)]]
@@ -165,5 +169,5 @@ def _strips(trace: Trace, axis: Axis, most: int) -> list[Row]:
     return drawn
 
 
-def _cells(intervals: Iterable[tuple[float, float]], axis: Axis) -> set[int]:
+def _cells(intervals: Iterable[tuple[float, float]], axis: TimeAxis) -> set[int]:
     return {dot // 2 for since, until in intervals for dot in axis.dots(since, until)}
