@@ -154,7 +154,7 @@ class PreparedSession:
     def __init__(self, request: Request, *, waits: bool = False) -> None:
         self.requests.append(request)
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """It waits for nobody."""
 
     async def events(self) -> AsyncGenerator[Any]:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
 HERE = "auto"
-"""The Ray cluster that this machine is in."""
+"""Address of the Ray cluster that this machine is in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The kind of run and the options of `gputop bench`."""
+    """Add the kind of run and the options of `gputop bench`."""
     parser.add_argument(
         "kind",
         nargs="?",
@@ -133,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the stress tests that the arguments ask for; returns the exit status."""
+    """Run the requested stress tests and return the exit status."""
     try:
         _refuse_misuse(args)
         _check_outputs(args)
@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _collect(args: argparse.Namespace) -> int:
-    """Compares the devices of files."""
+    """Compare the devices of files."""
     from gputop.bench.results.collect import collect
     from gputop.commands.bench_results import report_devices
 
@@ -166,7 +166,7 @@ def _collect(args: argparse.Namespace) -> int:
 
 
 def _on_cluster(args: argparse.Namespace) -> int:
-    """Runs on the GPUs that Ray gives."""
+    """Run on the GPUs that Ray gives."""
     from gputop.bench.cluster.run import ClusterRequest, follow_on_terminal, run_on_cluster
     from gputop.commands.bench_results import report_cluster
 
@@ -192,7 +192,7 @@ def _stress(requests: list[Request]) -> list[RunState]:
 
 
 def _history(args: argparse.Namespace) -> int:
-    """Prints earlier results, of one device where it is named."""
+    """Print earlier results, of one device if it is named."""
     from gputop.bench.results import history
     from gputop.bench.results.history import ResultsError
 
@@ -206,7 +206,7 @@ def _history(args: argparse.Namespace) -> int:
 
 
 def _one_device(named: tuple[str, ...] | None) -> str | None:
-    """Whose history it is, None for all."""
+    """Return whose history to print, or None for all."""
     if named is None or named == (devices.ALL,):
         return None
     if len(named) > 1:
@@ -265,7 +265,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
-    """One for each device; raises `RefusedError` where several cannot be had."""
+    """Return a request for each device; raise `RunRefusedError` if they cannot run together."""
     if len(targets) > 1 and args.ray is None:
         _look_over_several(args)
     python = getattr(args, "python", None)
@@ -285,7 +285,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
-    """Refuses options that are for one device."""
+    """Raise `RunRefusedError` for options that need one device."""
     if args.report is not None:
         raise RunRefusedError("--report is a page of one device. Name one with --device.", USAGE)
     if args.csv and args.kind not in ("soak", "pairs"):

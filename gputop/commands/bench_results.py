@@ -1,4 +1,4 @@
-"""What becomes of the ends of runs: kept, printed and exported, and the exit status."""
+"""Output of finished runs: stored, printed and exported results, and the exit status."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
-    """Keep, print and export what was measured; return the gravest exit status of all devices."""
+    """Store, print and export results; return the gravest exit status of all devices."""
     for run in runs:
         _keep(run)
     print_out(_text(runs, args))
@@ -63,9 +63,9 @@ def report_devices(
     args: argparse.Namespace,
     statuses: Sequence[int] = (),
 ) -> int:
-    """Prints many devices and those that are not like the others; the gravest exit status.
+    """Print many devices and the outliers; return the gravest exit status.
 
-    `statuses` are what else was found.
+    `statuses` are further findings.
     """
     if args.json:
         unused = [asdict(each) for each in left_out]
@@ -86,7 +86,7 @@ def report_devices(
 
 
 def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
-    """Keeps and prints what was measured on a cluster; the gravest exit status."""
+    """Store and print results of a cluster; return the gravest exit status."""
     statuses = []
     for run in burned.ends:
         if run.request.target.uuid is not None:
@@ -99,12 +99,12 @@ def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
 
 
 def gravest(statuses: Sequence[int]) -> int:
-    """Of several devices: a fault first, and fine only where all are."""
+    """Return the gravest status: a fault first, and fine only if all are."""
     return min(statuses, key=GRAVEST_FIRST.index)
 
 
 def _keep(run: RunState) -> None:
-    """Keep the result, if there is one; it has its comparison then."""
+    """Store the result, if there is one, with its comparison."""
     if run.result is not None:
         try:
             run.end = Done(append(run.result))
@@ -118,7 +118,7 @@ def _slower(run: RunState) -> str | None:
 
 
 def _judge(run: RunState) -> int:
-    """Say what is wrong with the run of one device; return the exit status that it deserves."""
+    """Report what is wrong with a run; return its exit status."""
     result = run.result
     if result is None:
         say(f"error: {run.problem}")
@@ -136,7 +136,7 @@ def _judge(run: RunState) -> int:
 
 
 def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
-    """What goes to standard output; nothing where no device has a result, but as JSON who it is."""
+    """Return standard output; empty without results, except as JSON."""
     if args.json:
         documents = [_document(run) for run in runs]
         what = documents if len(runs) > 1 else documents[0]
@@ -154,7 +154,7 @@ def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
 
 
 def _document(run: RunState) -> dict[str, Any]:
-    """A result as it is kept; of a device without one who it is, and why."""
+    """Return a result as it is stored, or the device and its problem."""
     if run.result is not None:
         return asdict(run.result)
     target = run.request.target
@@ -168,14 +168,14 @@ def _document(run: RunState) -> dict[str, Any]:
 
 
 def _csv(results: Sequence[Result]) -> str:
-    """The rows of a run that is a table, or else a line for each result."""
+    """Return the rows of a table, or else a line for each result."""
     if len(results) == 1 and results[0].points:
         return history.points_csv(results[0])
     return history.as_csv(results)
 
 
 def _export(args: argparse.Namespace, result: Result, course: Course) -> list[Problem]:
-    """Writes what was asked for; what could not be written, and why."""
+    """Write the requested files; return the problems."""
     problems = []
     if args.report is not None:
         from gputop.bench.results.html_report import html_page

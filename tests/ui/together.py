@@ -137,7 +137,7 @@ class Scripted:
         self._stopped, self._begun = asyncio.Event(), asyncio.Event()
         self._by = ""
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """All are ready."""
         self._begun.set()
 

@@ -1,4 +1,4 @@
-"""The relay as gputop has it: a child process, the posts that it places, and their workers."""
+"""Client of the relay: its process, the GPUs that Ray lends, and their workers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
 
 CONNECT_SECONDS = 30.0
-"""Ray itself waits for two minutes, and prints meanwhile."""
+"""Timeout of the connection. Ray itself waits for two minutes, and prints meanwhile."""
 LOOK_SECONDS = 120.0
-"""Until a post has said where it is: longer than the relay waits for Ray."""
+"""Timeout of the GPUs' facts: longer than the relay waits for Ray."""
 STEP_SECONDS = 1.0
 WAY_SECONDS = 0.8
-"""From here to a worker and back: it is not killed for what is on its way."""
+"""Round trip to a worker, added to its deadlines."""
 RELAY = "gputop.bench.cluster.relay"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """What a cluster has: GPUs in all, and those that Ray has not lent to anybody."""
+    """Nodes and GPUs of a cluster, and the GPUs that Ray has not lent to anybody."""
 
     version: str
     nodes: int
@@ -48,7 +48,7 @@ class ClusterSize:
 
 
 class Cluster:
-    """A Ray cluster that was joined; leaving it ends all that was started there."""
+    """A Ray cluster that was joined. Leaving it ends everything started there."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -60,7 +60,7 @@ class Cluster:
 
     @classmethod
     async def join(cls, address: str) -> tuple[Self, ClusterSize]:
-        """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
+        """Join the cluster at an address, `auto` for this machine's; raise `LaunchError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
             install = from_checkout("'.[ray]'")
@@ -90,7 +90,7 @@ class Cluster:
         raise _refused(address, str(said.get("failed") or said.get("lost")))
 
     async def lend_gpus(self, count: int, python: str | None, *, cpu: bool) -> list[LentGpu]:
-        """That many posts, each on a GPU that nobody else of the cluster has."""
+        """Return that many GPUs that nobody else on the cluster has."""
         self._posts = {number: LentGpu(number, self.send) for number in range(count)}
         self.send(place=count, python=python, cpu=cpu)
         with contextlib.suppress(TimeoutError):
@@ -100,7 +100,7 @@ class Cluster:
         return list(self._posts.values())
 
     def _tell_apart(self) -> None:
-        """Has every post look at what it has; nodes of one name are told apart by their ids."""
+        """Name the hosts: nodes that share a name get their ids added."""
         named: dict[str, set[str]] = {}
         for post in self._posts.values():
             if post.message is not None:
@@ -111,13 +111,13 @@ class Cluster:
                 post.set_host(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
 
     def send(self, **order: Any) -> None:
-        """Tells the relay something."""
+        """Send an order to the relay."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
 
     async def leave(self) -> None:
-        """Ends the relay, and with it all that Ray has started for it."""
+        """End the relay, and with it everything that Ray has started for it."""
         self._left = True
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -132,7 +132,7 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _read(self) -> None:
-        """Passes on what the relay says, to its end."""
+        """Handle the relay's messages to their end."""
         assert self._process.stdout is not None
         strays = 0
         # A line without an end, or one that is no JSON object.
@@ -179,9 +179,9 @@ def _refused(address: str, why: str) -> LaunchError:
 
 
 class LentGpu:
-    """A GPU that Ray has lent: a place for a worker, and the worker that is started there.
+    """A GPU that Ray has lent, as the `Launcher` of its one worker.
 
-    It is a `Place`, for one worker.
+    The fields are set once the node has answered.
     """
 
     def __init__(self, number: int, send: Callable[..., None]) -> None:
@@ -190,15 +190,15 @@ class LentGpu:
         self.message: dict[str, Any] | None = None
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
-        """Why it has no GPU to work on."""
+        """Reason why there is no GPU to work on."""
         self.on_readings: Callable[[str], None] = lambda _: None
-        """Is given the readings of its GPU."""
+        """Callback for the readings of the GPU."""
         self.status_of_death = FAULT
         self._worker = RemoteWorker(self._order)
         self.host: str | None = None
 
     def handle_message(self, said: dict[str, Any]) -> None:
-        """Takes in what the relay says of it."""
+        """Handle a message of the relay about this GPU."""
         if "facts" in said:
             self.message = said["facts"]
             self.known.set()
@@ -211,7 +211,7 @@ class LentGpu:
             self._worker.handle_message(said, self.host or "")
 
     def set_host(self, host: str) -> None:
-        """Takes the facts for those of that host."""
+        """Set the host's name, and read the facts that the node has sent."""
         assert self.message is not None
         self.host = host
         try:
@@ -220,7 +220,7 @@ class LentGpu:
             self.problem = f"{host}: {error}"
 
     async def find_python(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
-        """The interpreter there, which has to have torch."""
+        """Return the interpreter on the node; raise `LaunchError` if it has no torch."""
         assert self.facts is not None
         python = self.facts.python
         if not self.facts.has_torch:
@@ -230,12 +230,12 @@ class LentGpu:
         return python
 
     async def start(self, python: str, request: Request, order: bytes) -> RemoteWorker:  # noqa: ARG002
-        """The worker there."""
+        """Start the worker on the node."""
         self._order(start=order.decode())
         return self._worker
 
     def give_back(self) -> None:
-        """Gives the GPU back to Ray."""
+        """Give the GPU back to Ray."""
         self._order(leave=True)
 
     def _order(self, **order: Any) -> None:
@@ -243,7 +243,7 @@ class LentGpu:
 
 
 class RemoteWorker:
-    """A worker on a node, by way of its post and the relay."""
+    """A worker on a node, reached through the relay."""
 
     def __init__(self, order: Callable[..., None]) -> None:
         self._order = order
@@ -254,7 +254,7 @@ class RemoteWorker:
         self.lost: Problem | None = None
 
     def handle_message(self, said: dict[str, Any], host: str) -> None:
-        """Takes in a line, or the end."""
+        """Handle a line of the worker, or its end."""
         if "line" in said:
             if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
                 self._lines.put_nowait(str(said["line"]).encode())

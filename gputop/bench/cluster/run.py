@@ -1,4 +1,4 @@
-"""`gputop bench --ray`: from the cluster to the ends of all runs, whose GPUs are watched."""
+"""`gputop bench --ray`: the same test on many GPUs of a cluster, under supervision."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from gputop.bench.run.supervision import RunLimit
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
-    """The requests for some targets; may raise `RefusedError`."""
+    """Makes the requests for some targets; may raise `RunRefusedError`."""
     Following = Callable[[DeviceGroup, GroupState, "ClusterWatch"], Awaitable[list[RunState]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRequest:
-    """What is asked for of a cluster."""
+    """The options of a run on a cluster."""
 
     address: str
     devices: int | None
-    """How many GPUs, None for all that Ray has not lent to anybody."""
+    """Number of GPUs, or None for all that Ray has not lent to anybody."""
     cpu: bool
-    """Whether the CPUs of the nodes work in the place of their GPUs: to try it out."""
+    """True if the nodes' CPUs are tested in place of their GPUs, as a trial."""
     ignore_busy: bool
     python: str | None
-    """The path of the interpreter on the nodes; None for Ray's own."""
+    """Path of the interpreter on the nodes, or None for Ray's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterResult:
-    """What became of a run on a cluster."""
+    """The ends of the runs on a cluster."""
 
     ends: Sequence[RunState]
     not_begun: Sequence[TestedDevice]
-    """Devices that were to be tested and were not, and why."""
+    """Devices that could not be tested, and why."""
 
 
 class ClusterWatch:
-    """All runs that are under way together. It needs no thread: nothing draws in this process."""
+    """Supervision of the runs. It needs no thread: nothing draws in this process."""
 
     def __init__(self, posts: Mapping[Target, LentGpu]) -> None:
         self._posts = posts
@@ -68,7 +68,7 @@ class ClusterWatch:
     async def events(
         self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
     ) -> AsyncGenerator[Event]:
-        """The session's events, which a limit ends before their time; close it with `aclosing`."""
+        """Yield the session's events; a limit ends it early. Close it with `aclosing`."""
         post = self._posts[trace.target]
         facts = post.facts
         assert facts is not None
@@ -93,14 +93,14 @@ class ClusterWatch:
 async def follow_on_terminal(
     runs: DeviceGroup, group: GroupState, watch: ClusterWatch
 ) -> list[RunState]:
-    """Follows the runs with a line of progress."""
+    """Follow the runs with a line of progress."""
     return await follow_on_a_line(runs, group, watch, many_devices)
 
 
 def run_on_cluster(
     order: ClusterRequest, requesting: Requesting, follow: Following = follow_on_terminal
 ) -> ClusterResult:
-    """Runs the same test on many GPUs of a cluster; raises `RefusedError`.
+    """Run the same test on many GPUs of a cluster; raise `RunRefusedError`.
 
     `follow` shows them until they have ended.
     """
@@ -134,7 +134,7 @@ async def _burn(order: ClusterRequest, requesting: Requesting, follow: Following
 
 
 def _count(order: ClusterRequest, found: ClusterSize) -> int:
-    """How many GPUs to ask for; raises `RefusedError` where Ray cannot give them."""
+    """Return the number of GPUs to ask for; raise `RunRefusedError` if Ray has fewer."""
     has = f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
     if order.devices is not None and order.devices > found.gpus:
         raise RunRefusedError(f"There are no {order.devices} GPUs: {has}. Ask for fewer.", USAGE)
@@ -157,7 +157,7 @@ def _count(order: ClusterRequest, found: ClusterSize) -> int:
 def _look_over(
     posts: Sequence[LentGpu], *, ignore_busy: bool
 ) -> tuple[dict[Target, LentGpu], list[TestedDevice]]:
-    """Those that can be tested, and why the others cannot; these are given back."""
+    """Return the GPUs that can be tested, and why the others, which are given back, cannot."""
     usable: dict[Target, LentGpu] = {}
     left_out: list[TestedDevice] = []
     for post in posts:

@@ -1,4 +1,4 @@
-"""The devices of a stream under stress: how they are named, what they share, whom it disturbs."""
+"""Devices to test: how they are named and chosen, and whom a test would disturb."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGN
 
 
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
-    """Every device of a stream that can be put under stress, in its order, then the CPU."""
+    """Return every testable device of a stream, in its order, then the CPU."""
     cpu, whole = cpu_target(), gpus_in_mig_mode(inventory)
     gpus = []
     for device in inventory.devices:
@@ -56,7 +56,7 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
 
 
 def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
-    """By UUID the GPUs in MIG mode, and why they cannot be put under stress as a whole."""
+    """Return the GPUs in MIG mode by UUID, and why they cannot be tested as a whole."""
     found = {}
     for gpu in inventory.devices:
         instances = [device for device in inventory.devices if device.parent_uuid == gpu.uuid]
@@ -72,14 +72,14 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
 
 
 def _profile(instance: Device, gpu: Device) -> str:
-    """What it is besides a part of that GPU: `MIG 3g.20gb`."""
+    """Return the profile of an instance: `MIG 3g.20gb`."""
     return visible(instance.name.removeprefix(gpu.name).strip())
 
 
 def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> Target:
-    """The target that `device` (of `parse_device`) names; None is the first, a GPU if there is one.
+    """Return the target that `device` (from `parse_device`) names; None is the first one.
 
-    Raises `ValueError` where there is none, or more than one, or a GPU in MIG mode.
+    Raise `ValueError` if none or several match, or for a GPU in MIG mode.
     """
     among = targets(inventory, sample)
     if device is None:
@@ -105,9 +105,9 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
 def visible_to_cuda(
     inventory: Inventory, environment: Mapping[str, str]
 ) -> tuple[Inventory, str | None]:
-    """With the devices alone that CUDA_VISIBLE_DEVICES leaves to programs of this environment.
+    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and what is wrong with that list.
 
-    Beside it what is wrong with that list; raises `ValueError` where its numbers are ambiguous.
+    Raise `ValueError` if its numbers are ambiguous.
     """
     try:
         left = seen(inventory.devices, environment.get(VARIABLE), environment.get(ORDER))
@@ -120,9 +120,9 @@ def visible_to_cuda(
 def choose_all(
     inventory: Inventory, left: Inventory, sample: Sample | None, named: Sequence[str]
 ) -> list[Target]:
-    """The targets of several names (of `parse_devices`), each once; `all` are those `left`.
+    """Return the targets of several names (from `parse_devices`), each once.
 
-    Raises `ValueError` as `choose` does, and where `all` is none.
+    `all` means those in `left`. Raise `ValueError` as `choose` does, and if `all` is none.
     """
     found: list[Target] = []
     for name in named:
@@ -141,16 +141,17 @@ def choose_all(
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
-    """Devices with commas between them, or `all`: what `choose_all` takes; raises `ValueError`."""
+    """Parse devices separated by commas, or `all`; raise `ValueError`."""
     names = (name.strip() for name in text.split(","))
     found = (ALL if name.lower() == ALL else parse_device(name) for name in names)
     return tuple(dict.fromkeys(found))
 
 
 def parse_device(text: str) -> str:
-    """What `choose` takes; raises `ValueError` with what, why and the remedy.
+    """Parse the name of a device for `choose`; raise `ValueError` with the remedy.
 
-    It is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`) or the start of a UUID.
+    A name is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`) or the start of a
+    UUID.
     """
     device = text.strip()
     if device.lower() == "cpu":
@@ -167,7 +168,7 @@ def parse_device(text: str) -> str:
 
 
 def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
-    """Whom a stress test would disturb: those that compute on the device; None if unknown."""
+    """Return the processes that compute on the device, or None if unknown."""
     if target.kind == "cpu":
         return []
     readings = sample.device(target.uuid or "") if sample else None
@@ -181,7 +182,7 @@ def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
 
 
 def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
-    """Why no stress test is started on a device that does not answer; None for one that does."""
+    """Return why a device that does not answer cannot be tested, or None."""
     if target.kind == "cpu":
         return None
     readings = sample.device(target.uuid or "") if sample else None
@@ -195,13 +196,13 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
 
 
 def shared_dtypes(targets: Sequence[Target]) -> tuple[str, ...]:
-    """The data types that every one of them has, in the order in which they are offered."""
+    """Return the data types that all targets have, in the usual order."""
     first, *others = map(plan.offered_dtypes, targets)
     return tuple(dtype for dtype in first if all(dtype in other for other in others))
 
 
 def common_dtype(targets: Sequence[Target]) -> str:
-    """What one of them trains with and all of them have; with a CPU among them, its own."""
+    """Return a data type that one of them trains with and all have; float32 beside a CPU."""
     shared = shared_dtypes(targets)
     with_cpu = any(target.kind == "cpu" for target in targets)
     wanted = [] if with_cpu else [plan.default_dtype(target) for target in targets]
@@ -209,9 +210,9 @@ def common_dtype(targets: Sequence[Target]) -> str:
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
-    """Copies between GPUs: each also copies to the next one, and the last one to the first.
+    """Return requests to copy between GPUs with a peer: each copies to the next, in a ring.
 
-    A process sees one MIG instance and nothing beside it: those have no peer.
+    A process sees only one MIG instance: those have no peer.
     """
     ring = [each.target for each in requests if _has_peers(each)]
     if len(ring) < 2:
@@ -226,19 +227,19 @@ def _has_peers(request: Request) -> bool:
 
 
 def short_labels(targets: Sequence[Target]) -> str:
-    """Which devices, in short: `GPU 0, 2`, `GPU 1, CPU`."""
+    """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
     known = [target.number for target in targets if target.number is not None]
     gpus = [f"GPU {', '.join(known)}"] if known else []
     return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
 
 
 LISTED = 8
-"""Processes that a question on the screen names."""
+"""Most processes named in a question on the screen."""
 UNKNOWN = "The driver does not say who uses it."
 
 
 class RunRefusedError(Exception):
-    """The run is not begun: one line for the user, and the exit status."""
+    """A run that is not started: one line for the user, and the exit status."""
 
     def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
         super().__init__(message)
@@ -246,10 +247,10 @@ class RunRefusedError(Exception):
 
 
 def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
-    """The devices that are named, after a question where another process holds one.
+    """Return the named devices, after a question if another process uses one.
 
-    Where none is named it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU; of
-    `pairs` every such GPU, and the CPU where there are fewer than two. Raises `RefusedError`.
+    Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
+    takes every such GPU, and the CPU if there are fewer than two. Raise `RunRefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
@@ -304,7 +305,7 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
 
 
 def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
-    """Refuses a device that does not answer, or that is held and may not be shared."""
+    """Raise `RunRefusedError` for a device that does not answer, or is in use."""
     problem = why_unusable(sample, target)
     if problem is not None:
         raise RunRefusedError(f"{problem}.")
@@ -340,9 +341,10 @@ def _named(holders: list[Process]) -> str:
 def usable_requests(
     sample: Sample | None, requests: Sequence[Request], *, of_all: bool
 ) -> tuple[list[Request], str]:
-    """Those of devices that answer, and in words which do not; raises `ValueError` where none do.
+    """Return the requests whose devices answer, and which do not, in words.
 
-    Of all GPUs those that do not are left out; a device that was named is not.
+    Raise `ValueError` if none does. Devices that do not answer are left out if all GPUs were meant,
+    and refused if they were named.
     """
     problems = {
         request.target: problem
@@ -359,9 +361,9 @@ def usable_requests(
 
 
 def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
-    """The question as its title and lines; None where nobody is disturbed.
+    """Return the title and lines of the question before a busy device is tested, or None.
 
-    A process that holds several of the devices is named once.
+    A process on several devices is named once.
     """
     held = {target: processes_on(sample, target) for target in targets}
     busy = [target for target, holders in held.items() if holders != []]

@@ -1,6 +1,6 @@
-"""Which Python runs the worker: gputop may be installed apart from the torch of the user.
+"""Choice of the Python that runs the worker: the one with the user's torch.
 
-Each candidate is asked in a process of its own, and without importing torch, which takes seconds.
+Each candidate is asked in a process of its own, without importing torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Origin = Literal[
 ]
 
 PROBE_SECONDS = 20.0
-"""An interpreter on a network file system can take that long to start."""
+"""Timeout of a probe: an interpreter on a network file system may start slowly."""
 KILL_SECONDS = 1.0
 OLDEST_PYTHON = (3, 9)
 GET_TORCH = "https://pytorch.org/get-started"
@@ -65,7 +65,7 @@ print(json.dumps(answer))
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python that was looked at; usable where it has a torch and no fault."""
+    """A Python that was probed. It is usable if it has torch and no fault."""
 
     path: str
     origin: Origin
@@ -74,12 +74,12 @@ class Interpreter:
 
     @property
     def usable(self) -> bool:
-        """Whether the worker can run in it."""
+        """True if the worker can run in it."""
         return self.torch_version is not None and self.fault is None
 
     @property
     def cpu_only(self) -> bool:
-        """Whether its torch says that it is built without CUDA."""
+        """True if its torch is built without CUDA support."""
         return self.torch_version is not None and self.torch_version.endswith("+cpu")
 
     def __str__(self) -> str:
@@ -89,14 +89,14 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class InterpreterSearch:
-    """The interpreter that will be used, if any, and those that were looked at up to it."""
+    """The chosen interpreter, if any, and those probed up to it."""
 
     chosen: Interpreter | None
     looked_at: tuple[Interpreter, ...]
 
     @property
     def problem(self) -> Problem | None:
-        """What is missing and what to type; None where an interpreter was chosen."""
+        """What is missing and what to type, or None if an interpreter was chosen."""
         if self.chosen is not None:
             return None
         working = next((each for each in self.looked_at if each.fault is None), None)
@@ -111,10 +111,10 @@ class InterpreterSearch:
 
 
 async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
-    """Looks at the candidates, all at once, and chooses the first in their order that has torch.
+    """Probe all candidates at once, and choose the first in order that has torch.
 
-    `explicit` (of `--python`) is the only candidate where it is given. With `cuda`, one whose torch
-    is built for CPUs alone is the choice only where there is no other.
+    `explicit` (from `--python`) is the only candidate if given. With `cuda`, a torch for CPUs only
+    is the last choice.
     """
     probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
     looked_at: list[Interpreter] = []
@@ -133,7 +133,7 @@ async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -
 
 
 def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:
-    """Paths and where they come from, best first, each path once."""
+    """Return paths and their origins, best first, each path once."""
     if explicit is not None:
         return ((explicit, "--python"),)
     named: list[tuple[str | None, Origin]] = [
@@ -157,13 +157,13 @@ def _python_of(variable: str) -> str | None:
 
 
 class NoAnswerError(Exception):
-    """An interpreter did not run a program to its end; says why."""
+    """An interpreter that did not run a program to its end, and why."""
 
 
 async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
-    """What a program that this Python runs writes, and its status; raises `NoAnswerError`.
+    """Return the output and status of a program in this Python; raise `NoAnswerError`.
 
-    It has a process and a session of its own, which end with the time.
+    The program has a process and a session of its own, which end at the timeout.
     """
     try:
         process = await asyncio.create_subprocess_exec(

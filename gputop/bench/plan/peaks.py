@@ -1,4 +1,4 @@
-"""Percent of peak: what a throughput is measured against, each denominator with its name."""
+"""Peak throughput of GPUs, by datasheet and by formula, and percentages of it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A GPU's throughput without sparsity, in TFLOP/s (TOP/s of int8); None is not known."""
+    """Throughput without sparsity in TFLOP/s (TOP/s for int8), or None if unknown."""
 
     name: str
     pci_device_ids: str
-    """Separated by spaces, as `Device.pci_device_id` has them."""
+    """PCI device ids separated by spaces, as in `Device.pci_device_id`."""
     source: str
     fp64: float | None
     """Without tensor cores."""
@@ -28,7 +28,7 @@ class Peak:
     fp32: float | None
     tf32: float | None
     fp16: float | None
-    """With float32 accumulate on tensor cores, which do bfloat16 as fast from TF32 on."""
+    """With float32 accumulate on tensor cores, as fast as bfloat16 from TF32 on."""
     int8: float | None
     fp8: float | None
     fp4: float | None
@@ -37,7 +37,7 @@ class Peak:
 
 
 def find_peak(pci_device_id: str | None, name: str | None) -> Peak | None:
-    """The row of a GPU; its name only decides between rows of one id, as for the A2 and the A16."""
+    """Return the row of a GPU. The name decides only between rows of one id (A2 and A16)."""
     rows = _BY_ID.get((pci_device_id or "").lower(), ())
     if len(rows) > 1:
         rows = tuple(row for row in rows if re.search(rf"\b{row.name}\b", name or ""))
@@ -175,7 +175,7 @@ AT_LIVE_CLOCK = "formula at the live clock"
 
 
 class Rates(NamedTuple):
-    """Operations per clock of one SM, without sparsity, named like the fields of `Peak`."""
+    """Operations per clock and SM, without sparsity; the fields match those of `Peak`."""
 
     fp64: int
     fp32: int
@@ -202,8 +202,8 @@ RATES = {
     "10.0": Rates(128, 256, 4096, 8192, 16384, 16384, 32768, fp64_tensor=128),
     "12.0": Rates(4, 256, 512, 1024, 2048, 2048, 4096),
 }
-"""By compute capability; from the throughput table of the CUDA programming guide and, for tensor
-cores, from the architecture white papers. Those that are missing are not known."""
+"""Rates by compute capability; others are unknown. From the throughput table of the CUDA
+programming guide and, for tensor cores, from the architecture white papers."""
 
 _FIELDS = {
     r"float64": "fp64",
@@ -216,7 +216,7 @@ _FIELDS = {
     r"(float8|fp8).*": "fp8",
     r"(float4|fp4).*": "fp4",
 }
-"""What a data type of the stress test is counted as."""
+"""Fields of `Peak` and `Rates` by the test's data type."""
 
 _TENSOR = frozenset({"tf32", "bf16", "fp16", "fp16_accumulate", "int8", "fp8", "fp4"})
 _HALVED = {
@@ -224,7 +224,7 @@ _HALVED = {
     # Their datasheets halve int8, too: nothing says what float16 accumulate does.
     r"\b(L40|A10G)\b": frozenset({"tf32", "bf16", "fp16", "int8", "fp8"}),
 }
-"""By name: whose tensor cores run at half rate, on GeForce with float32 accumulate only."""
+"""Types at half the rate by name: on GeForce only with float32 accumulate."""
 _UNPUBLISHED = {
     r"\bCMP\b": _TENSOR | {"fp64", "fp32"},
     r"\bH20\b": _TENSOR | {"fp64"},
@@ -233,7 +233,7 @@ _UNPUBLISHED = {
     r"\b(L40|A10G)\b": frozenset({"fp16_accumulate"}),
     r"\bMX\d+\b": _TENSOR,
 }
-"""By name: what was cut, by how much per SM nobody says."""
+"""Types that were cut by an unpublished factor, by name."""
 _TURING_WITH_TENSOR_CORES = r"\b(RTX|T4|T4G|T10|T40)\b"
 
 
@@ -245,10 +245,10 @@ def by_formula(
     *,
     name: str | None,
 ) -> float | None:
-    """Dense TFLOP/s as SMs × operations per clock × clock; None where one of them is not known.
+    """Return dense TFLOP/s as SMs × operations per clock × clock, or None if one is unknown.
 
-    The name says what a GPU's chip could do and the product does not: GeForce has half the rate
-    with float32 accumulate, as have the L40 and the A10G.
+    The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
+    accumulate, and so have the L40 and the A10G.
     """
     field, rates = _field(dtype), RATES.get(compute_capability or "")
     if field is None or rates is None or field in _unpublished(compute_capability, name):
@@ -264,10 +264,10 @@ def by_formula(
 def denominators(
     device: Device | None, dtype: str, clock_mhz_live: float | None = None
 ) -> Mapping[str, float]:
-    """What there is to compare with, in TFLOP/s by its name; empty where no peak is known.
+    """Return the known peaks in TFLOP/s by name; none for a CPU.
 
-    No device is a CPU: its cores, clock and vector units are not known well enough. The live clock
-    is the mean of the run. A part of a GPU has no datasheet; of a vGPU its part is not known.
+    A CPU's cores, clock and vector units are not known well enough. The live clock is the mean of
+    the run. A MIG instance has no datasheet, and the share of a vGPU is unknown.
     """
     if device is None or device.virtualization == "vgpu":
         return {}
@@ -285,7 +285,7 @@ def denominators(
 
 
 def memory_bytes_per_second(device: Device | None) -> float | None:
-    """The datasheet's bandwidth of the device's memory; None where it is not known."""
+    """Return the datasheet's memory bandwidth, or None if unknown."""
     peak = _row(device)
     if peak is None or peak.memory_gigabytes_per_second is None:
         return None
@@ -293,7 +293,7 @@ def memory_bytes_per_second(device: Device | None) -> float | None:
 
 
 def percent_of_peak(tflops: float | None, peaks: Mapping[str, float]) -> dict[str, float]:
-    """By the denominator's name, for `Conditions.percent_of_peak`; above 100 where it is so."""
+    """Return percentages by denominator for `Conditions.percent_of_peak`; above 100 as is."""
     if tflops is None or not math.isfinite(tflops):
         return {}
     return {name: 100 * tflops / peak for name, peak in peaks.items() if _positive(peak)}
@@ -302,9 +302,9 @@ def percent_of_peak(tflops: float | None, peaks: Mapping[str, float]) -> dict[st
 def percent_lines(
     tflops: float | None, percent: Mapping[str, float], dtype: str
 ) -> tuple[str, ...]:
-    """A line for each denominator: `78 % of 989 TFLOP/s (datasheet dense)`.
+    """Return a line per denominator: `78 % of 989 TFLOP/s (datasheet dense)`.
 
-    The percentages are those of this throughput. Without any there is one line, which says so.
+    Without any there is one line that says so.
     """
     unit = "TOP/s" if _field(dtype) == "int8" else "TFLOP/s"
     lines = tuple(
@@ -316,7 +316,7 @@ def percent_lines(
 
 
 def _row(device: Device | None) -> Peak | None:
-    """The datasheet of a whole GPU."""
+    """Return the datasheet of a whole GPU."""
     if device is None or device.virtualization == "vgpu" or device.mig_index is not None:
         return None
     return find_peak(device.pci_device_id, device.name)
@@ -339,7 +339,7 @@ def _field(dtype: str) -> str | None:
 
 
 def _of(figures: Peak | Rates, field: str) -> float | None:
-    """A product of float64 takes the tensor cores where they have it; bfloat16 came with TF32."""
+    """Return the figure of a field. float64 uses tensor cores if possible."""
     match field:
         case "fp64":
             return figures.fp64 if figures.fp64_tensor is None else figures.fp64_tensor
@@ -352,13 +352,13 @@ def _of(figures: Peak | Rates, field: str) -> float | None:
 
 
 def _matching(rules: Mapping[str, frozenset[str]], name: str | None) -> frozenset[str]:
-    """The fields of all rules that a name comes under."""
+    """Return the fields of all rules that match a name."""
     found = (fields for form, fields in rules.items() if re.search(form, name or ""))
     return frozenset[str]().union(*found)
 
 
 def _unpublished(compute_capability: str | None, name: str | None) -> frozenset[str]:
-    """The fields that are not known, whatever the compute capability says."""
+    """Return the fields that are unknown, whatever the compute capability says."""
     found = _matching(_UNPUBLISHED, name)
     if compute_capability == "7.5" and not re.search(_TURING_WITH_TENSOR_CORES, name or ""):
         found |= _TENSOR

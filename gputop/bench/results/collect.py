@@ -1,7 +1,7 @@
-"""Results that other runs wrote, one for each GPU, put together as far as they can be compared.
+"""Results from files, one for each GPU, collected as far as they are comparable.
 
-`srun gputop bench --json > FILE` makes such files. What is damaged, or is of another test, is named
-and left out.
+`srun gputop bench --json > FILE` makes such files. Damaged files and results of another test are
+named and left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file, or what is in it, that is not compared with the others."""
+    """A file, or a result in it, that is not compared with the others."""
 
     file: str
     why: str
@@ -39,14 +39,14 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What the files have in them."""
+    """The devices in the files, and what was skipped."""
 
     members: tuple[TestedDevice, ...]
     left_out: tuple[SkippedFile, ...]
 
 
 def collect(files: Sequence[str]) -> Collected:
-    """Reads all files; of those that differ in what was tested, the commonest are kept."""
+    """Read all files. If their tests differ, keep those of the commonest one."""
     found: list[tuple[str, TestedDevice]] = []
     left_out: list[SkippedFile] = []
     for file in dict.fromkeys(files):
@@ -60,7 +60,7 @@ def collect(files: Sequence[str]) -> Collected:
 
 
 def read(file: str) -> list[TestedDevice]:
-    """The devices of one file; raises `ValueError` with why it cannot be used."""
+    """Return the devices in a file; raise `ValueError` with the reason if it is unusable."""
     path = Path(file)
     try:
         if path.is_file() and path.stat().st_size > MOST_BYTES:
@@ -84,7 +84,7 @@ def _no_number(name: str) -> float:
 
 
 def _documents(document: Any) -> list[Any]:
-    """One result, several of one machine, or those of a whole cluster."""
+    """Return one result, several of one machine, or those of a cluster."""
     if isinstance(document, dict) and isinstance(document.get("results"), list):
         document = document["results"]
     documents = document if isinstance(document, list) else [document]
@@ -129,7 +129,7 @@ Found = list[tuple[str, TestedDevice]]
 
 
 def _once(found: Found) -> tuple[Found, list[SkippedFile]]:
-    """Each device once: tasks that had no GPU of their own all take the same one."""
+    """Keep each device once: tasks without a GPU of their own all take the same one."""
     kept: Found = []
     left_out: list[SkippedFile] = []
     first: dict[tuple[str, str], str] = {}
@@ -144,7 +144,7 @@ def _once(found: Found) -> tuple[Found, list[SkippedFile]]:
 
 
 def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
-    """Those that did the same as most of them did."""
+    """Keep the results of the commonest test."""
     tested = [_test(member.result) for _, member in found if member.result is not None]
     if not tested:
         return found, []
@@ -166,7 +166,7 @@ def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
 
 
 def _test(result: Result) -> tuple[tuple[str, str], ...]:
-    """What has to be the same in results that are compared, each by its name."""
+    """Return what has to be equal in results that are compared, by name."""
     conditions = result.conditions
     found = {
         "kind": result.kind,
@@ -185,13 +185,13 @@ def _test(result: Result) -> tuple[tuple[str, str], ...]:
 
 
 def _usual_seconds(results: Iterable[Result]) -> float | None:
-    """How long runs of one shape took, where their time was up."""
+    """Return the median length of runs of one shape that took their time."""
     known = [each.seconds for each in results if not each.points and each.stopped == "time"]
     return statistics.median(known) if known else None
 
 
 def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str | None:
-    """How it differs from what most files have; None where it does not."""
+    """Return how a result differs from most others, or None."""
     own = dict(_test(result))
     names = [name for name in {**usual, **own} if own.get(name) != usual.get(name)]
     if names:

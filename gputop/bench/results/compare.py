@@ -1,4 +1,4 @@
-"""Which results are of the same thing, and how far one is under another."""
+"""Comparison of results: with earlier runs, between devices, and of GPU with CPU."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 NOTICED_PERCENT = 5.0
-"""As far as that under the best is within what runs differ by."""
+"""Largest difference from the best that counts as noise."""
 AS_LONG = 0.9
-"""A run that takes that share of another's time, or more, is as long."""
+"""Least share of another run's time for runs that count as equally long."""
 ALONE, TOGETHER = "alone", "together"
-"""The rows of a result of `pairs`."""
+"""Rows of a result of `pairs`."""
 
 
 def comparable(result: Result) -> tuple[object, ...]:
-    """Equal for results of the same device, made by the same method.
+    """Return a key that is equal for results of the same device and method.
 
-    That is: the device by its host and its UUID (a CPU by its name), kind, data type, m, n, k,
-    accumulation, layout, distribution of the data, and threads on a CPU. A table has its rows in
-    the place of one shape; a search of shapes finds other ones each time, and is of its device and
-    data type.
+    The device counts by its host and UUID (a CPU by its name). The method is the kind, data type,
+    m, n, k, accumulation, layout, distribution of the data, and threads on a CPU. A table has its
+    rows in place of one shape. A search finds other shapes each time and counts by device and data
+    type.
 
-    Not in it is what is measured anew each time (products of the warm-up and of a batch), nor the
-    versions of torch and driver and the power limit: `changes` says where those differ.
+    Left out is what varies between runs (products of the warm-up and of a batch), and the versions
+    of torch and driver and the power limit: `changes_since` reports those.
     """
     device = (result.host or platform.node(), result.device_uuid or result.device)
     method = (result.accumulate, result.data, result.threads)
@@ -48,11 +48,11 @@ def comparable(result: Result) -> tuple[object, ...]:
 
 
 def score(result: Result) -> float | None:
-    """The one number that a result is compared by: more is better, None where it has none.
+    """Return the number by which a result is compared, more is better; None if it has none.
 
     TFLOP/s: the mean of a run of one shape (of `pairs` the one together), the best row of a table.
-    A table without any is compared by the geometric mean of its rows: bytes per second, or
-    products per second.
+    A table without them is compared by the geometric mean of its rows, in bytes or products per
+    second.
     """
     if not result.points or result.kind == "pairs":
         return result.tflops_mean
@@ -76,9 +76,9 @@ def row_rate(point: Point) -> tuple[int, float] | None:
 
 
 def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list[Result]:
-    """The results, each compared with the runs of `among` that were made before it.
+    """Return the results, each compared with the runs of `among` that were made before it.
 
-    A result that was compared when it was kept stays as it is.
+    A result that already has a comparison stays as it is.
     """
     groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for other in among:
@@ -92,7 +92,7 @@ def with_comparisons(results: Iterable[Result], among: Iterable[Result]) -> list
 
 
 def with_comparison(result: Result, among: Iterable[Result]) -> Result:
-    """Return the result compared with those runs of `among`, of which one at a time is kept."""
+    """Return the result compared with the runs of `among`, of which one at a time is kept."""
     return result if result.comparison is not None else _with(result, best_of(result, among))
 
 
@@ -102,10 +102,10 @@ def _with(result: Result, best: Result | None) -> Result:
 
 
 def best_of(result: Result, among: Iterable[Result]) -> Result | None:
-    """The best earlier run that a result can be compared with, or None without any.
+    """Return the best earlier run that is comparable, or None.
 
-    Faulty runs do not count. Nor do runs of one shape that were shorter: a device that had less
-    time to get hot is faster. For the same reason a result is not held above longer runs.
+    Faulty runs do not count. Nor do shorter runs of one shape: a device that had less time to get
+    hot is faster. For the same reason a result is not held above longer runs.
     """
     key = comparable(result)
     return _best_of(result, (other for other in among if comparable(other) == key))
@@ -130,7 +130,7 @@ def _as_long(other: Result, result: Result) -> bool:
 
 
 def percent_under(result: Result, best: Result | None) -> float | None:
-    """How far a result is under another, in percent of that one; negative where it is above."""
+    """Return the percent that a result is under another one; negative above it."""
     mine, other = score(result), score(best) if best is not None else None
     return percent_below(mine, other) if mine is not None and other else None
 
@@ -141,7 +141,7 @@ def percent_below(value: float, reference: float) -> float:
 
 
 def regression(result: Result, best: Result | None) -> str | None:
-    """A result that is more than `NOTICED_PERCENT` under the best, in one line; None otherwise."""
+    """Return a warning if a result is more than `NOTICED_PERCENT` under the best, else None."""
     under = percent_under(result, best)
     if best is None or under is None or under <= NOTICED_PERCENT:
         return None
@@ -171,7 +171,7 @@ def _figure(result: Result) -> str:
 
 
 def score_unit(result: Result) -> tuple[str, Callable[[float], str]]:
-    """The unit of what `score` says of such a result, and how a value is written in it."""
+    """Return the unit of a result's score, and the function that formats it."""
     if not result.points or result.tflops_peak is not None or result.kind == "pairs":
         return "TFLOP/s", tflops
     if any("bytes_per_second" in point.values for point in result.points):
@@ -180,7 +180,7 @@ def score_unit(result: Result) -> tuple[str, Callable[[float], str]]:
 
 
 def changes_since(result: Result, earlier: Result) -> str:
-    """What is not the same as it was, and may be the reason; empty where nothing is known."""
+    """Return the changed versions and limits that may explain a difference; may be empty."""
     now, then = result.conditions, earlier.conditions
     pairs = [("torch", earlier.torch_version, result.torch_version)]
     if now is not None and then is not None:
@@ -197,25 +197,25 @@ def changes_since(result: Result, earlier: Result) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpread:
-    """How far devices that did the same work are apart. They go by their labels."""
+    """Distance between devices that did the same work, by their labels."""
 
     dtype: str
     percent: float
-    """From the best to the last, of the best."""
+    """Percent that the last is under the best."""
     best: str
     behind: Mapping[str, float]
-    """Those that are noticeably behind the best, and by how many percent of it."""
+    """Percent under the best of the devices that are noticeably slower."""
 
 
 def spreads(results: Iterable[tuple[Target, Result]]) -> tuple[DeviceSpread, ...]:
-    """How far the devices of these results are apart, by their scores."""
+    """Return how far the devices of these results are apart by their scores."""
     return spreads_of((target, result.dtype, score(result)) for target, result in results)
 
 
 def spreads_of(reached: Iterable[tuple[Target, str, float | None]]) -> tuple[DeviceSpread, ...]:
-    """Of GPUs with GPUs, in each data type by itself; CPUs are compared with CPUs alone.
+    """Return the spreads of GPUs and of CPUs, by data type. More is better.
 
-    More is better; a device that has reached nothing that is known is left out.
+    A device without a value is left out.
     """
     groups: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for target, dtype, value in reached:
@@ -235,7 +235,7 @@ def _spread(dtype: str, reached: Mapping[str, float]) -> DeviceSpread:
 
 
 def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | None]:
-    """TFLOP/s alone and together, and what together costs in percent; below 0 it is a gain."""
+    """Return TFLOP/s alone and together, and the cost in percent, negative for a gain."""
     reached = {point.series: point.values.get("tflops") for point in result.points}
     alone, together = reached.get(ALONE), reached.get(TOGETHER)
     cost = percent_below(together, alone) if alone and together is not None else None
@@ -244,15 +244,15 @@ def rates_of_pair(result: Result) -> tuple[float | None, float | None, float | N
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """How many times as fast a GPU is as a CPU, in one data type."""
+    """Speed of a GPU relative to a CPU in one data type."""
 
     series: str
     ratios: tuple[tuple[int, float], ...]
-    """N and TFLOP/s of the GPU over those of the CPU, at the sizes that both have, ascending."""
+    """N, and TFLOP/s of the GPU over those of the CPU, at the sizes that both have."""
 
     @property
     def wins_from(self) -> int | None:
-        """The size from which on the GPU is faster at every one; None where it never is."""
+        """Smallest size from which the GPU is always faster, or None."""
         found = None
         for n, ratio in reversed(self.ratios):
             if ratio <= 1:
@@ -262,7 +262,7 @@ class Crossover:
 
 
 def crossovers(gpu: Iterable[Point], cpu: Iterable[Point]) -> list[Crossover]:
-    """One for each data type that both have at one size at least, in the order of the GPU's."""
+    """Return one for each data type that both have at some size, in the GPU's order."""
     fast, slow = _rates_by_size(gpu), _rates_by_size(cpu)
     found = []
     for series, rates in fast.items():
@@ -300,7 +300,10 @@ def other_sweeps(results: Iterable[Result], device: str, uuid: str | None) -> li
 
 
 def newest_series(results: Iterable[Result]) -> dict[tuple[str, str], tuple[Result, list[Point]]]:
-    """By device and data type, the points of the newest of results that come newest first."""
+    """Return the newest result and points of each device and data type.
+
+    The results come newest first.
+    """
     found: dict[tuple[str, str], tuple[Result, list[Point]]] = {}
     for result in results:
         device = result.device_uuid or result.device
@@ -312,7 +315,7 @@ def newest_series(results: Iterable[Result]) -> dict[tuple[str, str], tuple[Resu
 def with_earlier(
     points: Iterable[Point], uuid: str | None, earlier: Iterable[Result]
 ) -> list[Crossover]:
-    """A sweep against the newest of the other sort of device, of `others`, by data type."""
+    """Compare a sweep with the newest ones of the other kind of device, by data type."""
     theirs: dict[str, list[Point]] = {}
     for (_, series), (result, line) in newest_series(earlier).items():
         if (result.device_uuid is None) != (uuid is None):
@@ -322,7 +325,7 @@ def with_earlier(
 
 
 def crossover_in_words(crossover: Crossover) -> str:
-    """`float32: the GPU is faster from 192 on, 88 times at 8192`."""
+    """Return a crossover in words: `float32: the GPU is faster from 192 on, 88 times at 8192`."""
     most, last = crossover.ratios[-1]
     start = crossover.wins_from
     if start is None:
@@ -333,5 +336,5 @@ def crossover_in_words(crossover: Crossover) -> str:
 
 
 def times_text(ratio: float) -> str:
-    """A ratio in two digits, whole ones in full: `0.042`, `1.3`, `312`."""
+    """Return a ratio in two digits, and larger ones in full: `0.042`, `1.3`, `312`."""
     return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2g}"

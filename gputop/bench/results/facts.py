@@ -1,4 +1,4 @@
-"""The facts of a result as people read them, for the page of text and the HTML report."""
+"""Facts of a result as people read them, built once for text, HTML, tables and the tab."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
 ROOMY_DEVICE, TELLING = 24, 10
-"""Cells that the device has before columns of a rank above `TELLING` take any."""
+"""Cells kept for the device's name before columns of a rank above `TELLING` get any."""
 RECENT_SECONDS = 300 * 86400.0
-"""What is older is dated with its year."""
+"""Age from which a date has its year."""
 
 
 class Ending(NamedTuple):
@@ -57,24 +57,24 @@ ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """One column; those of a lower `rank` stay where the width is not enough for all."""
+    """A column of results. In a narrow table those of a low `rank` stay."""
 
     title: str
     width: int
-    """Cells; that of the device is its least."""
+    """Width in cells; the device's is its least."""
     rank: int
     text: Callable[[Result], str]
     right: bool = False
 
 
 def when(result: Result) -> str:
-    """`20 Nov 13:35`, with the year in the place of the time where it is long ago."""
+    """Return the start as `20 Nov 13:35`, with the year instead of the time if long ago."""
     recent = time.time() - result.started_at < RECENT_SECONDS
     return moment(result.started_at, "%d %b %H:%M" if recent else "%d %b %Y")
 
 
 def shape(result: Result) -> str:
-    """`8192`, `8192×4096×1024`; absent where there is no product."""
+    """Return the shape as `8192` or `8192×4096×1024`, absent without a product."""
     if not result.n:
         return ABSENT
     square = result.m == result.n == result.k
@@ -82,7 +82,7 @@ def shape(result: Result) -> str:
 
 
 def percent_of_peak(result: Result) -> str:
-    """`78.1 %`, `~78.1 %` where the peak is by formula; absent where it is not known."""
+    """Return `78.1 %`, or `~78.1 %` if the peak is by formula; absent if unknown."""
     known = result.conditions.percent_of_peak if result.conditions else {}
     name = next((each for each in (DATASHEET, AT_MAXIMUM_CLOCK, *known) if each in known), None)
     if name is None:
@@ -96,7 +96,7 @@ def is_slow(result: Result) -> bool:
 
 
 def verdict(result: Result) -> str:
-    """A fault first, then what is slower than it was, then how the run ended."""
+    """Return a fault first, then a slower result, then how the run ended."""
     if result.wrong_elements:
         return "FAULTY"
     if is_slow(result):
@@ -116,12 +116,12 @@ def wrong_results(elements: int, checks: int | None = None) -> str:
 
 
 def under_percent(result: Result) -> float | None:
-    """Percent under the best run before it, or None without a comparable one."""
+    """Return the percent under the best run before it, or None without one."""
     return None if result.comparison is None else result.comparison.under_percent
 
 
 def share_of_best(result: Result) -> str:
-    """Share of the best run before it, or `new best` for one that is above that."""
+    """Return the share of the best run before it, or `new best` above that."""
     under = under_percent(result)
     if under is None:
         return ABSENT
@@ -164,7 +164,7 @@ def rate_text(point: Point | None) -> str:
 
 
 def device(result: Result) -> str:
-    """Its name, without what every one has."""
+    """Return the device's name without the words that all names have."""
     return short_name(visible(result.device))
 
 
@@ -212,7 +212,7 @@ COLUMNS = (
 
 
 def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
-    """The columns that there is room for, each with its cells; the device takes what is left."""
+    """Return the columns that fit with their cells; the device gets the rest."""
     ranked = sorted(COLUMNS, key=lambda column: column.rank)
     shown = that_fit(
         ranked,
@@ -232,7 +232,7 @@ Fact = tuple[str, str]
 
 
 def figure_facts(result: Result) -> Iterator[Fact]:
-    """What was measured, how it was verified, and what memory it took."""
+    """Yield what was measured, how it was verified, and the memory used."""
     if result.kind == "soak":
         yield from _throughput(result)
     elif result.tflops_peak is not None:
@@ -271,7 +271,7 @@ def _throughput(result: Result) -> Iterator[Fact]:
 
 
 def _of_peak(result: Result) -> Iterable[str]:
-    """A line for each denominator; of a GPU that has none it is said."""
+    """Return a line for each denominator; a GPU without any gets a line that says so."""
     if result.device_uuid is None:
         return ()
     known = result.conditions.percent_of_peak if result.conditions else {}
@@ -281,7 +281,7 @@ def _of_peak(result: Result) -> Iterable[str]:
 
 
 def condition_facts(known: Conditions | None) -> Iterator[Fact]:
-    """What the device was like meanwhile, as far as it is known."""
+    """Yield the known state of the device during the run."""
     if known is None:
         return
     if known.power_watts_mean is not None:
@@ -308,14 +308,14 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
 
 
 def _held(known: Conditions) -> Iterator[str]:
-    """Clock event reasons, the longest first."""
+    """Yield clock event reasons, the longest first."""
     spent = sorted(known.clock_event_seconds.items(), key=lambda each: -each[1])
     for reason, seconds in spent:
         yield f"{CAUSES.get(reason, visible(reason, 40))} {span_text(seconds)}"
 
 
 def method_facts(result: Result) -> Iterator[Fact]:
-    """How it was done, and with what."""
+    """Yield how it was measured, and with what software."""
     for note in result.notes:
         yield "note", note
     yield "method", result.method
@@ -323,7 +323,7 @@ def method_facts(result: Result) -> Iterator[Fact]:
 
 
 def detail_facts(result: Result) -> Iterator[Fact]:
-    """What else a reader far away needs, beside `figures`, `conditions` and `method`."""
+    """Yield further facts for a reader who has no access to the machine."""
     under = under_percent(result)
     if under is not None:
         above = f", {-under:.1f} % above the best run before" if under < 0 else ""

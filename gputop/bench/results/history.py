@@ -1,4 +1,4 @@
-"""Results of earlier runs, in a SQLite file under the user's data directory.
+"""Results of earlier runs: a SQLite file in the user's data directory, and their listing.
 
 A file that cannot be used is left as it is, and a `ResultsError` says why in one line.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
-"""Of the tables, in `PRAGMA user_version`. What a document may have in it can grow without."""
+"""Version of the tables, in `PRAGMA user_version`. Documents may grow without a new one."""
 LOCK_SECONDS = 2.0
 
 _TABLE = """
@@ -46,7 +46,7 @@ CREATE TABLE results (
 
 
 class ResultsError(Exception):
-    """The results file cannot be read or written; `problem` says it to the user."""
+    """A results file that cannot be read or written, and the problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -54,7 +54,7 @@ class ResultsError(Exception):
 
 
 def results_path() -> Path:
-    """Where the results are kept."""
+    """Return the path of the results file."""
     return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
 
 
@@ -76,7 +76,7 @@ def append(result: Result) -> Result:
 
 
 def check_writable() -> None:
-    """Raises `ResultsError` where a result could not be kept; leaves everything as it is."""
+    """Raise `ResultsError` if a result could not be kept; change nothing."""
     file = results_path()
     if _is_there():
         with _opened("write") as connection:
@@ -91,9 +91,9 @@ def check_writable() -> None:
 
 
 def recent(limit: int | None = None) -> list[Result]:
-    """The latest results, newest first; raises `ResultsError` where the file cannot be read.
+    """Return the latest results, newest first; raise `ResultsError` if they cannot be read.
 
-    Those of older versions were kept without a comparison: it is made of the runs before them.
+    Older versions kept results without a comparison: it is made with the runs before them.
     """
     results = [*_read("", (), limit)]
     if all(result.comparison is not None for result in results):
@@ -102,7 +102,7 @@ def recent(limit: int | None = None) -> list[Result]:
 
 
 def of_device(uuid: str | None, name: str) -> Iterator[Result]:
-    """Those of one device, newest first: by its UUID, or of a CPU by `name`. There may be many."""
+    """Yield the results of a device, newest first: by UUID, or for a CPU by name."""
     if uuid is not None:
         return _read("WHERE device_uuid = ?", (uuid,))
     return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)
@@ -164,7 +164,7 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
 
 
 def _refused(error: Exception, file: Path) -> ResultsError:
-    """What went wrong, with what can be done about it."""
+    """Return the error for the user, with a remedy."""
     shown = visible(str(file))
     if isinstance(error, OSError):
         remedy = f"See the permissions of {shown}, and the room on its disk"
@@ -190,15 +190,14 @@ def _problem(why: str, remedy: str) -> Problem:
 
 Form = Literal["table", "csv", "json"]
 ROOM_FOR_ALL = 1 << 16
-"""Cells, for what is no terminal."""
+"""Cells for output that is not a terminal."""
 
 
 def listing(device: str | None, form: Form, width: int | None = None) -> str:
-    """All kept results, or those of one device (of `plan.parse_device`), newest first.
+    """Return all kept results, or those of one device (from `parse_device`), newest first.
 
-    A table is made to fit into `width` cells, where that is given.
-
-    Raises `ResultsError` where they cannot be read, and `ValueError` for a device without a name.
+    A table fits into `width` cells if given. Raise `ResultsError` if the results cannot be read,
+    and `ValueError` for a device that is not known.
     """
     if device is not None and device[0].isdigit():
         device = _uuid_of(device)
@@ -219,7 +218,7 @@ def _is_of(result: Result, device: str) -> bool:
 
 
 def _uuid_of(label: str) -> str:
-    """Of an index: what it is the index of today."""
+    """Return the UUID of the device that has this index today."""
     from gputop.stream.child import StreamError, one_snapshot
 
     try:
@@ -233,7 +232,7 @@ def _uuid_of(label: str) -> str:
 
 
 def table(results: Sequence[Result], width: int | None = None) -> str:
-    """The columns that have something in them, and room in `width` where there is one."""
+    """Return a table of the columns that have values, and room in `width`."""
     rows = [""] * (len(results) + 1)
     for column, cells in fitting_columns(width or ROOM_FOR_ALL):
         texts = [column.text(each) for each in results]
@@ -250,12 +249,12 @@ def table(results: Sequence[Result], width: int | None = None) -> str:
 
 
 def documents(results: Iterable[Result]) -> str:
-    """A JSON list of the results, as they are kept."""
+    """Return a JSON list of the results."""
     return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """One line a result under a heading: units are in the names, `started_at` is ISO 8601, UTC."""
+    """Return a heading and a line per result. Names end in units; `started_at` is ISO 8601, UTC."""
     nested = ("points", "conditions", "comparison")
     names = [f.name for f in fields(Result) if f.name not in nested]
     conditions = [f.name for f in fields(Conditions)]
@@ -277,7 +276,7 @@ def _iso(stamp: float) -> str:
 
 
 def points_csv(result: Result) -> str:
-    """The rows of a run that is a table: `series`, `x`, `shape`, and the names of its values."""
+    """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
     names = list(dict.fromkeys(name for point in result.points for name in point.values))
     rows = [
         {"series": point.series, "x": point.x, "shape": "x".join(map(str, point.shape))}

@@ -1,4 +1,4 @@
-"""A run as one page of HTML that needs nothing else: to be sent to somebody."""
+"""A run as one self-contained HTML page with SVG charts, to send to somebody."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
-"""User units; the last four are the margins around what is drawn."""
+"""SVG user units. The last four are the margins around a chart."""
 STRIP_ROW = 18
 COLOURS = 6
-"""Classes `c0` to `c5`, used in turn."""
+"""Number of the colour classes `c0` to `c5`, used in turn."""
 FEW = 80
-"""So many points are marked, each by a dot."""
+"""Most points of a line that are marked with dots."""
 SECONDS = "seconds"
 FAR_X, FAR_Y = 16, 300
-"""Ratios of the largest to the smallest from which an axis is logarithmic."""
+"""Ratios of the largest to the smallest value from which an axis is logarithmic."""
 LEAST_LOG = 1e-12
-"""What is smaller is taken for zero."""
+"""Values below it count as zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class SvgAxis:
-    """The range of an axis; with `base` it is in powers of that."""
+    """Range of an axis. With `base` it is in powers of that."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ class SvgAxis:
     base: int | None = None
 
     def at(self, value: float) -> float:
-        """Where a value is, 0 to 1."""
+        """Return the position of a value, 0 to 1."""
         low, high, value = map(self._scaled, (self.low, self.high, value))
         return (value - low) / (high - low) if high > low else 0.5
 
@@ -54,7 +54,7 @@ class SvgAxis:
         return math.log(value, self.base) if self.base else value
 
     def ticks(self) -> list[float]:
-        """At most nine round numbers within the range."""
+        """Return at most nine round numbers within the range."""
         low, high = self._scaled(self.low), self._scaled(self.high)
         step = max(1, math.ceil((high - low) / 8)) if self.base else _round_step((high - low) / 6)
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -70,7 +70,7 @@ def _round_step(rough: float) -> float:
 
 
 def x_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
-    """Over all x: from 0 for a time, otherwise in powers of two where they are far apart."""
+    """Return an axis from 0 for a time, in powers of two if other values are far apart."""
     xs = [x for line in series.values() for x, _ in line]
     low, high = min(xs, default=0.0), max(xs, default=0.0) or 1.0
     if title != SECONDS and low > LEAST_LOG and high / low >= FAR_X:
@@ -89,7 +89,7 @@ def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
 
 
 def chart(series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260) -> str:
-    """Lines by name over `x`; the names are in a legend above."""
+    """Return lines over `x`, with their names in a legend above."""
     y = _y_axis(series, title)
     drawn = [*_grid(x, y, height)]
     for n, line in enumerate(series.values()):
@@ -110,7 +110,7 @@ def chart(series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260
 
 
 def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
-    """One row a name, filled from where to where it held."""
+    """Return a row for each name, filled where it held."""
     height = STRIP_ROW * len(intervals) + BOTTOM
     drawn, thick = [], STRIP_ROW - 6
     for n, (name, held) in enumerate(intervals.items()):
@@ -136,12 +136,12 @@ def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
 
 
 def text(value: object) -> str:
-    """Foreign text for a page: nothing in it is markup, and nothing is invisible."""
+    """Return foreign text for a page, without markup and invisible characters."""
     return escape(visible(str(value)))
 
 
 def label(value: float) -> str:
-    """A number on an axis: `0.25`, `8192`, `1 Gi`."""
+    """Return a number on an axis: `0.25`, `8192`, `1 Gi`."""
     for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi")):
         if value >= 1 << power and value % (1 << power) == 0:
             return f"{value / (1 << power):g} {unit}"
@@ -181,7 +181,7 @@ def _x_labels(x: SvgAxis, height: int) -> Iterator[str]:
 
 UNITS = "TFLOP/s are 10¹² floating-point operations a second; a product of m×k and k×n has 2·m·n·k."
 SMALL = 120
-"""Height of a chart of a device's reading, under the throughput's."""
+"""Height of a chart of a device's reading, under the throughput."""
 TITLES = {
     "power_watts": "Power, W",
     "sm_clock_mhz": "SM clock, MHz",
@@ -222,7 +222,7 @@ HEAD = (
     '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="generator" content="gputop">'
 )
-"""Begins every report, and tells a report from a file that is somebody's own."""
+"""Begin of every report, which tells it from other files."""
 
 
 def is_report(file: Path) -> bool:
@@ -232,7 +232,7 @@ def is_report(file: Path) -> bool:
 
 
 def html_page(result: Result, course: Course) -> str:
-    """The document: no script, nothing that is fetched; text of others is escaped."""
+    """Return the document: no script, nothing fetched; text of others is escaped."""
     when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
     size = "" if result.points else f", {shape(result)}"
     title = f"{result.device}: {result.kind}, {result.dtype or 'bytes'}{size}"
@@ -293,7 +293,7 @@ def _charts(result: Result, course: Course) -> Iterator[str]:
 
 
 def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
-    """The rows of a table as lines: what is measured, then the series, then (x, value)."""
+    """Return the rows of a table as lines: (x, value) by series, by value."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for point in points:
         for name, value in point.values.items():

@@ -1,4 +1,4 @@
-"""Which of many devices are not like the others: slow, throttled, wrong, or dead. Pure."""
+"""Outliers among many devices: slow, throttled, wrong, or dead. Pure."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
 MAD_TO_SIGMA = 1.4826
-"""The median absolute deviation times this is the standard deviation of a normal distribution."""
+"""Standard deviation of a normal distribution per median absolute deviation."""
 FAR_SIGMAS = 3.0
 FEWEST = 5
-"""Of fewer devices it is not known what is normal, and only the percentage counts."""
+"""Least devices that show what is normal. With fewer only the percentage counts."""
 THROTTLES = frozenset(event.word for event in CLOCK_EVENTS if event.fault)
-"""Clock event reasons that are no normal end of a device's power."""
+"""Clock event reasons that are not a normal limit of power."""
 THROTTLED_SHARE = 0.01
-"""Of the run: a single short event among many devices is no finding."""
+"""Least share of the run: a single short event among many devices is no finding."""
 GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
 class TestedDevice:
-    """One device of many, with how its run ended."""
+    """A device of many, with the end of its run."""
 
     host: str
     uuid: str | None
     place: str
-    """Which one it is on its host: `GPU 3`."""
+    """Device on its host: `GPU 3`."""
     device: str
-    """Its name: devices of one name are compared with each other."""
+    """Name of its model: devices of one model are compared."""
     result: Result | None = None
     problem: str | None = None
-    """Why there is no result."""
+    """Reason why there is no result."""
     status: int = FINE
-    """The exit status that comes with the problem."""
+    """Exit status of the problem."""
     remedy: str | None = None
-    """What to do about it."""
+    """Remedy of the problem."""
 
     @property
     def group(self) -> tuple[str, str]:
-        """Which others it is compared with: the same model, at the same data type."""
+        """Model and data type, within which devices are compared."""
         return self.device, self.result.dtype if self.result is not None else ""
 
     @property
     def score(self) -> float | None:
-        """What it is compared by; None where that says nothing about the device."""
+        """Score of its result, or None if that says nothing about the device."""
         if self.result is None or self.result.wrong_elements:
             return None
         return score(self.result)
@@ -63,7 +63,7 @@ class TestedDevice:
 
 @dataclass(frozen=True, slots=True)
 class RateDistribution:
-    """Of the devices that can be compared, what `score` says of them."""
+    """Distribution of the scores of comparable devices."""
 
     device: str
     dtype: str
@@ -74,12 +74,12 @@ class RateDistribution:
     least: float
     most: float
     sigma: float
-    """The robust standard deviation: 1.4826 times the median absolute deviation."""
+    """Robust standard deviation: 1.4826 times the median absolute deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A device with all that is not as it is with the others, and the exit status for that."""
+    """A device with everything unusual about it, and the exit status for that."""
 
     member: TestedDevice
     reasons: tuple[str, ...]
@@ -87,7 +87,7 @@ class Outlier:
 
 
 def tested_device(run: RunState) -> TestedDevice:
-    """A device with how its run ended."""
+    """Return the device of a run that has ended."""
     target, problem = run.request.target, run.problem
     found = TestedDevice(target.host or "", target.uuid, target.place, target.name, run.result)
     if problem is None:
@@ -97,7 +97,7 @@ def tested_device(run: RunState) -> TestedDevice:
 
 
 def was_stopped(member: TestedDevice) -> bool:
-    """Whether somebody ended its run before its time."""
+    """True if somebody ended the run early."""
     if member.result is None:
         return member.status == INTERRUPTED
     return member.result.stopped == "user"
@@ -106,7 +106,7 @@ def was_stopped(member: TestedDevice) -> bool:
 def distribution(
     values: Sequence[float], device: str = "", dtype: str = ""
 ) -> RateDistribution | None:
-    """Of any values in any order; None of none. Percentiles lie between the two nearest values."""
+    """Return the distribution of values in any order, or None for none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -126,7 +126,7 @@ def distribution(
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Of sorted values, linear between the nearest two."""
+    """Return a percentile of sorted values, linear between the nearest two."""
     at = (len(ordered) - 1) * percent / 100
     below = int(at)
     above = min(below + 1, len(ordered) - 1)
@@ -134,7 +134,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def distributions(members: Iterable[TestedDevice]) -> dict[tuple[str, str], RateDistribution]:
-    """One for each model and data type."""
+    """Return the distribution of each model and data type."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for member in members:
         if member.score is not None:
@@ -144,10 +144,10 @@ def distributions(members: Iterable[TestedDevice]) -> dict[tuple[str, str], Rate
 
 
 def slow_reason(value: float, among: RateDistribution) -> str | None:
-    """By how much it is too slow, in words; None where it is not.
+    """Return by how much a value is too slow, or None.
 
-    That is more than `NOTICED_PERCENT` under the median, or more than three robust standard
-    deviations.
+    Slow is more than `NOTICED_PERCENT`, or more than three robust standard deviations, under the
+    median.
     """
     under = among.median - value
     if under <= 0 or among.count < 2:
@@ -161,7 +161,7 @@ def slow_reason(value: float, among: RateDistribution) -> str | None:
 
 
 def throttled_reason(result: Result) -> str | None:
-    """By what it was throttled and for how long, in words; None where it was not."""
+    """Return the cause and duration of throttling, or None."""
     if result.stopped == "limit":
         return f"too hot: {ending(result).sentence}"
     events: Mapping[str, float] = {}
@@ -179,7 +179,7 @@ def throttled_reason(result: Result) -> str | None:
 
 
 def outliers(members: Sequence[TestedDevice]) -> tuple[Outlier, ...]:
-    """Those that are not like the others, gravest first."""
+    """Return the devices unlike the others, gravest first."""
     known = distributions(members)
     found = [
         outlier
@@ -196,7 +196,7 @@ def _rank(outlier: Outlier, known: Mapping[tuple[str, str], RateDistribution]) -
 
 
 def find_outlier(member: TestedDevice, among: RateDistribution | None) -> Outlier | None:
-    """What is wrong with one device; None where nothing is."""
+    """Return what is wrong with a device, or None."""
     result = member.result
     if result is None:
         if member.status == INTERRUPTED:

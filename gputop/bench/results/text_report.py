@@ -1,4 +1,4 @@
-"""The result of a run as people read it: a short table of text."""
+"""Results as text: one run, several devices side by side, and outliers among many."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 NAME_WIDTH = 10
 LAUNCH = "launch alone"
-"""The series of a latency run that is no running time: the work goes on."""
+"""Series of a latency run that is not a running time: the work goes on."""
 FASTEST = 10
-"""Shapes of a search that are listed."""
+"""Most shapes of a search that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """The rows of a run as lines of cells: the first line and the first column are headings."""
+    """Lines of cells. The first line and the first column are headings."""
 
     lines: list[list[str]]
     best: frozenset[tuple[int, int]] = frozenset()
-    """Line and column of the cells that are the best of theirs."""
+    """Line and column of the best cells."""
 
     def transposed(self) -> TextTable:
-        """With its lines as columns."""
+        """Return the table with its lines as columns."""
         lines = [list(line) for line in zip(*self.lines, strict=True)]
         return TextTable(lines, frozenset((column, line) for line, column in self.best))
 
 
 def result_page(result: Result) -> str:
-    """All that there is to say, as lines of text."""
+    """Return everything about a result as lines of text."""
     device = visible(result.device)
     head = f"{device}, {result.kind}" if result.points else device
     if result.kind != "copy":
@@ -68,7 +68,7 @@ def _tables(result: Result) -> list[str]:
 
 
 def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
-    """The rows of that kind of run; of the shapes of a search, `most`."""
+    """Return the rows of a run of that kind; of a search at most `most` shapes."""
     if kind == "sweep":
         shown = {
             "tflops": ("{}, TFLOP/s", lambda rate: f"{rate:.3g}"),
@@ -82,7 +82,7 @@ def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
 
 
 def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
-    """Several devices that did the same work: a line for each, and how it was done."""
+    """Return a line for each device of the same work, and how it was measured."""
     pairs = any(result.kind == "pairs" for _, result in results)
     rates = ("alone", "together", "cost") if pairs else ("TFLOP/s", "peak")
     state = ("of peak", "power", "heat", "products", "wrong", "ended")
@@ -132,7 +132,7 @@ def _state(result: Result) -> list[str]:
 
 
 def spread_lines(spreads: Iterable[DeviceSpread]) -> Iterator[str]:
-    """How far devices are apart, and who is behind."""
+    """Yield how far devices are apart, and who is behind."""
     for spread in spreads:
         apart = f"in {spread.dtype} they are {percentage(spread.percent, digits=1)} apart"
         if not spread.behind:
@@ -150,9 +150,9 @@ def _by_size(
     label: Callable[[float], str],
     values: Mapping[str, tuple[str, Callable[[float], str]]],
 ) -> TextTable:
-    """A line for each size, and for each series a column of each of the `values`.
+    """Return a line for each size, and for each series a column of each of the `values`.
 
-    These are a title and a text by the name of the value; the first of them is marked where it is
+    These are a title and a formatter by the name of the value. The first one is marked where it is
     highest.
     """
     series, cells = _by_series(points)
@@ -171,7 +171,7 @@ def _by_size(
 
 
 def _ways(points: Sequence[Point]) -> TextTable:
-    """A line for each way to run the same products, a column for each size; its least time."""
+    """Return a line for each way to run the same products, and a column for each size."""
     series, cells = _by_series(points)
     sizes = sorted({point.x for point in points})
     head = ["time per product", *(f"{x:.0f} x {x:.0f}" for x in sizes)]
@@ -190,13 +190,13 @@ def _ways(points: Sequence[Point]) -> TextTable:
 
 
 def _most(points: Sequence[Point], series: str, name: str) -> float:
-    """The x at which a series is fastest."""
+    """Return the x at which a series is fastest."""
     own = points_by_series(points)[series]
     return max(own, key=lambda point: point.values.get(name, 0.0)).x
 
 
 def _fastest(points: Sequence[Point], most: int) -> TextTable:
-    """The best shapes, best first."""
+    """Return the best shapes, best first."""
     lines = [["TFLOP/s", "m", "n", "k", "time", "layout"]]
     for point in ranked_shapes(points)[:most]:
         values = point.values
@@ -207,13 +207,13 @@ def _fastest(points: Sequence[Point], most: int) -> TextTable:
 
 
 def sides(point: Point) -> list[str]:
-    """m, n and k of a product; absent where a row does not say them."""
+    """Return m, n and k of a product, absent if a row does not have them."""
     said = [str(side) for side in point.shape[:3]]
     return said + [ABSENT] * (3 - len(said))
 
 
 def ranked_shapes(points: Sequence[Point]) -> list[Point]:
-    """Shapes of a search, best first: those that were timed again before the others."""
+    """Return the shapes of a search, best first, confirmed ones before the others."""
     return sorted(
         points,
         key=lambda point: ("confirmed" in point.series, point.values.get("tflops", 0.0)),
@@ -224,14 +224,14 @@ def ranked_shapes(points: Sequence[Point]) -> list[Point]:
 def _by_series(
     points: Sequence[Point],
 ) -> tuple[list[str], dict[tuple[str, float], Mapping[str, float]]]:
-    """The series in their order, and the values by series and x."""
+    """Return the series in order, and the values by series and x."""
     return list(points_by_series(points)), {
         (point.series, point.x): point.values for point in points
     }
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
-    """Lines of cells: the first `left` columns are text, the others numbers, to the right."""
+    """Align cells: the first `left` columns to the left, the others to the right."""
     shown = [[visible(cell) for cell in line] for line in lines]
     widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
     found = []
@@ -244,11 +244,11 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
 
 
 MOST_ROWS = 32
-"""Devices that are listed one by one: of more, those that are not like the others."""
+"""Most devices listed one by one. With more only outliers are listed."""
 
 
 def outliers_page(members: Sequence[TestedDevice]) -> str:
-    """The distribution, the devices where they are few, and the outliers."""
+    """Return the distribution, the devices if they are few, and the outliers."""
     results = [member.result for member in members if member.result is not None]
     found, known = outliers(members), distributions(members)
     lines = [_head(members, results), *_heat_limit_line(results)]
@@ -261,7 +261,7 @@ def outliers_page(members: Sequence[TestedDevice]) -> str:
 
 
 def outliers_document(members: Sequence[TestedDevice]) -> dict[str, Any]:
-    """The same for programs; results are as they are kept."""
+    """Return the same for programs, with the results as they are kept."""
     return {
         "distributions": [asdict(each) for each in distributions(members).values()],
         "outliers": [
@@ -309,7 +309,7 @@ def _head(members: Sequence[TestedDevice], results: Sequence[Result]) -> str:
 
 
 def _heat_limit_line(results: Sequence[Result]) -> list[str]:
-    """A line with the limits that held, each once."""
+    """Return a line with the limits that held, each once."""
     limits = [result.conditions.heat_limit for result in results if result.conditions]
     named = "; ".join(visible(limit, 120) for limit in dict.fromkeys(limits) if limit)
     return [f"heat limit: {named}"] if named else []
@@ -365,6 +365,6 @@ def _outliers(found: Sequence[Outlier], total: int) -> Iterator[str]:
 
 
 def name(member: TestedDevice) -> str:
-    """Host, place and UUID of a device, in one line."""
+    """Return host, place and UUID of a device."""
     parts = (member.host, member.place, member.uuid)
     return ", ".join(visible(part) for part in parts if part)

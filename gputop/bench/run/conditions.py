@@ -1,4 +1,4 @@
-"""What a device was like during a run: its samples on the run's time axis, and their sums. Pure."""
+"""State of a device during a run: samples on the run's time axis, and their means. Pure."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 MOST_ITEMS = 4000
-"""More than can be drawn of a series."""
+"""Most items of a series: more than can be drawn."""
 
 Item = TypeVar("Item")
 
 
 class MergedSeries(Generic[Item]):
-    """Items in order of time; beyond `most` of them, neighbours become one by `merge`."""
+    """Items in order of time. Beyond `most` of them, `merge` joins neighbours."""
 
     def __init__(self, merge: Callable[[Sequence[Item]], Item], most: int = MOST_ITEMS) -> None:
         self._merge, self._most = merge, most
         self._kept: list[Item] = []
         self._waiting: list[Item] = []
-        """Those that become one with the next ones."""
+        """Items to be joined with the next ones."""
         self._together = 1
 
     def add(self, item: Item) -> None:
@@ -70,7 +70,7 @@ class Mean:
 
     @property
     def value(self) -> float | None:
-        """The mean so far, or None before the first value."""
+        """Mean so far, or None before the first value."""
         return self.total / self.seconds if self.seconds else None
 
 
@@ -84,24 +84,24 @@ def mean_over_time(values: Iterable[tuple[float | None, float]]) -> float | None
 
 @dataclass(slots=True)
 class DeviceCounter:
-    """A counter of the device, read now and then; times are Unix seconds."""
+    """A counter of the device. Times are Unix seconds."""
 
     first: tuple[float, float]
     last: tuple[float, float]
     fastest: float = math.inf
-    """The most that it counts in a second."""
+    """Largest plausible increase per second."""
     broken: bool = False
-    """True once it started anew or leapt: what it counted is not known then."""
+    """True after a reset or a leap: the increase is unknown then."""
 
     def add(self, at: float, value: float) -> None:
-        """Take in a reading."""
+        """Add a reading."""
         most = self.fastest * max(1.0, at - self.last[0])
         self.broken = self.broken or not 0 <= value - self.last[1] <= most
         self.last = (at, value)
 
     @property
     def increase(self) -> float | None:
-        """How far it has counted since the first reading, or None if that is not known."""
+        """Increase since the first reading, or None if unknown."""
         return None if self.broken else self.last[1] - self.first[1]
 
     @property
@@ -111,55 +111,55 @@ class DeviceCounter:
 
 
 LONGEST_SECONDS = 5.0
-"""A reading says nothing about more time before it than this: what is longer is a gap."""
+"""Longest time that a reading stands for. A longer one is a gap."""
 WITHIN = "device to device"
-"""The series of copies whose bandwidth is that of the device's memory."""
+"""Series of copies whose bandwidth is that of the device's memory."""
 BANDWIDTH = "datasheet memory bandwidth"
 LEAST_COVERED = 0.5
-"""Of the run, between the first and the last reading of the energy: less would be a guess."""
+"""Least share of the run between the first and last reading of the energy."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceMoment:
-    """Readings that stand for the time from `since` to `seconds`, both on the run's time axis."""
+    """Readings for the time from `since` to `seconds` on the run's time axis."""
 
     since: float
     seconds: float
     power_watts: float | None = None
     sm_clock_mhz: float | None = None
-    """Of a CPU, the clock of its cores."""
+    """SM clock, or the core clock of a CPU."""
     temperature_celsius: float | None = None
     reasons: tuple[str, ...] | None = None
-    """Clock event reasons that held; None where the device does not say."""
+    """Clock event reasons that held, or None if the device does not report any."""
 
 
 @dataclass
 class Trace:
-    """Takes in a run's events and a stream's samples, in the order in which they come.
+    """Readings of a target during its run, from events and samples in order of arrival.
 
-    The readings are those of the target; of a MIG instance, which has none, those of its GPU.
+    A MIG instance has no readings: those of its GPU are taken.
     """
 
     target: Target
     now: Callable[[], float] = time.time
     device: Device | None = None
-    """What does not change about the target; None for a CPU."""
+    """Static properties of the target, or None for a CPU."""
     gpu: Device | None = None
-    """The same, but of a MIG instance its GPU."""
+    """The same, for a MIG instance those of its GPU."""
     driver_version: str | None = None
     power_limit_watts: float | None = None
     began: float | None = None
-    """When the timed part began, in Unix seconds."""
+    """Begin of the timed part in Unix seconds."""
     temperature_max: float | None = None
     heat_limits: tuple[HeatLimit, ...] = ()
-    """Those that hold; none before the first sample, and for a CPU."""
+    """Heat limits of the GPU; empty before the first sample and for a CPU."""
     _origin: float = 0.0
-    """Where the run's time is zero. It moves where a CPU's checks, which are not timed, go by."""
+    """Zero of the run's time. It moves past a CPU's checks, which are not timed."""
     _last_at: float = 0.0
     _last: Progress | None = None
     _sampled_at: float | None = None
     _newest: float = 0.0
-    """Where the run's time is that there are moments of."""
+    """Run time up to which there are moments."""
     _moments: MergedSeries[TraceMoment] = field(
         default_factory=lambda: MergedSeries(_merge_moments)
     )
@@ -168,10 +168,10 @@ class Trace:
     _energy: DeviceCounter | None = None
     _counted: dict[str, DeviceCounter] = field(default_factory=dict)
     _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds by reason."""
+    """Seconds by clock event reason."""
 
     def add_event(self, event: Event) -> None:
-        """Takes in what the worker said just now."""
+        """Add an event of the worker that came just now."""
         if isinstance(event, Planned | Point) and self.began is None:
             self.began = self._origin = self._last_at = self.now()
         elif isinstance(event, Progress):
@@ -180,7 +180,7 @@ class Trace:
             self.began = self._origin if self.began is None else self.began
 
     def add_sample(self, inventory: Inventory, sample: Sample) -> None:
-        """Takes in a sample of the stream."""
+        """Add a sample of the stream."""
         if self.target.uuid is None:
             host = sample.host
             self._add(sample.time, None, host.cpu_clock_mhz, host.cpu_temperature_celsius, None)
@@ -244,11 +244,11 @@ class Trace:
 
     @property
     def moments(self) -> Sequence[TraceMoment]:
-        """The samples of the run in order of time; of a long one, means of neighbours."""
+        """Samples of the run in order of time, joined with neighbours in a long one."""
         return self._moments.items
 
     def intervals(self) -> dict[str, list[tuple[float, float]]]:
-        """From when to when each clock event reason held, in seconds of the run's time axis."""
+        """Return the intervals of run time in which each clock event reason held."""
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for moment in self.moments:
             for reason in moment.reasons or ():
@@ -261,7 +261,7 @@ class Trace:
 
     @property
     def power_mean(self) -> float | None:
-        """Of the run so far, in watts, weighted by time; so is the clock's."""
+        """Mean power of the run so far in watts, weighted by time."""
         return self._power.value
 
     @property
@@ -269,13 +269,13 @@ class Trace:
         return self._clock.value
 
     def clock_event_seconds(self) -> dict[str, float]:
-        """How long each reason held so far: as the device counts, or else by the samples."""
+        """Return how long each reason held: as counted by the device, or by the samples."""
         counted = {cause: count.increase for cause, count in self._counted.items()}
         known = {cause: seconds for cause, seconds in counted.items() if seconds is not None}
         return {cause: seconds for cause, seconds in {**self._seen, **known}.items() if seconds > 0}
 
     def conditions(self, result: Result) -> Conditions | None:
-        """What the device was like until now, where the run ended; None where nothing is known."""
+        """Return the state of the device up to now, the run's end, or None if unknown."""
         if self.gpu is None and not self.moments:
             return None
         seconds = self._length(result)
@@ -299,14 +299,14 @@ class Trace:
         )
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
-        """Of what a result is compared by; of copies what the device's memory reached."""
+        """Return percentages of the result's score, or of the memory bandwidth for copies."""
         if result.kind == "copy":
             return _percent_of_bandwidth(result, peaks.memory_bytes_per_second(self.device))
         known = peaks.denominators(self.device, result.dtype, self.clock_mean)
         return peaks.percent_of_peak(score(result), known)
 
     def _length(self, result: Result) -> float:
-        """Seconds from the begin of the timed part to its end."""
+        """Return the seconds from the begin of the timed part to its end."""
         if self._last is None:
             return result.seconds
         rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
@@ -314,9 +314,9 @@ class Trace:
         return max(0.0, self._last_at - (self.began or self._origin)) + rest
 
     def _joules(self, seconds: float) -> float | None:
-        """Energy of the whole run: as much a second as between the counter's readings in it.
+        """Return the energy of the run, extrapolated from the readings of the counter.
 
-        An instance shares the counter of its GPU with others, and has no energy of its own.
+        A MIG instance shares its GPU's counter and has no energy of its own.
         """
         count = self._energy
         if count is None or count.increase is None or self._shared:
@@ -331,7 +331,7 @@ class Trace:
 
 
 def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, float]:
-    """Of the largest copy within the device: smaller ones may fit into its caches."""
+    """Return the percentage for the largest copy: smaller ones may fit into caches."""
     copies = [
         (point.x, rate)
         for point in result.points

@@ -1,4 +1,4 @@
-"""Stress tests of several devices at once: begun and stopped together."""
+"""Stress tests of several devices: begun and stopped together, or alone and then together."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     Ending = Callable[[Target, RunLimit], None]
-    """Is told which limit ends the run of which device."""
+    """Called with the limit that ends the run of a device."""
 
 
 class DeviceGroup:
-    """Runs that are prepared each by itself and then begin at once. Never used twice.
+    """Runs that prepare each by itself and then begin at once. Never used twice.
 
-    No device is in it twice. Whichever fails, the others go on; one alone does not wait.
+    Each device occurs once. If one fails the others go on; a single one does not wait.
     """
 
     def __init__(
@@ -41,10 +41,7 @@ class DeviceGroup:
         traces: Sequence[Trace] | None = None,
         places: Sequence[Launcher] | None = None,
     ) -> None:
-        """`traces`, one for each request, take in what is known of the devices.
-
-        So are `places` where the workers run elsewhere than on this machine.
-        """
+        """Set `traces`, one per request, and `places` for workers on other machines."""
         self._traces = tuple(traces or (Trace(request.target) for request in requests))
         waits = len(requests) > 1
         if places is None:
@@ -62,7 +59,7 @@ class DeviceGroup:
     async def events(
         self, watch: Supervision, ending: Ending
     ) -> AsyncGenerator[tuple[Target, Event]]:
-        """What happens on each device; of each the last is a `Done` or a `Failed`.
+        """Yield the events of each device, whose last is a `Done` or a `Failed`.
 
         However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
         """
@@ -88,11 +85,11 @@ class DeviceGroup:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop(self, by: str = "user") -> None:
-        """Ends all runs, within half a second where the workers listen."""
+        """End all runs, within half a second if the workers respond."""
         await asyncio.gather(*(session.stop(by) for session in self._sessions.values()))
 
     def kill(self) -> None:
-        """Ends all workers at once and without a result, for exits that cannot wait."""
+        """Kill all workers without a result, for exits that cannot wait."""
         for session in self._sessions.values():
             session.kill()
 
@@ -112,7 +109,7 @@ class DeviceGroup:
                     self._is_ready(target)
 
     def _is_ready(self, target: Target) -> None:
-        """The last one that is ready, or has failed, begins the runs of all."""
+        """Begin all runs once the last device is ready or has failed."""
         if target in self._preparing:
             self._preparing.remove(target)
             if not self._preparing:
@@ -121,14 +118,14 @@ class DeviceGroup:
 
 
 class Pairs:
-    """All runs of it, one after the other. Never used twice.
+    """The runs of `pairs`: each device alone, then all at once. Never used twice.
 
-    The seconds of the requests, which are the same, are those of all runs in sequence. A device
-    that fails alone, or is ended before its time, is not run together with the others.
+    The seconds of the requests cover all runs in sequence. A device that fails alone, or is ended
+    early, is not run together with the others.
     """
 
     def __init__(self, state: GroupState) -> None:
-        """`state` is told when the runs together begin; who follows the events keeps it."""
+        """Set the state, which learns when the runs together begin."""
         self._state, seconds = state, state.part_seconds
         self._requests = [replace(each, kind="soak", seconds=seconds) for each in state.requests]
         self._now: DeviceGroup | None = None
@@ -138,7 +135,7 @@ class Pairs:
     async def events(
         self, watch: Supervision, ending: Ending
     ) -> AsyncGenerator[tuple[Target, Event]]:
-        """As `Group.events`; to be closed in the same way."""
+        """Yield events as `DeviceGroup.events` does."""
         fit: list[Request] = []
         for request in self._requests:
             async with contextlib.aclosing(self._run([request], watch, ending)) as events:
@@ -168,13 +165,13 @@ class Pairs:
                     yield target, event
 
     async def stop(self, by: str = "user") -> None:
-        """Ends the run that is under way, within half a second; no other one begins."""
+        """End the current run within half a second, and begin no other."""
         self._stopped_by = self._stopped_by or by
         if self._now is not None:
             await self._now.stop(by)
 
     def kill(self) -> None:
-        """Ends all workers at once and without a result, for exits that cannot wait."""
+        """Kill all workers without a result, for exits that cannot wait."""
         self._stopped_by = self._stopped_by or "user"
         if self._now is not None:
             self._now.kill()
@@ -200,7 +197,7 @@ _NOT_BEGUN = Problem(
 
 
 def _join_results(alone: Result, together: Result, devices: int) -> Result:
-    """Both runs of a device as one result, whose mean is the one together."""
+    """Return both runs of a device as one result, with the mean of the one together."""
     rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
     compared = None
     if alone.verified_products is not None and together.verified_products is not None:
@@ -236,7 +233,7 @@ def _only_alone(result: Result, why: str) -> Result:
 
 
 def _row(series: str, result: Result, devices: int) -> Point:
-    """x is how many devices ran at once."""
+    """Return a row whose x is the number of devices that ran at once."""
     mean = result.tflops_mean or 0.0
     shape = (result.m, result.n, result.k)
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
@@ -245,7 +242,7 @@ def _row(series: str, result: Result, devices: int) -> Point:
 def group_runner(
     state: GroupState, places: Sequence[Launcher] | None = None
 ) -> DeviceGroup | Pairs:
-    """What runs the requests of a group; `places` where that is elsewhere than on this machine."""
+    """Return the runner of a group; `places` are for workers on other machines."""
     if state.kind == "pairs":
         return Pairs(state)
     return DeviceGroup(state.requests, state.traces, places)

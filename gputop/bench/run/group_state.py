@@ -1,4 +1,4 @@
-"""The state of the runs that were started together, one for each device. Pure."""
+"""State of the runs that were started together, one per device. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutlier:
-    """A device that is not like the others, why, and whether that is a fault of it."""
+    """A device unlike the others, the reason, and True in `grave` for a fault."""
 
     target: Target
     why: str
@@ -42,37 +42,37 @@ class GroupOutlier:
 
 
 class GroupState:
-    """One run for each device. Of pairs it is the one that is under way, or was the last."""
+    """One run per device. For `pairs` it is the current run, or the last one."""
 
     def __init__(
         self, requests: Sequence[Request], now: Callable[[], float] = time.monotonic
     ) -> None:
         self.requests, self.now = requests, now
         self.request = requests[0]
-        """What is the same for all: kind, data types and seconds."""
+        """Kind, data types and seconds, the same for all."""
         self.runs = {request.target: RunState(request, now) for request in requests}
         self.alone: dict[Target, RunState] = {}
-        """Of pairs, the runs that have ended and are followed by one together."""
+        """Runs of `pairs` that have ended and are followed by one together."""
         self.stopping = False
         self._turn: Target | None = None
-        """Of pairs, whose run alone it is, or was the last."""
+        """Device of `pairs` that runs alone, or was the last to."""
         self.started_at = now()
 
     def add_event(self, target: Target, event: Event) -> None:
-        """Take in what happened on a device."""
+        """Add an event of a device."""
         if isinstance(event, Hello):
             self._turn = target
         self.runs[target].add_event(event)
 
     def begin_together(self, targets: Iterable[Target]) -> None:
-        """Begin the second run of these devices, of pairs."""
+        """Begin the second run of these devices of `pairs`."""
         for target in targets:
             self.alone[target] = self.runs[target]
             self.runs[target] = RunState(self.runs[target].request, self.now)
 
     @property
     def traces(self) -> list[Trace]:
-        """The traces of the devices, in the order of the requests."""
+        """Traces of the devices in the order of the requests."""
         return [run.trace for run in self.runs.values()]
 
     @property
@@ -81,12 +81,12 @@ class GroupState:
 
     @property
     def is_table(self) -> bool:
-        """Whether its runs have rows, and no throughput over time."""
+        """True if the runs have rows instead of a throughput over time."""
         return self.first.is_table
 
     @property
     def first(self) -> RunState:
-        """The run of the first device: of one alone, all there is."""
+        """Run of the first device, the only one of a run on one device."""
         return next(iter(self.runs.values()))
 
     @property
@@ -95,34 +95,34 @@ class GroupState:
 
     @property
     def states(self) -> Mapping[str, int]:
-        """How many devices are in each state that there are any in, in the order of a run."""
+        """Number of devices in each occurring state, in the order of a run."""
         counted = Counter(run.state for run in self.runs.values())
         return {state: counted[state] for state in STATES if counted[state]}
 
     @property
     def expected_seconds(self) -> float:
-        """How long the runs take at most, as far as they are planned."""
+        """Longest expected duration of the runs planned so far."""
         planned = (run.planned for run in self.runs.values() if run.planned)
         return max((each.expected_seconds or 0.0 for each in planned), default=0.0)
 
     @property
     def measured_at(self) -> float | None:
-        """When the first figure of any device came, by the clock of `now`."""
+        """Time of the first figure of any device, by the clock `now`."""
         known = (run.measured_at for run in self.runs.values())
         return min((at for at in known if at is not None), default=None)
 
     def pair_phase(self, target: Target) -> str:
-        """Of pairs, which run of a device it is."""
+        """Return which run of `pairs` a device is in."""
         if target in self.alone:
             return TOGETHER
         return ALONE if target is self._turn else "waits"
 
     def is_faulty(self, target: Target) -> bool:
-        """Whether that device failed, in any of its runs."""
+        """True if the device failed in any of its runs."""
         return any(run.faulty for run in self._all_of(target))
 
     def wrong_elements(self, target: Target) -> int | None:
-        """Of all its runs; None before the first check."""
+        """Return the wrong elements of all its runs, or None before the first check."""
         run = self.runs[target]
         if run.result is not None:
             return run.result.wrong_elements
@@ -131,7 +131,7 @@ class GroupState:
 
     @property
     def wrong(self) -> Mapping[Target, int]:
-        """The devices that computed wrong results, and how many elements."""
+        """Wrong elements of the devices that computed wrong results."""
         found = {target: self.wrong_elements(target) for target in self.runs}
         return {target: many for target, many in found.items() if many}
 
@@ -141,18 +141,18 @@ class GroupState:
 
     @property
     def faulty(self) -> bool:
-        """Whether a device failed."""
+        """True if a device failed."""
         return any(map(self.is_faulty, self.runs))
 
     @property
     def problem(self) -> Problem | None:
-        """What every one of them failed by."""
+        """Problem that all devices failed by."""
         first, *others = (run.problem for run in self.runs.values())
         return first if all(other == first for other in others) else None
 
     @property
     def measured(self) -> bool:
-        """Whether there is something to see of any."""
+        """True if any device has something to show."""
         return any(run.measured for run in (*self.runs.values(), *self.alone.values()))
 
     @property
@@ -161,41 +161,41 @@ class GroupState:
 
     @property
     def ended_at(self) -> float | None:
-        """When the last one ended, by the clock of `now`."""
+        """Time at which the last run ended, by the clock `now`."""
         ends = [run.ended_at for run in self.runs.values() if run.ended_at is not None]
         return max(ends) if self.ended else None
 
     @property
     def begun(self) -> bool:
-        """Whether products are timed; those of one device wait for those of the others."""
+        """True if products are timed. All devices begin together."""
         return self.measured_at is not None or bool(self.alone)
 
     def stop(self) -> None:
-        """Remembers that all are to be stopped."""
+        """Mark all runs as stopping."""
         self.stopping = True
         for run in self.runs.values():
             run.stopping = not run.ended
 
     @property
     def preparing_seconds(self) -> float:
-        """Since the start was asked for."""
+        """Seconds since the start was requested."""
         return self.now() - self.started_at
 
     @property
     def part_seconds(self) -> float:
-        """Of one run: pairs have one for each device, and one of all."""
+        """Seconds of one run: `pairs` has one for each device, and one of all."""
         parts = len(self.runs) + 1 if self.kind == "pairs" else 1
         return self.request.seconds / parts
 
     def offset(self, target: Target, *, alone: bool) -> float:
-        """Seconds of all runs of pairs at which that one has its begin."""
+        """Return the begin of a run in the seconds of all runs of `pairs`."""
         if self.kind != "pairs":
             return 0.0
         return self.part_seconds * (list(self.runs).index(target) if alone else len(self.runs))
 
     @property
     def elapsed_seconds(self) -> float:
-        """Of the measurement: as far as the one that is farthest."""
+        """Seconds of the measurement of the device that is farthest."""
         if self.kind != "pairs":
             return max(run.elapsed_seconds for run in self.runs.values())
         if self.ended:
@@ -211,7 +211,7 @@ class GroupState:
         ] or [0.0]
 
     def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
-        """TFLOP/s alone and together, and what being together costs, in percent; of pairs."""
+        """Return TFLOP/s alone and together, and the cost in percent; for `pairs`."""
         if self.kind != "pairs":
             return None, None, None
         run, earlier = self.runs[target], self.alone.get(target)
@@ -223,7 +223,7 @@ class GroupState:
         return alone, together, percent_below(together, alone) if alone and together else None
 
     def spreads(self) -> tuple[DeviceSpread, ...]:
-        """How far devices are apart; of pairs in the run together, of tables at the end."""
+        """Return how far devices are apart: `pairs` together, tables at the end."""
         return spreads_of(
             (target, run.request.dtype, self._reached_by(target, run))
             for target, run in self.runs.items()
@@ -238,13 +238,13 @@ class GroupState:
 
     @property
     def rates(self) -> Mapping[Target, float]:
-        """TFLOP/s of the last windows, of devices that run one shape."""
+        """Recent TFLOP/s of the devices that run one shape."""
         found = {target: run.tflops_recent for target, run in self.runs.items()}
         return {target: rate for target, rate in found.items() if rate is not None}
 
     @property
     def distributions(self) -> Mapping[str, RateDistribution]:
-        """Distribution of the rates now, by the device's name, the most numerous first."""
+        """Distribution of the rates by model, the most numerous first."""
         groups: dict[str, list[float]] = defaultdict(list)
         for target, each in self.rates.items():
             groups[target.name].append(each)
@@ -253,7 +253,7 @@ class GroupState:
         return {name: each for name, each in found if each is not None}
 
     def _slow(self) -> list[tuple[float, Target, str]]:
-        """Percent under the median of their likes, worst first, and in words."""
+        """Return the slow devices, worst first: percent under the median, and in words."""
         known, found = self.distributions, []
         for target, each in self.rates.items():
             among = known[target.name]
@@ -262,11 +262,11 @@ class GroupState:
         return sorted(found, key=lambda each: -each[0])
 
     def slow_devices(self) -> Mapping[Target, float]:
-        """Devices that are slow among their likes now, by percent of the median; worst first."""
+        """Return the percent under the median of slow devices, worst first."""
         return {target: percent for percent, target, _ in self._slow()}
 
     def outliers(self) -> Sequence[GroupOutlier]:
-        """Devices that are not like the others so far, gravest first."""
+        """Return the devices unlike the others so far, gravest first."""
         found = [odd for target in self.runs if (odd := self._ended_oddly(target)) is not None]
         found += [GroupOutlier(target, words, grave=False) for _, target, words in self._slow()]
         return sorted(found, key=lambda each: not each.grave)

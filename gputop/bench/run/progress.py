@@ -1,4 +1,4 @@
-"""The progress of stress tests on one line of a terminal."""
+"""Stress tests in the foreground, with their progress on one line of the terminal."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     Text = Callable[[GroupState, int], str]
-    """The progress in at most that many columns."""
+    """Renders the progress in at most that many columns."""
 
 DRAW_SECONDS = 0.25
 LONGEST_BAR, SHORTEST_BAR = 40, 12
 
 
 class ProgressLine:
-    """Draws on `stream` where that is a terminal, and is silent otherwise."""
+    """Progress drawn on `stream` if that is a terminal."""
 
     def __init__(self, stream: TextIO, group: GroupState, text: Text) -> None:
         self._stream, self._group, self._text = stream, group, text
@@ -55,7 +55,7 @@ class ProgressLine:
         self._drawn = len(line)
 
     def clear(self) -> None:
-        """Leave the line empty, with the cursor at its begin."""
+        """Clear the line, with the cursor at its begin."""
         if self._drawn:
             self._write(f"\r{' ' * self._drawn}\r")
             self._drawn = 0
@@ -75,7 +75,7 @@ class ProgressLine:
 
 
 def one_device(group: GroupState, width: int) -> str:
-    """Progress of one run; what matters least goes first."""
+    """Return the progress of one run. The least important part gives way first."""
     run, seconds = group.first, group.request.seconds
     if run.planned is None or run.planned_at is None:
         word = f"preparing {run.hello.device_name}" if run.hello else "starting"
@@ -97,7 +97,7 @@ def one_device(group: GroupState, width: int) -> str:
 
 
 def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
-    """Rows that are there, of those that there may be, and the last one."""
+    """Return the rows so far, of those expected at most, and the last one."""
     parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
     if run.rows:
         last = run.rows[-1]
@@ -106,7 +106,7 @@ def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
 
 
 def several_devices(group: GroupState, width: int) -> str:
-    """Time of the run that is under way, and a figure of each device."""
+    """Return the time of the current run, and a figure of each device."""
     words = {target: _word(run) for target, run in group.runs.items() if run.state != "starting"}
     if not words:
         return "starting ..."[:width]
@@ -129,7 +129,7 @@ def _word(run: RunState) -> str:
 
 
 def many_devices(group: GroupState, width: int) -> str:
-    """The time, how many devices are how far, and how their throughput lies."""
+    """Return the time, the devices in each state, and the range of their throughput."""
     counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
     if group.measured_at is None:
         return f"{counts} ..."[:width]
@@ -150,7 +150,7 @@ def many_devices(group: GroupState, width: int) -> str:
 
 
 def _fitting(parts: list[str], width: int) -> str:
-    """The parts that fit, two at least: what matters least is last."""
+    """Return the parts that fit, two at least. The least important is last."""
     while len(parts) > 2 and len("  ".join(parts)) > width:
         parts.pop()
     return "  ".join(parts)
@@ -161,7 +161,7 @@ def _short(target: Target) -> str:
 
 
 def _with_bar(share: float, text: str, width: int) -> str:
-    """The text, behind a bar where there is room for one."""
+    """Return the text behind a bar, if there is room for one."""
     room = min(LONGEST_BAR, width - len(text) - 4)
     if room < SHORTEST_BAR:
         return text[:width]

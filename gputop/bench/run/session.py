@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from gputop.bench.run.worker_launch import Launcher, Worker
 
 STOP_SECONDS = 0.4
-"""From the stop message to SIGTERM; the worker needs half of it."""
+"""Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
-"""What a worker may say at most, on average: many times what one has to say."""
+"""Most events of a worker, at once and on average: many times what one sends."""
 
 
 class _NoResultError(Exception):
-    """The run is over without a result; carries how."""
+    """The end of a run without a result."""
 
     def __init__(self, problem: Problem, status: int = COULD_NOT_RUN) -> None:
         super().__init__(str(problem))
@@ -43,8 +43,7 @@ class _NoResultError(Exception):
 class Session:
     """A stress test, from its request to its one `Done` or `Failed`. Never used twice.
 
-    With `waits` it is prepared, and begins at `go`: how several begin together. Its worker runs
-    at `place`, which is this machine unless another one is given.
+    With `waits` it prepares and then waits for `begin`, so that several begin together.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Session:
         self._said = 0
 
     async def events(self) -> AsyncGenerator[Event]:
-        """What happens, as it happens; the last is a `Done` or a `Failed`.
+        """Yield events as they come; the last is a `Done` or a `Failed`.
 
         However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
         """
@@ -84,13 +83,13 @@ class Session:
             await self._reap()
 
     def begin(self) -> None:
-        """Begins what was `Planned`, for a session that waits."""
+        """Begin the planned run of a session that waits."""
         self._wait_seconds = 0.0
         if self._worker is not None:
             self._worker.write(b"go\n")
 
     async def stop(self, by: str = "user") -> None:
-        """Ends the run, within half a second where the worker listens.
+        """End the run, within half a second if the worker responds.
 
         `by` is for the result; the first reason counts.
         """
@@ -109,13 +108,13 @@ class Session:
                 return
 
     def kill(self) -> None:
-        """Ends the worker at once and without a result, for exits that cannot wait."""
+        """Kill the worker without a result, for exits that cannot wait."""
         self._stopping.set()
         if self._worker is not None:
             self._worker.signal(signal.SIGKILL)
 
     async def _prepared(self) -> str:
-        """The interpreter to use, once the plan is known to fit."""
+        """Return the interpreter to use, once the request is known to fit."""
         problem = plan.check_request(self._request)
         if problem is not None:
             raise _NoResultError(problem)
@@ -157,7 +156,7 @@ class Session:
         return worker
 
     async def _line(self, worker: Worker) -> bytes:
-        """The next line, b"" at the end; raises `_NoResultError` where it is late or has no end."""
+        """Return the next line, b"" at the end; raise `_NoResultError` if it is late or endless."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._due):
@@ -180,7 +179,7 @@ class Session:
             raise _garbage(b"a line without an end") from None
 
     def _await(self, seconds: float) -> None:
-        """Bounds the time to the next event."""
+        """Bound the time to the next event."""
         self._silence = seconds
         self._due = asyncio.get_running_loop().time() + seconds
 
@@ -205,7 +204,7 @@ class Session:
         return event
 
     def _count(self) -> None:
-        """Counts an event; raises `_NoResultError` where they are more than can be followed."""
+        """Count an event; raise `_NoResultError` for more than can be followed."""
         self._said += 1
         if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
             what = "The stress test's worker says too much"
@@ -213,7 +212,7 @@ class Session:
             raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
 
     def _remember(self, event: Event) -> None:
-        """Keeps what the result is made of, and bounds the time to the next event."""
+        """Keep what the result is made of, and bound the time to the next event."""
         if isinstance(event, Hello):
             self._hello = event
             self._await(
@@ -269,12 +268,12 @@ class Session:
         return self._status if self._stopping.is_set() else self._place.status_of_death
 
     def _status_of(self, kind: str) -> int:
-        """The exit status of the worker's own error: a device that fails in the run is a fault."""
+        """Return the exit status of a worker's error: a device failing in the run is a fault."""
         failed = kind == "hang" or (kind == "device" and self._planned is not None)
         return FAULT if failed else self._status
 
     def _judged(self, failed: Failed) -> Failed:
-        """The failure with the wrong elements that were found before it: those are what counts."""
+        """Return the failure with the wrong elements found before it, which are graver."""
         checks, wrong = self._verified.checks, self._verified.wrong_elements
         if not wrong:
             return failed
@@ -284,7 +283,7 @@ class Session:
         return Failed(Problem(problem.what, why, problem.remedy), FAULT)
 
     async def _silent_end(self, worker: Worker) -> Problem:
-        """Why a worker ended that did not say why."""
+        """Return why a worker ended that did not say why."""
         if self._stopping.is_set():
             return _stopped_early(self._stopped_by).failed.problem
         if worker.lost is not None:

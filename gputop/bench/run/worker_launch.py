@@ -1,4 +1,4 @@
-"""Where a stress test's worker runs, and the worker as a session has it; here, a child process."""
+"""Start of a worker: its request and environment, the process, and its pipes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 HELLO_SECONDS = 60.0
-"""Importing torch from a network file system can take that long."""
+"""Timeout of the worker's start: importing torch over a network may be slow."""
 PREPARE_SECONDS = 60.0
-"""For memory, the choice of a size, checks and warm-up, on top of some products."""
+"""Time for memory, choice of a size, checks and warm-up, on top of some products."""
 PREPARE_PRODUCTS = 4
-"""As many are made in preparation, where one is nearly as long as the run."""
+"""Products made in preparation if one takes nearly as long as the run."""
 MARGIN_SECONDS = 10.0
-"""What the worker may be late by before it is ended."""
+"""Lateness after which the worker is ended."""
 
 NOT_INHERITED = (
     "CUDA_LAUNCH_BLOCKING",
@@ -37,13 +37,13 @@ NOT_INHERITED = (
     "PYTORCH_TUNABLEOP_",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
-"""Begins of variables that change what is measured: for a user's own work, not for this."""
+"""Prefixes of variables that would change what is measured."""
 
 
 def worker_environment(target: Target, peer: Target | None = None) -> dict[str, str]:
-    """Of the worker: this one's, without what would change the figures, and that device alone.
+    """Return the worker's environment: no variable that changes figures, one device visible.
 
-    A `peer` is there as well, behind it.
+    A `peer` is visible behind the target.
     """
     found = {
         name: value
@@ -58,18 +58,18 @@ def worker_environment(target: Target, peer: Target | None = None) -> dict[str, 
 
 
 def prepare_seconds(seconds: float) -> float:
-    """Of a run of so many seconds, until its plan is there."""
+    """Return the longest time until the plan of a run of so many seconds."""
     # A product that is nearly as long as the run is not refused.
     return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
 
 
 def wait_seconds(seconds: float) -> float:
-    """As long as others may take to be ready."""
+    """Return the longest time until other workers are ready."""
     return HELLO_SECONDS + prepare_seconds(seconds) + MARGIN_SECONDS
 
 
 def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
-    """The first line of the worker's input; `wait_seconds` is how long it waits for `go`."""
+    """Return the first line of the worker's input. `wait_seconds` bounds the wait for `go`."""
     target = request.target
     return {
         "kind": request.kind,
@@ -107,14 +107,14 @@ def _dtype(name: str, target: Target) -> dict[str, Any]:
 WORKER = Path(__file__).parents[1] / "worker" / "__main__.py"
 
 STEP_SECONDS = 1.0
-"""What a process may take to end, or its pipes to be read to their ends."""
+"""Time for a process to end, or for its pipes to be read."""
 KEPT_ERROR_BYTES = 4096
 READ_ERROR_BYTES, READ_ERROR_PAUSE = 1 << 16, 0.05
-"""Of standard error at once, and seconds between: whoever floods it has to wait."""
+"""Bytes of standard error per read, and the pause between: floods are slowed down."""
 
 
 class LaunchError(Exception):
-    """No worker can be started there; `problem` says why."""
+    """A worker that cannot be started, with the problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -122,61 +122,61 @@ class LaunchError(Exception):
 
 
 class Worker(Protocol):
-    """A worker that was started: its input, its output and its end."""
+    """A started worker: its input, its output and its end."""
 
     @property
     def status(self) -> int | None:
-        """Of its process, a signal where negative; None while it runs, or where it is not known."""
+        """Exit code of the process: negative for a signal, None while running or unknown."""
 
     @property
     def lost(self) -> Problem | None:
-        """Why nothing is heard of it any more, where its place is to blame."""
+        """Reason why a remote worker is not reachable any more."""
 
     async def readline(self) -> bytes:
-        """What it says next, b"" at the end; raises `ValueError` for a line without an end."""
+        """Return the next line, b"" at the end; raise `ValueError` for an endless line."""
 
     def write(self, line: bytes) -> None:
-        """Writes to its standard input, also where nobody reads that any more."""
+        """Write to standard input, even if nobody reads it any more."""
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal, while it runs."""
+        """Send a signal while it runs."""
 
     async def ended(self, seconds: float) -> bool:
-        """Whether it ends within that time."""
+        """True if it ends within that time."""
 
     async def errors(self) -> bytes:
-        """The end of its standard error, once it has ended."""
+        """Return the end of its standard error once it has ended."""
 
     async def close(self) -> None:
-        """Kills it where it has not ended, and lets go of all that it held."""
+        """Kill it if it still runs, and release its resources."""
 
 
 class Launcher(Protocol):
-    """Where a worker can run."""
+    """Starts workers on a machine."""
 
     @property
     def host(self) -> str | None:
-        """The name of that machine; None for this one."""
+        """Name of the machine, or None for this one."""
 
     @property
     def status_of_death(self) -> int:
-        """The exit status of a run whose worker ended by itself and without a word."""
+        """Exit status of a run whose worker ended by itself without a message."""
 
     async def find_python(self, request: Request) -> str:
-        """The path of the interpreter there; raises `PlaceError`. May be cancelled."""
+        """Return the path of the interpreter; raise `LaunchError`. May be cancelled."""
 
     async def start(self, python: str, request: Request, order: bytes) -> Worker:
-        """A worker there, with the first line of its input; raises `PlaceError`."""
+        """Start a worker with the first line of its input; raise `LaunchError`."""
 
 
 class LocalLauncher:
-    """This machine."""
+    """Starts workers on this machine."""
 
     host: str | None = None
     status_of_death = COULD_NOT_RUN  # nearly always there was too little memory
 
     async def find_python(self, request: Request) -> str:
-        """The interpreter that has torch."""
+        """Return the interpreter that has torch."""
         cuda = request.target.kind == "cuda"
         found = await interpreters.find_interpreter(request.python, cuda=cuda)
         if found.chosen is None:
@@ -185,7 +185,7 @@ class LocalLauncher:
         return found.chosen.path
 
     async def start(self, python: str, request: Request, order: bytes) -> LocalWorker:
-        """A child process in a session of its own."""
+        """Start a child process in a session of its own."""
         try:
             process = await asyncio.create_subprocess_exec(
                 python,
@@ -253,7 +253,7 @@ class LocalWorker:
             await asyncio.wait_for(self._process.communicate(), STEP_SECONDS)
 
     async def _keep_errors(self) -> None:
-        """Reads standard error to its end: the worker must not wait for it. Keeps the tail."""
+        """Read standard error to its end, so that the worker never waits; keep the tail."""
         assert self._process.stderr is not None
         while data := await self._process.stderr.read(READ_ERROR_BYTES):
             self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]

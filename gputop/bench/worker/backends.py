@@ -1,4 +1,4 @@
-"""A GPU as a device, through CUDA."""
+"""Devices that run products: the CPU, and a GPU through CUDA."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 PARTS = 8
-"""Of a batch, between which a stop is seen."""
+"""Parts of a batch on a CPU. A stop is noticed between them."""
 
 
 class Cpu:
-    """Runs batches at once."""
+    """A CPU, which runs batches at once."""
 
     most_in_flight = 1
     smallest_size = 64
     timing = "wall time"
     patience = 20.0
-    """Where other processes hold the cores up, that is no fault."""
+    """Seconds. Other processes that use the cores are not a fault."""
     share_of_checks, least_interval = 0.1, 1.0
 
     def __init__(self, torch: Any, halt: threading.Event) -> None:
@@ -38,11 +38,11 @@ class Cpu:
 
     @property
     def in_flight(self) -> int:
-        """Batches that were not asked for yet."""
+        """Batches that were not polled yet."""
         return len(self._ended)
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
-        """Makes that many products, fewer where the run is halted, then checks the last."""
+        """Make that many products, fewer if the run is halted, then check the last one."""
         done, began = 0, time.perf_counter()
         part = max(1, products // PARTS)
         while done < products and not self._halt.is_set():
@@ -56,37 +56,37 @@ class Cpu:
         self._ended.append(EndedBatch(done, began, ended, None, wrong, seconds))
 
     def poll(self) -> EndedBatch | None:
-        """The oldest batch that has ended and was not asked for yet."""
+        """Return the oldest batch that was not polled yet."""
         return self._ended.popleft() if self._ended else None
 
     def check(self, product: Product) -> tuple[int, float]:
-        """Wrong elements of C, and the seconds that it took to know."""
+        """Return the wrong elements of C and the seconds of the check."""
         began = time.perf_counter()
         return self.compare(product), time.perf_counter() - began
 
     def compare(self, product: Product) -> int:
-        """Wrong elements of C."""
+        """Return the number of wrong elements of C."""
         same = self.torch.equal(product.c_bits, product.first_bits)
         return 0 if same else product.unexplained()
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
-        """Seconds of that much work."""
+        """Return the seconds of that much work."""
         began = time.perf_counter()
         work(times)
         return time.perf_counter() - began
 
     wall = timed
-    """From the first to the end of the last: here there is no other time."""
+    """Wall time, the only time that a CPU has."""
 
     def synchronize(self) -> None:
-        """Products have ended when they return."""
+        """Do nothing: products have ended when their call returns."""
 
     def free_bytes(self) -> int | None:
-        """Unknown: what the plan knew is all there is."""
+        """Return None: only the plan knows the free memory."""
         return None
 
     def memories(self) -> dict[str, int | None]:
-        """A CPU has one memory, which nobody divides."""
+        """Return no figures: a CPU has one memory, which is not divided."""
         return {}
 
 
@@ -94,7 +94,7 @@ POLL_SECONDS = 0.003
 
 
 class Cuda:
-    """Keeps two batches in flight on one stream, so that the device never waits for Python."""
+    """A GPU with two batches in flight on one stream, so that it never waits for Python."""
 
     most_in_flight = 2
     smallest_size = 1024
@@ -114,11 +114,11 @@ class Cuda:
 
     @property
     def in_flight(self) -> int:
-        """Batches that were launched and not seen to end yet."""
+        """Batches that were launched and not yet seen to end."""
         return len(self._queue)
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
-        """Enqueues that many products, and where asked for the check of the last."""
+        """Enqueue that many products, and the check of the last one if asked for."""
         torch = self.torch
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         began = time.perf_counter()
@@ -135,7 +135,7 @@ class Cuda:
         self._queue.append((products, began, first, last, ended, count))
 
     def poll(self) -> EndedBatch | None:
-        """The oldest batch in flight, once it has ended; otherwise None, after a short wait."""
+        """Return the oldest batch in flight if it has ended, or None after a short wait."""
         if not self._queue:
             return None
         products, began, first, last, ended, count = self._queue[0]
@@ -151,7 +151,7 @@ class Cuda:
         return EndedBatch(products, began, now, device_seconds, wrong, check_seconds)
 
     def check(self, product: Product) -> tuple[int, float]:
-        """Wrong elements of C, and the seconds that it took to know; waits for the device."""
+        """Return the wrong elements of C and the seconds of the check; wait for the device."""
         first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         count = self.compare(product)
@@ -161,7 +161,7 @@ class Cuda:
         return wrong, first.elapsed_time(last) / 1000
 
     def compare(self, product: Product) -> Any:
-        """Wrong elements of C, as a number on the device.
+        """Return the number of wrong elements of C as a number on the device.
 
         Bit for bit: cuBLAS gives the same bits every time on one stream of one device.
         """
@@ -171,7 +171,7 @@ class Cuda:
         return self._differs.sum()
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
-        """Seconds of that much work, by device events."""
+        """Return the seconds of that much work by device events."""
         first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         work(times)
@@ -180,7 +180,7 @@ class Cuda:
         return float(first.elapsed_time(last)) / 1000
 
     def wall(self, work: Callable[[int], None], times: int) -> float:
-        """Seconds from before the first is launched until all have ended."""
+        """Return the seconds from before the first launch until all work has ended."""
         self.synchronize()
         began = time.perf_counter()
         work(times)
@@ -188,16 +188,16 @@ class Cuda:
         return time.perf_counter() - began
 
     def synchronize(self) -> None:
-        """Waits for all that was launched."""
+        """Wait for everything that was launched."""
         self.torch.cuda.synchronize()
 
     def free_bytes(self) -> int | None:
-        """What can be taken, once torch has given back what it keeps for later."""
+        """Return the free memory after torch has given back its cache."""
         self.torch.cuda.empty_cache()
         return int(self.torch.cuda.mem_get_info()[0])
 
     def memories(self) -> dict[str, int | None]:
-        """Where the device's memory went: tensors, torch's cache, and the context with its modules.
+        """Return where the device's memory went: tensors, torch's cache, and the context.
 
         The context is what the device has lost since before the run, without what torch holds; what
         others took meanwhile is in it.
@@ -215,7 +215,7 @@ class Cuda:
 
 
 def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cuda:
-    """The GPU that this process sees, ready; raises `RefusedError`."""
+    """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
     remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
     if torch.version.cuda is None:
@@ -243,7 +243,7 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
 
 
 def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:
-    """Whether a build for these architectures has code for a device of that compute capability.
+    """True if a build for these architectures has code for that compute capability.
 
     `sm_80` is machine code, for 8.0 and later minor versions of 8; `compute_80` is compiled by the
     driver for anything later; `sm_90a` is for exactly 9.0.

@@ -1,4 +1,4 @@
-"""`copy`: bandwidth of the memory, and between host and device."""
+"""`copy`: bandwidth of memory, and between host and device."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
-"""64 KiB to 1 GiB: from within the caches to far beyond them."""
+"""64 KiB to 1 GiB: from inside the caches to far beyond them."""
 DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
 SHARE_OF_FREE = 4
-"""One part in as many of the free memory is the most that is copied: it is there twice, and more
-where it is compared."""
+"""Divisor of the free memory for the largest copy. It exists twice, and once more when compared."""
 BUFFERS_SECONDS = 3.0
-"""To make the largest, on a slow host."""
+"""Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
 
 Clock = Callable[[Callable[[int], None], int], float]
 
 
 class CopyPath:
-    """From where to where: two buffers, the clock for it, and how often each byte counts."""
+    """Two buffers, the clock that times a copy between them, and how often each byte counts."""
 
     def __init__(
         self, series: str, to: Any, source: Any, clock: Clock, counted: int, threads: int = 0
@@ -35,14 +34,14 @@ class CopyPath:
         self.counted, self.threads = counted, threads
 
     def copy(self, times: int) -> None:
-        """Copies as often, enqueued where memory allows it."""
+        """Copy that many times, enqueued where memory allows it."""
         to, source = self.to, self.source
         for _ in repeat(None, times):
             to.copy_(source, non_blocking=True)
 
 
 def copy(device: Any, run: Run) -> None:
-    """A row for each size and each way."""
+    """Measure a row for each size and path."""
     cuda = device.place == "cuda"
     torch, free = device.torch, run.request["free_bytes"]
     if cuda:
@@ -101,7 +100,7 @@ def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
 
 
 def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
-    """In the order in which a buffer is the source before it is written to."""
+    """Yield the paths in an order in which a buffer is read before it is written."""
     torch = device.torch
     here, pageable = _words(torch, size).cuda(), _words(torch, size)
     yield CopyPath("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
@@ -118,7 +117,7 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
 
 
 def _peer_way(device: Any, here: Any, run: Run) -> Iterator[CopyPath]:
-    """To the other GPU that this process sees, where there is one."""
+    """Yield the path to the other GPU that this process sees, if there is one."""
     torch, peer = device.torch, run.request["peer"]
     if not peer:
         return

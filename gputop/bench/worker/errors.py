@@ -1,4 +1,4 @@
-"""Why a run ends without a result: what, why and the remedy, each for people, in one line."""
+"""Errors that end a run without a result, each with a cause and a remedy in one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class RunError(Exception):
-    """The run cannot be done: a word for programs, and what, why and the remedy for people."""
+    """A run that cannot be done: a word for programs; what, why and the remedy for people."""
 
     def __init__(self, kind: str, what: str, why: str, remedy: str) -> None:
         super().__init__(what)
@@ -15,7 +15,7 @@ class RunError(Exception):
 
 
 def computes_wrong() -> RunError:
-    """The first products are wrong, or the exact ones."""
+    """Return the error for first or exact products that are wrong."""
     return RunError(
         "wrong",
         "The device computes wrong results",
@@ -25,7 +25,7 @@ def computes_wrong() -> RunError:
 
 
 def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
-    """What was launched has not ended after many times its time."""
+    """Return the error for work that has not ended after many times its expected time."""
     return RunError(
         "hang",
         "The device hangs",
@@ -37,7 +37,7 @@ def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
 
 
 def not_ready(seconds: float) -> RunError:
-    """The preparation has no end."""
+    """Return the error for a preparation that does not end."""
     return RunError(
         "not_ready",
         "The stress test did not get ready",
@@ -47,7 +47,7 @@ def not_ready(seconds: float) -> RunError:
 
 
 def nobody_comes(seconds: float) -> RunError:
-    """The devices that are to start together with this one have no end of their preparation."""
+    """Return the error for other devices of the group that do not get ready."""
     return RunError(
         "not_ready",
         "The stress test was not begun",
@@ -57,7 +57,7 @@ def nobody_comes(seconds: float) -> RunError:
 
 
 def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
-    """Not one product would end within the run."""
+    """Return the error for products so long that none would end within the run."""
     return RunError(
         "too_slow",
         f"No {dtype} product of size {request['size'] or 'auto'} ends in time",
@@ -67,7 +67,7 @@ def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
 
 
 def no_dtype(dtype: str, why: str) -> RunError:
-    """This torch, or this device under it, does not have the data type."""
+    """Return the error for a data type that this torch or device does not have."""
     return RunError(
         "dtype",
         f"{dtype} cannot be run here",
@@ -77,7 +77,7 @@ def no_dtype(dtype: str, why: str) -> RunError:
 
 
 def explain(error: BaseException, place: str | None, request: dict[str, Any]) -> RunError:
-    """Any failure as what a person can do about it."""
+    """Return any failure as an error with a remedy."""
     if isinstance(error, RunError):
         return error
     text = first_line(error)
@@ -97,7 +97,7 @@ def explain(error: BaseException, place: str | None, request: dict[str, Any]) ->
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether there was no more memory, of the host or of the device."""
+    """True if the error means that host or device memory ran out."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -106,6 +106,6 @@ def is_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """torch's messages have the error first, and advice for developers below it."""
+    """Return the first line of an error: torch adds advice for developers below it."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else ""

@@ -1,4 +1,4 @@
-"""`latency`: small products, and what launching, synchronising and fetching cost beside them."""
+"""`latency`: small products, and the cost of launching, synchronising and fetching."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 SIZES = (5, 100, 1000)
 IN_A_GRAPH = 100
-"""Products that one CUDA graph has."""
+"""Products in one CUDA graph."""
 MEASURABLE = 1.02
-"""Less is within what two rows may differ by."""
+"""Ratio below which two rows differ by noise only."""
 QUEUED = 500
-"""Launched in one go where nothing waits: the queue takes some 1000, and then it does wait."""
+"""Launches at once without waiting. The queue holds about 1000, and then a launch waits."""
 EAGER, LAUNCH, GRAPH = "eager", "launch alone", "CUDA graph"
 SYNCHRONISED = "synchronised each time"
 NORM_LAST, NORM_EACH = "norm fetched at the end", "norm fetched each step"
 
 
 def latency(device: Any, run: Run) -> None:
-    """A row for each size and each way to run the same products."""
+    """Measure a row for each size and each way to run the same products."""
     dtype: str = run.request["dtype"]
     require(device.torch, dtype, device.place)
     cuda = device.place == "cuda"
@@ -57,7 +57,7 @@ def latency(device: Any, run: Run) -> None:
 
 
 class Variant:
-    """One way to make the same products. A call of `work` has so many of them."""
+    """One way to make the same products. A call of `work` makes `products` of them."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Variant:
         *,
         waits: bool = True,
     ) -> None:
-        """`waits` is whether the clock does, until the products are made: else it times no work."""
+        """Set `waits` to False for a clock that stops before the products are made."""
         self.series, self.work, self.clock = series, work, clock
         self.products, self.most, self.waits = products, most, waits
 
 
 def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
-    """The rows of one size."""
+    """Measure the rows of one size."""
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
     for way in _ways(rows.device, product):
@@ -130,7 +130,7 @@ def _ways(device: Any, product: Product) -> list[Variant]:
 
 
 def _launched(device: Any) -> Callable[[Callable[[int], None], int], float]:
-    """A clock that does not wait for what it launches: what a figure without waiting shows."""
+    """Return a clock that stops without waiting for the launched work."""
 
     def clock(work: Callable[[int], None], times: int) -> float:
         device.synchronize()
@@ -164,7 +164,7 @@ def _graph(torch: Any, product: Product) -> Any:
 
 
 def _words(n: int, found: dict[str, float]) -> list[str]:
-    """What the rows of one size say, in words."""
+    """Return the findings of one size as a note."""
     if EAGER not in found:
         return []
     eager = found[EAGER]

@@ -1,4 +1,4 @@
-"""From the request to the last event."""
+"""Run the worker from the request to the last event."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {
 
 
 def open_device(torch: Any, run: Run) -> Any:
-    """The device of the request, ready; raises `RefusedError`."""
+    """Return the requested device, ready to use; raise `RunError` if it is not available."""
     if run.request["device"] == "cpu":
         return Cpu(torch, run.halt)
     return open_cuda(torch, run.halt, run.request["free_bytes"])
 
 
 def main() -> NoReturn:
-    """Reads the request, does it, and ends the process."""
+    """Read the request, run it and end the process."""
     end_with_parent()
     fd = own_channel()
     request, rest = read_request()

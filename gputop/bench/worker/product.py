@@ -1,4 +1,4 @@
-"""C = A·B with all that is needed to trust it."""
+"""A matrix product C = A·B, its verification, and the memory that it needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Shape = tuple[int, int, int]
 
 
 def dtype_facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """What the plan knows of a data type: bytes, sizes, the largest that fits."""
+    """Return the plan's figures for a data type: bytes, sizes, the largest that fits."""
     found: dict[str, Any] = next(each for each in request["dtypes"] if each["name"] == dtype)
     return found
 
 
 def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
-    """Bytes that such products take, with what the process takes in any case.
+    """Return the bytes that products of a shape need, including those of the process.
 
     A and B, C twice and a mask, what the library takes on the way, and rows in float64.
     """
@@ -33,13 +33,13 @@ def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
 
 
 def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:
-    """Whether the device has room for such products now; True where that is not known."""
+    """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
     return free is None or bytes_needed(request, dtype, shape) - request["context_bytes"] <= free
 
 
 def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
-    """N does not fit: the need, what is free, and the largest N that does."""
+    """Return the error for an N that does not fit, with the largest N that does."""
     room = free + request["context_bytes"]
 
     def need(size: int) -> int:
@@ -61,13 +61,13 @@ def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> Run
 
 
 GROSS_ERROR = 1e-2
-"""No setting of any data type makes a product as inexact: the device computes wrong results."""
+"""Relative error beyond any data type's: the device computes wrong results."""
 ANSWER = 16
-"""About what is left of the terms of an exact product, once the pairs have cancelled out."""
+"""Approximate number of terms left in an exact product after pairs have cancelled out."""
 
 
 class Product:
-    """m x k times k x n. `place` is torch's name of the device.
+    """A product of m x k times k x n matrices. `place` is torch's name of the device.
 
     B is column-major on GPUs unless asked otherwise: the kernels reach their maximum more often.
     """
@@ -101,30 +101,30 @@ class Product:
 
     @property
     def flop(self) -> int:
-        """Of one product."""
+        """FLOP of one product."""
         return 2 * self.m * self.n * self.k
 
     @property
     def layout(self) -> str:
-        """In words."""
+        """Layout of A and B in words."""
         return "A row-major, B column-major" if self.column_major else "A and B row-major"
 
     def bits(self, tensor: Any) -> Any:
-        """The same memory as integers: NaN differs from a number there, and -0 from 0."""
+        """Return the same memory as integers, where NaN differs from a number and -0 from 0."""
         words = {2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
         return tensor.view(words[tensor.element_size()])
 
     def multiply(self, times: int = 1) -> None:
-        """Products, enqueued on a GPU, done on a CPU."""
+        """Make products: enqueue them on a GPU, run them on a CPU."""
         self.format.multiply(self, times)
 
     def fill(self) -> None:
-        """Random numbers in A and B."""
+        """Fill A and B with random numbers."""
         self.format.fill(self.a)
         self.format.fill(self.stored_b)
 
     def exact(self) -> int:
-        """Elements that differ from the known answer of a product of small integers.
+        """Return the elements that differ from the known answer of a product of small integers.
 
         A = u·vᵀ and B = w·xᵀ with small integers, so that C = (v·w)·u·xᵀ. The products along k are
         ±1 (times up to 3), in pairs of opposite signs whose order is random, with a few single ones
@@ -161,12 +161,12 @@ class Product:
             self.format.store(operand[at : at + ROWS], part)
 
     def keep_first(self) -> None:
-        """Makes the product that all later ones are compared with."""
+        """Make the product that all later ones are compared with."""
         self.multiply()
         self.first.copy_(self.c)
 
     def judge(self) -> int:
-        """Compares a corner of the first product with float64: `relative_error`, as a norm.
+        """Compare a corner of the first product with float64, and set the norm `relative_error`.
 
         Returns the elements that are wrong by any measure, which is not the same as inexact.
         """
@@ -183,7 +183,7 @@ class Product:
         return int((~(far <= limit * right.norm() / right.numel() ** 0.5)).sum())
 
     def errors(self) -> tuple[float, float]:
-        """The relative error that is to be expected: from and below."""
+        """Return the range of the expected relative error: from, and below."""
         return self.format.errors(*self.shape)
 
     def check_precision(self) -> None:
@@ -201,7 +201,7 @@ class Product:
         )
 
     def unexplained(self) -> int:
-        """Elements of C that differ from the first product by more than the order of summation can.
+        """Return the elements of C too far from the first product for mere rounding.
 
         CPU libraries do not promise the same bits every time. The roundings of a sum of k products
         in float32 are a random walk: some 0.2·sqrt(k)·eps of the sum's own size, |a|·|b|/sqrt(k) of

@@ -1,4 +1,4 @@
-"""The run as a whole: its events, what it waits for, and its one ending."""
+"""Process-level side of a run: events, commands, deadlines, and its one ending."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .throughput import SoakTotals, TableTotals
 
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 0.2
-"""How long the product in hand may go on after a stop, until the process ends under it."""
+"""Time that the current product may go on after a stop before the process ends."""
 
 
 class Run:
-    """What has been done so far, and the one ending of it, by whichever thread comes first."""
+    """A run so far, and its one ending, by whichever thread comes first."""
 
     def __init__(self, fd: int, request: dict[str, Any]) -> None:
         self.request = request
@@ -28,9 +28,9 @@ class Run:
         self.halted_by = "time"
         self.totals: SoakTotals | TableTotals = SoakTotals()
         self.known: dict[str, Any] = {}
-        """Fields of the result that are no counts: memories, the best shape."""
+        """Result fields that are not counts: memory, the best shape."""
         self.notes: list[str] = []
-        """What has to be read with the result: what was left out and why, what follows."""
+        """Notes of the result: what was left out and why, and what follows from the rows."""
         self._ready_by = time.monotonic() + request["prepare_seconds"]
         self._fd = fd
         self._go = threading.Event()
@@ -39,23 +39,23 @@ class Run:
         self.preparing()
 
     def preparing(self) -> None:
-        """Expects the end of the preparation."""
+        """Expect the end of the preparation."""
         left = self._ready_by - time.monotonic()
         self.expect(left, not_ready(self.request["prepare_seconds"]))
 
     def expect(self, seconds: float, otherwise: RunError) -> None:
-        """The run ends with that error, unless something else is expected within that time."""
+        """End the run with that error unless something else is expected within that time."""
         self._expected = time.monotonic() + seconds, otherwise  # one step for the other thread
 
     def send(self, event: str, **fields: Any) -> None:
-        """Writes one event."""
+        """Write one event."""
         line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
         with self._line:
             while line:
                 line = line[os.write(self._fd, line) :]
 
     def planned(self, **fields: Any) -> None:
-        """Says what will be run, and waits for the others where there are any.
+        """Send the plan and wait for the other devices, if there are any.
 
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
@@ -69,14 +69,14 @@ class Run:
             self.preparing()
 
     def verified(self, wrong: int, products: int) -> None:
-        """Counts a check of so many products of the run, and says what it found."""
+        """Count a check of so many products, and send what it found."""
         self.totals.checks += 1
         self.totals.wrong += wrong
         self.totals.verified += products
         self.send("verify", checks=self.totals.checks, wrong_elements=self.totals.wrong)
 
     def end(self, event: str, **fields: Any) -> NoReturn:
-        """Writes the last event, with what was measured, and ends the process at once."""
+        """Write the last event with the measured figures, and end the process at once."""
         self._ending.acquire()  # never released: who comes second waits for the end
         try:
             self.send(event, **fields, **self.totals.result())
@@ -85,11 +85,11 @@ class Run:
             os._exit(0)
 
     def finish(self) -> NoReturn:
-        """Ends with what was measured."""
+        """End with the measured figures."""
         self.end("done", stopped=self.halted_by, notes=list(self.notes), **self.known)
 
     def watch(self, received: bytes) -> None:
-        """Waits for `stop`, what is overdue or the parent's end; the body of a thread."""
+        """Wait for `stop`, an overdue event or the parent's end, in a thread."""
         overdue = None
         while not self.halt.is_set():
             if select.select([0], [], [], WATCH_SECONDS)[0]:
@@ -121,14 +121,14 @@ class Run:
 
 
 def own_channel() -> int:
-    """A private descriptor for events; what torch prints goes to standard error from here on."""
+    """Return a private descriptor for events. torch's prints go to standard error from then on."""
     fd = os.dup(1)
     os.dup2(2, 1)
     return fd
 
 
 def read_request() -> tuple[dict[str, Any], bytes]:
-    """The first line of standard input, and what came behind it."""
+    """Return the request, the first line of standard input, and the bytes behind it."""
     received = b""
     while b"\n" not in received:
         data = os.read(0, 65536)
@@ -144,7 +144,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Has the kernel kill this process when its parent ends, where that is the one that asks."""
+    """Have the kernel kill this process when its parent ends, if the parent asked for it."""
     parent = os.environ.pop("GPUTOP_PARENT", None)
     if parent != str(os.getppid()):
         return  # through a program that may end before it

@@ -1,4 +1,4 @@
-"""`soak`: one shape for a duration."""
+"""`soak`: products of one shape for a duration."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from .run import Run
 
 PRODUCT_SECONDS = 0.05
-"""`auto` takes no size whose product takes longer."""
+"""Longest product of a size that `auto` chooses."""
 TRIAL_SECONDS = 0.4
-"""No product that is made to choose a size is expected to take longer."""
+"""Longest predicted product while choosing a size."""
 LEAST_TRIALS = 4
-"""Of a size: where others use the cores, a single one says little, and larger sizes follow."""
+"""Trials of a size: on cores that others use, a single one says little."""
 COLD_SECONDS = 10.0
-"""The first product may take as long, however short the run: kernels are loaded on the way."""
+"""Time allowed for the first product in short runs too: kernels are loaded on the way."""
 WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
-"""All of the warm-up, and products that are timed in one go: fewer would be all jitter."""
+"""Seconds of the whole warm-up, and of products timed in one go: fewer are all jitter."""
 
 
 def soak(device: Any, run: Run) -> None:
-    """Prepares, and makes products until the time is up."""
+    """Prepare, then make products until the time is up."""
     product, pace = prepare(device, run)
     if not run.halt.is_set():
         measure(device, run, product, pace)
 
 
 def choose_size(device: Any, run: Run) -> int:
-    """The size asked for, or the largest whose product takes at most `PRODUCT_SECONDS`.
+    """Return the requested size, or the largest whose product takes at most `PRODUCT_SECONDS`.
 
     Found by growing: each step predicts the next (eight times the work for twice the size), so that
     none takes long, also where a data type is emulated. Where other processes hold the cores up,
@@ -72,7 +72,7 @@ def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
 
 
 def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
-    """Operands, the exact check, the first product and a warm-up; then the plan is sent."""
+    """Make operands, check exact and first products, warm up and send the plan."""
     request, dtype = run.request, run.request["dtype"]
     require(device.torch, dtype, device.place)
     n = choose_size(device, run)
@@ -104,7 +104,7 @@ def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
 
 
 def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
-    """Seconds of a product, the median of some, and how many were made."""
+    """Return the median seconds of a product and how many were made."""
     began, made, times = time.monotonic(), 0, []
     products = 1
     while not run.halt.is_set():
@@ -122,7 +122,7 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
 def describe(
     device: Any, request: dict[str, Any], product: Product, pace: Pace, warmed_up: int, need: int
 ) -> dict[str, Any]:
-    """The plan: everything that a number has to be read with."""
+    """Return the plan: everything needed to interpret the figures."""
     m, n, k = product.shape
     form = product.format
     threads = f"; {device.torch.get_num_threads()} threads" if device.place == "cpu" else ""
@@ -154,7 +154,7 @@ def describe(
 
 
 def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
-    """Batches until the time is up or the run is halted, with a sample per window."""
+    """Run batches until the time is up or the run is halted, and send a sample per window."""
     assert isinstance(run.totals, SoakTotals)
     totals, wanted = run.totals, run.request["seconds"]
     expected = pace.batch * pace.product_seconds

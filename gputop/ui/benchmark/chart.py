@@ -1,4 +1,4 @@
-"""The one large space of the benchmark tab: throughput over time, or the rows of a table."""
+"""Large space of the benchmark tab: throughput over time, or the rows of a table."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ OTHERS = "The GPUs of other hosts are not offered: for those, ssh -t HOST gputop
 
 
 class ThroughputChart(RunView):
-    """TFLOP/s over the seconds of a run or over N, or its rows; without one, how to start it."""
+    """TFLOP/s over time or over N, or rows; without a run, how to start one."""
 
     def __init__(self) -> None:
         super().__init__(id="chart")
         self.results: list[Result] = []
-        """Earlier ones, newest first: sweeps of other devices are drawn along."""
+        """Earlier results, newest first: sweeps of other devices are drawn too."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
-        """What to show without a run, in rows of that width, as many as there is room for."""
+        """Draws what to show without a run, for a width and height."""
         self._plot = Plot()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The chart in the space there is, and under it what the device did."""
+        """Draw the chart, and below it the readings of the device."""
         run, group = self.run, self.group
         if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
@@ -84,13 +84,13 @@ class ThroughputChart(RunView):
 
 
 def _meanwhile_rows(run: RunState, width: int) -> int:
-    """As many as it takes to show all that the device did, with the axis."""
+    """Return the rows for all readings of the device, with the axis."""
     wanted = trace_chart.rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
     return wanted + 1 if wanted else 0
 
 
 def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
-    """What the device did under what is not over time: on an axis of its own."""
+    """Draw the device's readings on a time axis of their own."""
     wanted = _meanwhile_rows(run, width)
     if not wanted or room < 2:
         return []
@@ -105,9 +105,9 @@ def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
-    """How to start a run, and what there is to be run; spaced where there is room.
+    """Draw how to start a run, and the kinds of run.
 
-    Of `others`, which are on other hosts, it is said why they are not offered.
+    With `others`, devices on other hosts, it says why those are not offered.
     """
     text = (
         "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
@@ -126,7 +126,7 @@ def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False)
 
 
 def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row]:
-    """What is wrong, why, and what to type, in the space of the chart."""
+    """Draw what is wrong, why, and the remedy, in the space of the chart."""
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
         for line in text.splitlines():

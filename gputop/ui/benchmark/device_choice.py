@@ -1,4 +1,4 @@
-"""The devices on offer in the form, and what is chosen of them, which outlives what is on offer."""
+"""Choice of devices in the form, and the dialog for several of them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
-"""Keys in the place of a UUID: the CPU, all GPUs, those that were picked, and to pick them."""
+"""Keys in place of a UUID: the CPU, all GPUs, those that were picked, and the dialog."""
 NEEDS_TWO = "pairs"
 
 
 class DeviceChoice:
-    """One device, or several. A device that is away stays chosen, is named so, and is refused."""
+    """One device or several. A device that is away stays chosen, and is refused."""
 
     def __init__(self, cpu: Target) -> None:
         self._offered = {CPU: cpu}
         self._refused: Mapping[str, Problem] = {}
         self._device: Target | None = None
-        """None until there is a choice: the CPU alone, before the stream has come, is none."""
+        """None until there is a choice: before the stream only the CPU is on offer."""
         self._several: str | None = None
-        """`ALL` or `SOME` in the place of the one device."""
+        """`ALL` or `SOME` instead of one device."""
         self._picked: tuple[Target, ...] = ()
 
     def offer(
         self, targets: Sequence[Target], refused: Mapping[str, Problem] | None = None
     ) -> None:
-        """Offers these; of those that are there and cannot be tested, `refused` says why."""
+        """Offer targets. `refused` has the reasons of devices that cannot be tested."""
         self._offered = {key_of(target): target for target in targets}
         self._refused = refused or {}
         if self._device is not None:
@@ -52,7 +52,7 @@ class DeviceChoice:
         self._picked = tuple(map(self._now, self._picked))
 
     def _now(self, chosen: Target) -> Target:
-        """The device as it is now; one that was unknown when it was chosen, by its index."""
+        """Return the device as it is now; one of unknown UUID is matched by index."""
         for target in self._offered.values():
             if key_of(target) == key_of(chosen) or chosen.uuid == f"unknown:{target.number}":
                 return target
@@ -64,22 +64,22 @@ class DeviceChoice:
 
     @property
     def one(self) -> Target:
-        """The device, where it is to be one; also while it is away."""
+        """The single device, also while it is away."""
         return self._device or next(iter(self._offered.values()))
 
     @property
     def _all(self) -> tuple[Target, ...]:
-        """Every GPU; where there is one, with the CPU."""
+        """Every GPU, and the CPU if there is only one."""
         gpus = tuple(target for target in self._offered.values() if target.kind == "cuda")
         return gpus if len(gpus) > 1 else self.offered
 
     @property
     def can_pair(self) -> bool:
-        """Whether there are two devices, the CPU among them."""
+        """True if there are two devices, the CPU included."""
         return len(self._offered) > 1
 
     def key(self, kind: str) -> str:
-        """What is chosen for that kind, as the key of its option."""
+        """Return the key of the chosen option for that kind."""
         if self._several == SOME and len(self._picked) > 1:
             return SOME
         if self._several == ALL or kind == NEEDS_TWO:
@@ -87,7 +87,7 @@ class DeviceChoice:
         return key_of(self.one)
 
     def targets(self, kind: str) -> tuple[Target, ...]:
-        """The devices that are chosen, also while they are away; at least one."""
+        """Return the chosen devices, also those that are away; at least one."""
         key = self.key(kind)
         if key == SOME:
             return self._picked
@@ -97,7 +97,7 @@ class DeviceChoice:
         return (self.one,)
 
     def options(self, kind: str) -> list[tuple[str, str]]:
-        """Label and key of all that can be chosen for that kind."""
+        """Return label and key of every option for that kind."""
         key, several = self.key(kind), len(self._all)
         found = [] if kind == NEEDS_TWO else [(label(t), k) for k, t in self._offered.items()]
         if key not in (ALL, SOME) and self._is_away(self.one):
@@ -118,7 +118,7 @@ class DeviceChoice:
         return found
 
     def choose(self, key: str) -> bool:
-        """Takes an option that is a choice; whether it is another one than before."""
+        """Choose an option; return True if the choice changed."""
         before = (self._several, self._device)
         if key == ALL or (key == SOME and self._picked):
             self._several = key
@@ -127,7 +127,7 @@ class DeviceChoice:
         return before != (self._several, self._device)
 
     def choose_several(self, keys: Sequence[str]) -> None:
-        """Takes those of the devices on offer; one alone is a choice like any other."""
+        """Choose several devices; a single one is a choice like any other."""
         found = tuple(self._offered[key] for key in keys if key in self._offered)
         if len(found) == 1:
             self.choose(key_of(found[0]))
@@ -135,7 +135,7 @@ class DeviceChoice:
             self._several, self._picked = SOME, found
 
     def available_targets(self, kind: str) -> tuple[Target, ...]:
-        """The devices that are chosen; raises `ValueError` where one is not on offer."""
+        """Return the chosen devices; raise `ValueError` if one is not on offer."""
         if self.key(kind) == ALL and not any(t.kind == "cuda" for t in self._offered.values()):
             raise ValueError("All GPUs are away: choose the CPU, or wait until they are back.")
         targets = self.targets(kind)
@@ -148,7 +148,7 @@ class DeviceChoice:
         return key_of(target) not in self._offered
 
     def why_not(self, key: str, named: str) -> str:
-        """Why a device is not on offer, and what to do."""
+        """Return why a device is not on offer, and the remedy."""
         problem = self._refused.get(key)
         if problem is not None:
             return f"{problem}."
@@ -156,12 +156,12 @@ class DeviceChoice:
 
 
 def key_of(target: Target) -> str:
-    """The key of a device."""
+    """Return the key of a device."""
     return target.uuid or CPU
 
 
 def label(target: Target) -> str:
-    """Of a MIG instance its profile before its GPU: that is what is left where it is narrow."""
+    """Return a label. A MIG profile comes first, so that a narrow field shows it."""
     name = short_name(visible(target.name))
     gpu, _, profile = name.rpartition(" MIG ")
     if target.parent_uuid is not None and gpu:
@@ -170,7 +170,7 @@ def label(target: Target) -> str:
 
 
 class DevicesDialog(ModalScreen[list[str] | None]):
-    """Lines to mark; the answer is the keys of those that are, or None."""
+    """Dialog to mark devices. It returns the keys of those marked, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", id="several.mark", priority=True),
@@ -179,7 +179,7 @@ class DevicesDialog(ModalScreen[list[str] | None]):
     ]
 
     def __init__(self, offered: Sequence[tuple[str, str]], marked: Sequence[str]) -> None:
-        """`offered` are labels and keys."""
+        """Set the labels and keys on offer, and the marked keys."""
         super().__init__()
         self._offered, self._marked = offered, set(marked)
         self._list = OptionList(*map(self._line, offered), compact=True)
@@ -196,24 +196,24 @@ class DevicesDialog(ModalScreen[list[str] | None]):
             yield Static(Text.assemble(*keys, ("Esc", "bold"), " Cancel"))
 
     def on_mount(self) -> None:
-        """Keys are for the list."""
+        """Focus the list."""
         self._list.focus()
 
     def action_mark(self) -> None:
-        """Marks the line, or takes its mark away."""
+        """Mark or unmark the line."""
         at = self._list.highlighted
         if at is not None:
             self._marked ^= {self._offered[at][1]}
             self._list.replace_option_prompt_at_index(at, self._line(self._offered[at]))
 
     def on_option_list_option_selected(self) -> None:
-        """A click marks, as Space does."""
+        """Mark with a click, as with Space."""
         self.action_mark()
 
     def action_done(self) -> None:
-        """Closes with those that are marked, in the order of the list."""
+        """Close with the marked devices, in the order of the list."""
         self.dismiss([key for _, key in self._offered if key in self._marked])
 
     def action_leave(self) -> None:
-        """Closes without an answer."""
+        """Close without an answer."""
         self.dismiss(None)

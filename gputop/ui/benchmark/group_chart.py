@@ -1,4 +1,4 @@
-"""Several devices under stress: a line for each, or a table in which they stand side by side."""
+"""Chart of several devices: a line for each, or a table side by side."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 LABEL = 8
 """Cells of the axis and its labels."""
 PEER = "device to GPU "
-"""What copies to another GPU begin with: to another one from each."""
+"""Prefix of copies to another GPU, which differ by device."""
 
 
 def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
-    """As many rows as there is room for."""
+    """Draw as many rows as fit."""
     if not group.is_table:
         return _over_time(group, plot, width, height)
     if group.kind == "sweep":
@@ -50,7 +50,7 @@ def group_chart_rows(group: GroupState, plot: Plot, width: int, height: int) -> 
 
 
 def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
-    """TFLOP/s over the seconds; of pairs each alone, one after the other, and then together."""
+    """Draw TFLOP/s over time; for `pairs` each alone in sequence, and then together."""
     lines = []
     for n, target in enumerate(group.runs):
         style, mark = COLOURS[n % len(COLOURS)], MARKS[n % len(MARKS)]
@@ -82,7 +82,7 @@ def _over_time(group: GroupState, plot: Plot, width: int, height: int) -> list[R
 
 
 def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
-    """The runs of a device, and whether each is alone."""
+    """Return the runs of a device, and True for each that was alone."""
     earlier = group.alone.get(target)
     if earlier is None:
         return [(group.runs[target], group.kind == "pairs")]
@@ -90,7 +90,7 @@ def _parts(group: GroupState, target: Target) -> list[tuple[RunState, bool]]:
 
 
 def _shapes(group: GroupState) -> TextTable:
-    """The best shape of each device so far."""
+    """Return the best shape of each device so far."""
     lines = [["", "TFLOP/s", "m", "n", "k", "layout"]]
     rates = []
     for target, run in group.runs.items():
@@ -105,7 +105,7 @@ def _shapes(group: GroupState) -> TextTable:
 
 
 def _copies(group: GroupState) -> TextTable:
-    """A line for each way, a column for each device; at the largest size so far."""
+    """Return a line for each way and a column for each device, at the largest size."""
     by_device = [_newest(run.rows) for run in group.runs.values()]
     ways = list(dict.fromkeys(way for each in by_device for way in each))
     found = [[each.get(way) for each in by_device] for way in ways]
@@ -115,7 +115,7 @@ def _copies(group: GroupState) -> TextTable:
 
 
 def _newest(group_chart_rows: Sequence[Point]) -> dict[str, float]:
-    """The rate of each way at the largest size."""
+    """Return the rate of each way at the largest size."""
     found = {}
     for point in sorted(group_chart_rows, key=lambda point: point.x):
         way = point.series
@@ -127,7 +127,7 @@ def _newest(group_chart_rows: Sequence[Point]) -> dict[str, float]:
 
 
 def _latencies(group: GroupState, width: int, height: int) -> list[Row]:
-    """A block for each size, as far as there is room: the smallest says most."""
+    """Draw a block for each size, as far as they fit: the smallest says most."""
     every = [point for run in group.runs.values() for point in run.rows]
     ways = list(dict.fromkeys(point.series for point in every))
     drawn: list[Row] = []
@@ -155,7 +155,7 @@ def _compared(
     text: Callable[[float], str],
     best: Callable[[Sequence[float]], float],
 ) -> TextTable:
-    """A line for each name, a column for each device, the best of each line marked."""
+    """Return a line per name and a column per device, with the best of each line marked."""
     lines = [[head, *(short_labels([target]) for target in group.runs)]]
     marked = set()
     for y, (name, values) in enumerate(zip(names, found, strict=True), 1):

@@ -1,4 +1,4 @@
-"""Several devices under stress: a row for each, how far they are, and who is behind."""
+"""Table of several devices under test: a row for each, the progress, and who is behind."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 WIDEST_DEVICE = 30
 MOST_NOTES = 4
-"""Rows that say why devices failed."""
+"""Most rows about failed devices."""
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
 
 class DeviceColumn(NamedTuple):
-    """One column; those of a lower `rank` stay where the width is not enough for all."""
+    """A column of devices. In a narrow table those of a low `rank` stay."""
 
     title: str
     width: int
@@ -52,7 +52,7 @@ class DeviceColumn(NamedTuple):
 
 DEVICE, STATE = DeviceColumn("DEVICE", 6, 0), DeviceColumn("STATE", 13, 0)
 NOW, OF_PEAK = DeviceColumn("NOW", 6, 4), DeviceColumn("OF PEAK", 7, 4)
-"""The second in the place of the first, when nothing is now any more."""
+"""Columns NOW and, after the end, OF PEAK in its place."""
 CONDITIONS = (
     DeviceColumn("POWER", 6, 6),
     DeviceColumn("TEMP", 5, 3),
@@ -79,12 +79,12 @@ ROWS = (DEVICE, DeviceColumn("ROWS", 8, 4), DeviceColumn("BEST", 14, 1), *CONDIT
 
 
 def group_height(group: GroupState, width: int) -> int:
-    """Rows that `table` takes."""
+    """Return the rows that `group_rows` needs."""
     return 2 + len(group.runs) + len(_notes(group, width))
 
 
 def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
-    """A heading, a row for each device, how far it is and who is behind, and why some failed."""
+    """Draw a heading, a row for each device, the progress, and failures."""
     kinds = {"soak": OVER_TIME, "pairs": PAIRS}
     wanted = kinds.get(group.kind, ROWS)
     if group.ended:
@@ -108,7 +108,7 @@ def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]
 
 
 def _fitting(columns: Sequence[DeviceColumn], width: int) -> list[tuple[DeviceColumn, int]]:
-    """Those that there is room for, each with its cells; the device takes what is left."""
+    """Return the columns that fit with their cells; the device gets the rest."""
     room = width - 2
     ranked = sorted(columns, key=lambda column: column.rank)
     shown = that_fit(ranked, room, lambda column: column.width + 1)
@@ -120,7 +120,7 @@ def _fitting(columns: Sequence[DeviceColumn], width: int) -> list[tuple[DeviceCo
 def _cells(
     group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[DeviceSpread]
 ) -> dict[str, tuple[str, Style]]:
-    """By the title of the column."""
+    """Return text and style by the column's title."""
     run = group.runs[target]
     alone, together, cost = group.pair(target)
     errors = group.wrong_elements(target)
@@ -147,7 +147,7 @@ def _cells(
 
 
 def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
-    """Watts, their limit, MHz and °C that the device says now; of an instance those of its GPU."""
+    """Return current watts, their limit, MHz and °C; for an instance those of its GPU."""
     if target.gpu_uuid is None:
         host = telemetry.host or Host()
         return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
@@ -158,7 +158,7 @@ def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, .
 def _conditions(
     run: RunState, target: Target, telemetry: Telemetry
 ) -> dict[str, tuple[str, Style]]:
-    """What the device says now; of a run that has ended the means, and the highest temperature."""
+    """Return current readings, or after the end the means and the highest temperature."""
     if run.result is None:
         watts, _, clock, celsius = live_readings(target, telemetry)
     else:
@@ -173,7 +173,7 @@ def _conditions(
 
 
 def _state(group: GroupState, target: Target, spreads: Sequence[DeviceSpread]) -> tuple[str, Style]:
-    """The gravest first: a fault, an end before its time, being behind, and then how it goes."""
+    """Return the gravest of fault, early end, lag and progress."""
     run = group.runs[target]
     behind = {label: by for spread in spreads for label, by in spread.behind.items()}
     percent = behind.get(target.label)
@@ -209,7 +209,7 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
 
 
 def _progress(group: GroupState, spreads: Sequence[DeviceSpread], width: int) -> Row:
-    """How far it is, how far the devices are apart, and who is behind."""
+    """Return how far the group is, how far devices are apart, and who is behind."""
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
     if group.is_table:
@@ -230,7 +230,7 @@ def _progress(group: GroupState, spreads: Sequence[DeviceSpread], width: int) ->
 
 
 def _in_words(spread: DeviceSpread) -> str:
-    """`7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
+    """Return a spread in words: `7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
     apart = f"{percentage(spread.percent, digits=1)} apart"
     if not spread.behind:
         return f"{apart}, none is behind"
@@ -241,13 +241,13 @@ def _in_words(spread: DeviceSpread) -> str:
 
 
 def _short(label: str) -> str:
-    """A GPU without its name."""
+    """Return a GPU's label without its name."""
     number, _, _ = label.partition(",")
     return number if number.startswith("GPU ") else visible(label, 24)
 
 
 def _notes(group: GroupState, width: int) -> list[Row]:
-    """Why devices failed, each problem once, with who has it."""
+    """Return why devices failed, each problem once with its devices."""
     if group.problem is not None and not group.measured:
         return []  # the chart's space has it
     failed: dict[str, list[Target]] = {}

@@ -1,4 +1,4 @@
-"""The figures of a run: what runs, how fast, how far it is, and what the device says meanwhile."""
+"""Title and figures of a run or group: what runs, how fast, how far, and how it ended."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class RunView(LiveView):
 
     @property
     def run(self) -> RunState | None:
-        """The one run, or None where there are several."""
+        """The one run, or None if there are several."""
         return None if self.group is None or self.group.is_several else self.group.first
 
 
 class TitleView(RunView):
-    """One line: what is being run, or how it ended."""
+    """One line: what is running, or how it ended."""
 
     def __init__(self) -> None:
         super().__init__(id="run-title")
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """One row."""
+        """Draw one row."""
         if self.run is not None:
             return [[Span(" "), *_of_one(self.run, width - 1)]]
         return [[Span(" "), *group_title(self.group, width - 1)]] if self.group else []
@@ -72,7 +72,7 @@ def _of_one(run: RunState, width: int) -> Row:
 
 
 def _failing(run: RunState, problem: Problem, width: int) -> Row:
-    """A run without a result: the fault of a device is red, and what was refused is not."""
+    """Return the title of a run without a result: only a fault of the device is red."""
     word, style, why = "Not run: ", WARN, visible(problem.what)
     if run.faulty:
         after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
@@ -110,13 +110,13 @@ def _end_of_one(run: RunState, result: Result, what: str, width: int) -> Row:
 
 
 def wrong_elements_text(run: RunState) -> str:
-    """How many elements were wrong, and since when."""
+    """Return the number of wrong elements, and when the first was found."""
     many = count(run.wrong_elements, "wrong element")
     return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
 
 
 def group_title(group: GroupState, width: int) -> Row:
-    """One row of several devices: what is being run, or how it ended."""
+    """Return the title of several devices."""
     what = _several(group)
     if group.faulty:
         said = "; ".join(
@@ -138,7 +138,7 @@ def group_title(group: GroupState, width: int) -> Row:
 
 
 def _several(group: GroupState) -> str:
-    """`bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · heat limit: margin 3°C · torch 2.9.1`."""
+    """Return what runs: `bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · torch 2.9.1`."""
     runs = list(group.runs.values())
     shapes = {(run.planned.m, run.planned.n, run.planned.k) for run in runs if run.planned}
     shape = ""
@@ -173,7 +173,7 @@ def _end_of_several(group: GroupState, what: str) -> tuple[str, Style, str]:
 
 
 def _why(run: RunState) -> str:
-    """Why a run did not take its time."""
+    """Return why a run ended early."""
     if run.limit is not None:
         return f"{run.limit.title.lower()}, {run.limit.why}"
     if run.problem is not None:
@@ -190,18 +190,18 @@ SHORTEST_BAR = 10
 
 
 class ReadoutView(RunView):
-    """Two lines: the figures, and the progress. Of several devices their table."""
+    """Two lines with the figures and the progress, or the table of several devices."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="readout")
         self._telemetry = telemetry
 
     def wanted(self, width: int) -> int:
-        """Rows that it takes."""
+        """Return the rows that it needs."""
         return 2 if self.run or not self.group else group_table.group_height(self.group, width)
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
-        """Two rows, or those of the table."""
+        """Draw two rows, or those of the table."""
         run = self.run
         if run is None:
             return group_table.group_rows(self.group, self._telemetry, width) if self.group else []
@@ -216,7 +216,7 @@ class ReadoutView(RunView):
         return [figures, self._progress(run, width)]
 
     def _problem(self, run: RunState, problem: Problem, width: int) -> list[Row]:
-        """Why, and what to do, where the space of the chart is taken by what was measured."""
+        """Return why a run failed and the remedy, if the chart shows its figures."""
         if not run.measured or (run.stopping and not run.faulty):
             return []
         style = FAULT if run.faulty else TEXT
@@ -226,9 +226,9 @@ class ReadoutView(RunView):
         ]
 
     def _device(self, run: RunState) -> list[Row]:
-        """What the device under test says now: first what there is a limit for.
+        """Return current readings of the device, those with limits first.
 
-        A MIG instance has none of it: it is said whose it is.
+        A MIG instance has none: its GPU's are labelled as such.
         """
         target = run.request.target
         watts, limit, clock, celsius = group_table.live_readings(target, self._telemetry)
@@ -255,7 +255,7 @@ class ReadoutView(RunView):
 
 
 def _heat_limit(run: RunState, room: int) -> str:
-    """Where heat ends the run, with the reason if there is room; empty for a CPU."""
+    """Return the heat limit, with its reason if that fits; empty for a CPU."""
     if run.trace.gpu is None:
         return ""
     found = run.trace.heat_limits
@@ -264,7 +264,7 @@ def _heat_limit(run: RunState, room: int) -> str:
 
 
 def _figures(run: RunState) -> Row:
-    """TFLOP/s of a run of one shape."""
+    """Return the TFLOP/s of a run of one shape."""
     row: Row = [Span(" ")]
     for name, value in (
         ("now", run.tflops_now),
@@ -276,7 +276,7 @@ def _figures(run: RunState) -> Row:
 
 
 def _conditions(run: RunState) -> list[Row]:
-    """What it took: first what people compare."""
+    """Return percentages of the peak, efficiency and energy."""
     conditions = run.result.conditions if run.result else None
     if conditions is None:
         return []

@@ -1,4 +1,4 @@
-"""The rows of a run that is a table: as they come, the best marked, and what they say in words."""
+"""Rows of a run that is a table, with the best marked, and its notes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NARROWEST_NAME = 12
 
 
 def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
-    """The table in the space there is, and under it what is to be said once it is complete.
+    """Draw the table, and below it the notes once the run is complete.
 
-    A search leaves `under` rows and some for words: the best of its shapes are what counts.
+    A search leaves `under` rows and some for notes: only the best shapes count.
     """
     kind = run.request.kind
     most = height - 1 - under - WORDS
@@ -52,7 +52,7 @@ def _fits(table: TextTable, width: int) -> bool:
 
 
 def table_rows(table: TextTable, width: int, *, names: bool) -> list[Row]:
-    """The headings dim, the best green; what is too wide is so at the expense of the names.
+    """Draw a table: headings dim, the best green; a wide one shortens the names.
 
     Without `names` the first column is the figure that counts.
     """
@@ -77,7 +77,7 @@ def table_rows(table: TextTable, width: int, *, names: bool) -> list[Row]:
 
 
 def last_and_best(run: RunState, width: int) -> Row:
-    """The row that came last, and the best so far where there is room for it."""
+    """Return the last row, and the best so far if it fits."""
     row: Row = [Span(" ")]
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
@@ -100,7 +100,7 @@ def last_and_best(run: RunState, width: int) -> Row:
 
 
 def _where(run: RunState, point: Point) -> str:
-    """Which row it is, in a few words."""
+    """Return in a few words which row it is."""
     series = visible(point.series, 40)
     if run.request.kind == "copy":
         return f"{series}, {size(point.x)}"
@@ -110,7 +110,7 @@ def _where(run: RunState, point: Point) -> str:
 
 
 def progress(run: RunState) -> tuple[float, str]:
-    """How far it is, 0 to 1, and in words: a table may be complete before its time."""
+    """Return the progress, 0 to 1, and in words. A table may be complete early."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
     most = run.planned.rows if run.planned else 0
     rows = count(done, "row")

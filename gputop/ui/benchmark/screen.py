@@ -1,4 +1,4 @@
-"""The benchmark tab: a form, the run live, and the results."""
+"""Benchmark tab: a form, the live run, and the results."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from gputop.ui.model import Telemetry
 
 REDRAW_SECONDS = 0.25
-"""The worker sends more windows than are worth their bytes over SSH."""
+"""Interval of redraws. The worker sends more windows than are worth their bytes over SSH."""
 CHART_SECONDS = 1.0
-"""A chart with a line for each device takes some milliseconds for each."""
+"""Redraw interval of a chart with a line per device, which takes some milliseconds each."""
 RESULTS_SHOWN = 200
 LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.3
-"""Rows, and where the screen is high, of its height; as in the style sheet."""
+"""Rows of the results, and their share of a high screen, as in the style sheet."""
 AROUND, LEAST_CHART = 4, 6
-"""Rows of form, title and margin, and what the chart has at least."""
+"""Rows of form, title and margin, and least rows of the chart."""
 
 
 class BenchmarkTab(Vertical):
-    """Starts and stops runs, one on each device, and shows what they say."""
+    """Starts and stops runs, one on each device, and shows them."""
 
     class Changed(Message):
         """A run started or ended."""
@@ -59,7 +59,7 @@ class BenchmarkTab(Vertical):
         self._telemetry = telemetry
         self._python = python
         self._runs: DeviceGroup | Pairs | None = None
-        """Those that are under way."""
+        """Runs under way."""
         self._group: GroupState | None = None
         self._form = Form()
         self._title = TitleView()
@@ -75,7 +75,7 @@ class BenchmarkTab(Vertical):
         yield self._results
 
     def on_mount(self) -> None:
-        """Offers the CPU at once; devices come with the stream."""
+        """Offer the CPU at once; devices come with the stream."""
         self._chart.hint = lambda *size: hint(
             self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
         )
@@ -101,11 +101,11 @@ class BenchmarkTab(Vertical):
 
     @property
     def running(self) -> bool:
-        """Whether a run is under way."""
+        """True if a run is under way."""
         return self._runs is not None
 
     def show_targets(self) -> None:
-        """Offers this machine's devices of the stream; simulated and recorded ones do no work."""
+        """Offer the stream's devices on this machine; simulated and recorded ones cannot run."""
         inventory, telemetry = own(self._telemetry.inventory), self._telemetry
         elsewhere = telemetry.simulated or telemetry.replayed or telemetry.scraped
         if inventory is None or elsewhere:
@@ -117,11 +117,11 @@ class BenchmarkTab(Vertical):
             self._chart.redraw()
 
     def show_telemetry(self) -> None:
-        """Draws what the device under test says."""
+        """Redraw the readings of the devices under test."""
         self._readout.redraw()
 
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
-        """Starts what the form says; with `default`, a soak of the device of that UUID."""
+        """Start the run in the form; with `default`, a soak of the device of that UUID."""
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
@@ -167,7 +167,7 @@ class BenchmarkTab(Vertical):
 
     @work(exclusive=True, group="bench", exit_on_error=False)
     async def _follow(self, group: GroupState, runs: DeviceGroup | Pairs) -> None:
-        """Takes in the events of all devices until the last has ended, and keeps the results."""
+        """Follow the events of all devices to the end, and keep the results."""
         try:
             with supervision.Supervisor() as together:
                 received = runs.events(together, partial(self._ended_by, group))
@@ -188,7 +188,7 @@ class BenchmarkTab(Vertical):
         self.post_message(self.Changed())
 
     async def _keep(self, result: Result) -> None:
-        """Lists a result, and keeps it with the others."""
+        """List a result and store it."""
         listed = self._results.results
         listed.insert(0, result)
         del listed[RESULTS_SHOWN:]
@@ -200,26 +200,26 @@ class BenchmarkTab(Vertical):
         self._results.redraw()
 
     def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
-        """Says which limit ends the run of which device, whichever tab is shown."""
+        """Notify about the limit that ends a run, on any tab."""
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"
         self.notify(limit.why, title=title, severity="warning")
 
     def action_move(self, step: int) -> None:
-        """Shows results that are further down."""
+        """Scroll the results by rows."""
         self._results.move(step)
 
     def action_page(self, step: int) -> None:
-        """Shows results that are pages further down."""
+        """Scroll the results by pages."""
         self._results.page(step)
 
     def to_field(self, step: int) -> None:
-        """Goes on to another field of the form."""
+        """Focus another field of the form."""
         self._form.step(step)
 
     def stop(self) -> None:
-        """Stops the runs of all devices; what they measured so far is their result."""
+        """Stop the runs of all devices. What they measured so far is their result."""
         if self._runs is None or self._group is None:
             self.notify("No stress test is running: b starts one")
             return
@@ -254,11 +254,11 @@ class BenchmarkTab(Vertical):
             self._chart.redraw()
 
     def on_resize(self) -> None:
-        """The table of several devices may want other rows."""
+        """Arrange the views anew."""
         self._arrange()
 
     def _arrange(self) -> None:
-        """Gives the readout what it wants; where that is too much, the results give way."""
+        """Give the readout the rows that it wants, at the expense of the results."""
         wanted = self._readout.wanted(self.size.width)
         results = max(LEAST_RESULTS, int(self.size.height * SHARE_OF_RESULTS))
         if not self.screen.has_class("tall"):

@@ -1,4 +1,4 @@
-"""A sweep: TFLOP/s over N, a line for each data type, with what other devices reached before."""
+"""Chart of a sweep: TFLOP/s over N by data type, with earlier sweeps of other devices."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LEAST_PLOT = 8
 LABEL = 8
 """Cells of the axis and its labels."""
 FAR = 30.0
-"""The ratio of the largest to the smallest figure from which the axis is logarithmic."""
+"""Ratio of the largest to the smallest figure from which the axis is logarithmic."""
 WIDE = 80
 USUAL = 10.0
-"""A sweep is expected to come to 1024, unless it is planned to end before."""
+"""log2 of the size that a sweep is expected to reach, unless its plan ends before."""
 SHARE_OF_NOTES = 6
-"""One row in as many is for notes, at most."""
+"""Rows per row of notes, at most."""
 RATIO = 6
 """Cells of a column of ratios."""
 
@@ -46,7 +46,7 @@ class SweepLine:
 def sweep_rows(
     run: RunState, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
 ) -> list[Row]:
-    """The chart; where there is room, under it the ratio GPU/CPU and what is to be said.
+    """Draw the chart, and below it the ratio GPU/CPU and notes if they fit.
 
     It leaves `under` rows, unless the chart needs them.
     """
@@ -64,7 +64,7 @@ def sweep_rows(
 
 
 def sweep_rows_of_group(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
-    """The chart with a line for each device."""
+    """Draw the chart with a line for each device."""
     series = [
         SweepLine(short_labels([target]), _logs(run.rows), False)
         for target, run in group.runs.items()
@@ -74,13 +74,13 @@ def sweep_rows_of_group(group: GroupState, plot: Plot, width: int, height: int) 
 
 
 def _expected(runs: Sequence[RunState]) -> float:
-    """The log2 of N up to which there will be points: an axis that stays for a while."""
+    """Return the log2 of the largest expected N, so that the axis stays for a while."""
     most = (run.planned.n for run in runs if not run.ended and run.planned is not None)
     return max((min(USUAL, math.log2(n)) for n in most if n > 0), default=0.0)
 
 
 def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
-    """Those of this run, then those of other devices in the same data types, or else in any."""
+    """Return the series of this run, then those of other devices, in the same types if any."""
     own: dict[str, list[Point]] = {}
     for point in points:
         own.setdefault(point.series, []).append(point)
@@ -94,7 +94,7 @@ def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLin
 
 
 def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
-    """By log2 of N, in TFLOP/s."""
+    """Return TFLOP/s by log2 of N."""
     known = ((point.x, point.values.get("tflops", 0.0)) for point in line)
     return tuple(sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0))
 
@@ -128,7 +128,7 @@ def _chart(
 
 
 def _sizes(low: float, high: float, width: int) -> PlotAxis:
-    """An axis of powers of two, labelled by N."""
+    """Return an axis of powers of two, labelled by N."""
     first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
     step = max(1, math.ceil((last - first) / max(1, width // 9)))
     at = range(first, last + 1, step)
@@ -136,7 +136,7 @@ def _sizes(low: float, high: float, width: int) -> PlotAxis:
 
 
 def rates(low: float, high: float, height: int) -> tuple[PlotAxis, Callable[[float], float]]:
-    """The axis of the rates, and what a rate is on it: its logarithm where they are far apart."""
+    """Return the axis of the rates and its scale: logarithmic if they are far apart."""
     if high < FAR * low:
         return linear_axis(0.0, 1.08 * high, height), float
     bottom, top = math.log10(low), math.log10(high)
@@ -148,7 +148,7 @@ def rates(low: float, high: float, height: int) -> tuple[PlotAxis, Callable[[flo
 
 
 def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
-    """In words, and where there is room size by size; one data type after the other."""
+    """Draw crossovers in words, and size by size if they fit."""
     drawn: list[Row] = []
     for n, each in enumerate(found):
         words = wrap(compare.crossover_in_words(each), width - 2)
@@ -162,7 +162,7 @@ def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
 
 
 def _by_size(found: Crossover, width: int) -> list[Row]:
-    """Two rows: as many of the sizes as fit, evenly, the largest among them."""
+    """Draw two rows of as many sizes as fit, evenly, the largest included."""
     every = -(-len(found.ratios) // max(1, (width - LABEL - 2) // RATIO))
     shown = found.ratios[::-1][::every][::-1]
     sizes: Row = [cell(" N", LABEL + 1, DIM)]

@@ -1,4 +1,4 @@
-"""What the device did during a run, in rows on the time axis of the chart above them.
+"""Readings of the device during a run, on the time axis of the chart above.
 
 Lines of power, clock and temperature, and a strip for each clock event reason: ▮ where it held.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
 LEFT, RIGHT = 13, 15
-"""Cells beside the time axis: what a row shows, and its value."""
+"""Cells beside the time axis: the row's label, and its value."""
 SHARE_SHOWN = 0.25
-"""A line shows at least the upper quarter of its scale, so that noise does not fill it."""
+"""Least share of its scale that a line shows, so that noise does not fill it."""
 ROWS_OF_TALL_LINES = 3
 MOST_REASONS = 4
 
@@ -38,33 +38,33 @@ class ReadingLine:
 
     label: str
     values: Sequence[float | None]
-    """By moment."""
+    """Values by moment."""
     top: float | None
-    """What the full height stands for, where there is a limit."""
+    """Value of the full height, if there is a limit."""
     text: str
     style: Style
 
 
 class TimeAxis:
-    """Seconds of the run as cells: `width` of them for `seconds`, with two dots each."""
+    """Seconds of the run as `width` cells with two dots each."""
 
     def __init__(self, seconds: float, width: int) -> None:
         self.seconds, self.width = seconds, width
 
     def dots(self, since: float, until: float) -> range:
-        """The dots that the time from `since` to `until` takes; at least one."""
+        """Return the dots of a time interval, at least one."""
         most = 2 * self.width
         first = min(most - 1, int(since / self.seconds * most))
         return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
 
 
 def rows_wanted(run: RunState) -> int:
-    """Rows for all there is to show, each reading in one."""
+    """Return the rows that show everything, each reading in one."""
     return len(_lines(run)) + _reason_rows(run.trace)
 
 
 def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
-    """As many rows as there is room for: power and the gravest reason first."""
+    """Draw as many rows as fit: power and the gravest reason first."""
     lines, reasons = _lines(run), _reason_rows(run.trace)
     reasons = min(reasons, height // 2)
     lines = lines[: height - reasons]
@@ -76,7 +76,7 @@ def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
 
 
 def _lines(run: RunState) -> list[ReadingLine]:
-    """The readings that there are; how they are now, and after the run how they were."""
+    """Return the known readings as they are now, or after the run as they were."""
     trace, moments = run.trace, run.trace.moments
     if not moments:
         return []
@@ -114,7 +114,7 @@ def _lines(run: RunState) -> list[ReadingLine]:
 
 
 def _core_limit(trace: Trace) -> float | None:
-    """Temperature of the core at which the run would end, where there is such a limit."""
+    """Return the core temperature at which the run would end, if there is one."""
     limits = trace.heat_limits
     return next((each.celsius for each in limits if each.reading == "temperature_celsius"), None)
 
@@ -141,7 +141,7 @@ def _line(
 
 
 def _parted(row: Row) -> Row:
-    """Blanks apart from dots: in a picture of the screen a font may have another width for each."""
+    """Part blanks from dots: in a screenshot a font may have another width for each."""
     return [Span(part, span.style) for span in row for part in re.split("( +)", span.text) if part]
 
 
@@ -150,7 +150,7 @@ def _label(text: str, style: Style) -> Span:
 
 
 def _reason_rows(trace: Trace) -> int:
-    """One even where nothing held, so that the chart does not move when something does."""
+    """Return the rows for reasons; one if none held, so that the chart does not move."""
     told = any(moment.reasons is not None for moment in trace.moments)
     return min(MOST_REASONS, max(1, len(trace.intervals()))) if told else 0
 
