@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gputop.bench.cluster.run import ClusterResult
     from gputop.bench.results.collect import SkippedFile
     from gputop.bench.results.outliers import TestedDevice
-    from gputop.bench.run.state import Course, RunState
+    from gputop.bench.run.state import RunCurves, RunState
     from gputop.problem import Problem
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
@@ -174,7 +174,7 @@ def _csv(results: Sequence[Result]) -> str:
     return history.as_csv(results)
 
 
-def _export(args: argparse.Namespace, result: Result, course: Course) -> list[Problem]:
+def _export(args: argparse.Namespace, result: Result, course: RunCurves) -> list[Problem]:
     """Write the requested files; return the problems."""
     problems = []
     if args.report is not None:

@@ -303,7 +303,7 @@ def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
     assert max(spans) <= 4.0, "old ones are as dense as new ones"
     ((since, until),) = trace.intervals()["hw_thermal"]
     assert since < 5 <= until, "what held for a second is not lost"
-    assert trace.power_mean == pytest.approx(600.5)
+    assert trace.power.value == pytest.approx(600.5)
 
 
 readings_at = st.fixed_dictionaries(

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from gputop.bench.events import Comparison, Conditions, Point, Progress
 from gputop.bench.results import html_report
 from gputop.bench.results.html_report import SvgAxis, by_value, html_page
-from gputop.bench.run.state import Course
+from gputop.bench.run.state import RunCurves
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
 
 WINDOWS = tuple(Progress(0.2 * n, 0.2, 10 * n, 800.0 - n) for n in range(1, 100))
-COURSE = Course(
+COURSE = RunCurves(
     WINDOWS,
     {"power_watts": [(float(n), 600.0 + n) for n in range(20)], "empty": []},
     {"sw_power_cap": [(2.0, 9.0), (11.0, 20.0)]},
@@ -111,7 +111,7 @@ def test_text_of_others_is_no_markup() -> None:
     )
     points = (Point(odd, 1.0, {odd: 1.0}), Point(odd, 2.0, {odd: 2.0}))
     named = replace(BASE, **changes, points=points, device_uuid=odd, layout=odd)
-    course = Course(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
+    course = RunCurves(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
     text = html_page(replace(named, comparison=Comparison(7.0, odd)), course)
     made = Page(text)
     assert made.count("script") == 0
@@ -158,18 +158,18 @@ def test_the_best_run_before_it_is_named(under: float | None, says: str | None) 
 
 def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
     points = (*SWEEP, *(replace(point, series="int8") for point in SWEEP))
-    made = Page(html_page(table("sweep", points, tflops_peak=1.1), Course()))
+    made = Page(html_page(table("sweep", points, tflops_peak=1.1), RunCurves()))
     assert made.count("svg") == 2
     assert made.count("polyline") == 4
     assert made.text.count("int8") >= len(SWEEP)
     assert "1.1 TFLOP/s at" in made.text
-    copied = Page(html_page(table("copy", COPY), Course()))
+    copied = Page(html_page(table("copy", COPY), RunCurves()))
     assert "3900 GB/s" in copied.text
     assert "1 Gi" in copied.text
 
 
 def test_a_run_of_which_little_is_known() -> None:
-    made = Page(html_page(replace(RESULT, tflops_mean=None, tflops_peak=None), Course()))
+    made = Page(html_page(replace(RESULT, tflops_mean=None, tflops_peak=None), RunCurves()))
     assert made.count("svg") == 0
     assert "TFLOP/s over seconds" not in made.text
     assert "Conditions" not in made.text

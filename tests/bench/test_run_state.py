@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gputop.bench.events import Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.conditions import MOST_ITEMS, MergedSeries, TraceMoment
-from gputop.bench.run.state import Course, RunState, merge_windows
+from gputop.bench.run.state import RunCurves, RunState, merge_windows
 from gputop.problem import Problem
 from tests.sessions import PLANNED
 
@@ -67,7 +67,7 @@ def test_windows_are_kept_as_they_come() -> None:
     events: list[Planned | Progress | Verified] = [PLANNED, *windows(5), Verified(1, 0)]
     for event in events:
         run.add_event(event)
-    assert run.history() == Course(tuple(windows(5)))
+    assert run.history() == RunCurves(tuple(windows(5)))
 
 
 @given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
@@ -103,5 +103,5 @@ def test_readings_are_curves_of_what_is_known() -> None:
         "sm_clock_mhz": [(0.5, 1500.0), (1.5, 1480.0)],
     }
     course = run.history()
-    assert course == Course((), curves, {"idle": [(0.0, 0.5)]})
+    assert course == RunCurves((), curves, {"idle": [(0.0, 0.5)]})
     assert list(course.readings) == list(curves)

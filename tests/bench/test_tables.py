@@ -11,7 +11,7 @@ import pytest
 
 from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
-from gputop.bench.worker import backends, errors, latency, peak, rows, run, sweep, throughput
+from gputop.bench.worker import backends, errors, latency, main, peak, rows, sweep, throughput
 from tests.bench.workers import load_torch, needs_torch, request
 
 
@@ -45,7 +45,7 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
         assert "or larger" in refusal.value.fields["remedy"]
 
 
-class Recorded(run.Run):
+class Recorded(main.Run):
     """A run whose events are kept."""
 
     def __init__(self, **asked: Any) -> None:

@@ -21,8 +21,8 @@ from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.worker import backends, errors, formats, soak, throughput
+from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from gputop.bench.worker import run as runs
 from tests.bench.workers import RawWorker, load_torch, needs_torch, request
 
 pytestmark = needs_torch

@@ -104,7 +104,7 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
-PARTS = "backends copies errors formats latency main peak product rows run soak sweep throughput"
+PARTS = "backends copies errors formats latency main peak product rows soak sweep throughput"
 """Modules of the worker that faults are made in."""
 
 

@@ -27,7 +27,7 @@ from gputop.bench.results import compare, history, html_report, tensorboard
 from gputop.bench.results import text_report as pages
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.session import Session, _NoResultError
-from gputop.bench.run.state import Course, RunState
+from gputop.bench.run.state import RunCurves, RunState
 from gputop.schema.codec import to_json
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -198,7 +198,7 @@ def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
     written(run.result, run.history())
 
 
-def written(result: Result, course: Course) -> None:
+def written(result: Result, course: RunCurves) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
     several = pages.comparison_table([(GPU, each) for each in both])

@@ -32,7 +32,7 @@ from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.bench.worker import soak
 from gputop.bench.worker.backends import Cpu
-from gputop.bench.worker.run import Run
+from gputop.bench.worker.main import Run
 
 if TYPE_CHECKING:
     from gputop.bench.worker.product import Product

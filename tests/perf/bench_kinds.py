@@ -30,9 +30,9 @@ from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.bench.worker import latency, sweep
 from gputop.bench.worker.backends import Cpu
+from gputop.bench.worker.main import Run
 from gputop.bench.worker.product import Product
 from gputop.bench.worker.rows import Rows
-from gputop.bench.worker.run import Run
 
 TIMER = """
 import json, sys, torch

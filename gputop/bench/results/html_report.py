@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Point, Result
     from gputop.bench.results.facts import Fact
-    from gputop.bench.run.state import Course, Curve
+    from gputop.bench.run.state import Curve, RunCurves
 
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
@@ -231,7 +231,7 @@ def is_report(file: Path) -> bool:
         return opened.read(len(HEAD)) in (b"", HEAD.encode())
 
 
-def html_page(result: Result, course: Course) -> str:
+def html_page(result: Result, course: RunCurves) -> str:
     """Return the document: no script, nothing fetched; text of others is escaped."""
     when = moment(result.started_at, "%d %B %Y, %H:%M %Z")
     size = "" if result.points else f", {shape(result)}"
@@ -272,7 +272,7 @@ def _verdict(result: Result) -> str:
     return f'<div class="verdict {level}">{text(says)}</div>'
 
 
-def _charts(result: Result, course: Course) -> Iterator[str]:
+def _charts(result: Result, course: RunCurves) -> Iterator[str]:
     throughput: dict[str, Curve] = {}
     if course.progress:
         throughput = {"TFLOP/s": [(w.elapsed_seconds, w.tflops) for w in course.progress]}

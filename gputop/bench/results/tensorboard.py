@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gputop.bench.events import Result
-    from gputop.bench.run.state import Course
+    from gputop.bench.run.state import RunCurves
 
 Scalar = tuple[str, float, int, float]
 """Tag, Unix seconds, step, value."""
@@ -29,7 +29,7 @@ LARGEST_STEP = (1 << 63) - 1
 """Largest step, a signed integer of 64 bits."""
 
 
-def write(folder: Path, result: Result, course: Course) -> Path:
+def write(folder: Path, result: Result, course: RunCurves) -> Path:
     """Write the run into a folder of its own in `folder`, and return the file; raise `OSError`."""
     own = folder / run_name(result)
     own.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def run_name(result: Result) -> str:
     return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", word).strip("-.") for word in (*words, size))
 
 
-def scalars(result: Result, course: Course) -> Iterator[Scalar]:
+def scalars(result: Result, course: RunCurves) -> Iterator[Scalar]:
     """Yield scalars. The step is the run's milliseconds, or x for a table."""
     start = result.started_at
     for window in course.progress:
@@ -71,7 +71,7 @@ def _milliseconds(seconds: float) -> int:
     return round(1000 * seconds)
 
 
-def records(result: Result, course: Course) -> Iterator[bytes]:
+def records(result: Result, course: RunCurves) -> Iterator[bytes]:
     """Yield the pieces of the file: its version, and an event for each scalar."""
     yield _record(_event(result.started_at, 0, _bytes(3, b"brain.Event:2")))
     for tag, at, step, value in scalars(result, course):

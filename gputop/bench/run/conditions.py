@@ -163,8 +163,9 @@ class Trace:
     _moments: MergedSeries[TraceMoment] = field(
         default_factory=lambda: MergedSeries(_merge_moments)
     )
-    _power: Mean = field(default_factory=Mean)
-    _clock: Mean = field(default_factory=Mean)
+    power: Mean = field(default_factory=Mean)
+    """Mean power in watts, over time; the next one is the mean clock in MHz."""
+    clock: Mean = field(default_factory=Mean)
     _energy: DeviceCounter | None = None
     _counted: dict[str, DeviceCounter] = field(default_factory=dict)
     _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -231,8 +232,8 @@ class Trace:
             return
         start = max(self.began, at - LONGEST_SECONDS, before or self.began)
         weight = at - start
-        self._power.add(power, weight)
-        self._clock.add(clock, weight)
+        self.power.add(power, weight)
+        self.clock.add(clock, weight)
         if celsius is not None:
             self.temperature_max = max(celsius, self.temperature_max or celsius)
         for reason in reasons or ():
@@ -259,15 +260,6 @@ class Trace:
                     spans.append((moment.since, moment.seconds))
         return dict(found)
 
-    @property
-    def power_mean(self) -> float | None:
-        """Mean power of the run so far in watts, weighted by time."""
-        return self._power.value
-
-    @property
-    def clock_mean(self) -> float | None:
-        return self._clock.value
-
     def clock_event_seconds(self) -> dict[str, float]:
         """Return how long each reason held: as counted by the device, or by the samples."""
         counted = {cause: count.increase for cause, count in self._counted.items()}
@@ -284,9 +276,9 @@ class Trace:
         return Conditions(
             driver_version=self.driver_version,
             pci_device_id=self.gpu.pci_device_id if self.gpu else None,
-            power_watts_mean=self.power_mean,
+            power_watts_mean=self.power.value,
             power_limit_watts=self.power_limit_watts,
-            sm_clock_mhz_mean=self.clock_mean,
+            sm_clock_mhz_mean=self.clock.value,
             sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
             heat_limit=limits.in_words(self.heat_limits) if self.gpu else None,
@@ -302,7 +294,7 @@ class Trace:
         """Return percentages of the result's score, or of the memory bandwidth for copies."""
         if result.kind == "copy":
             return _percent_of_bandwidth(result, peaks.memory_bytes_per_second(self.device))
-        known = peaks.denominators(self.device, result.dtype, self.clock_mean)
+        known = peaks.denominators(self.device, result.dtype, self.clock.value)
         return peaks.percent_of_peak(score(result), known)
 
     def _length(self, result: Result) -> float:

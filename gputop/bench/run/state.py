@@ -35,7 +35,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RunCurves:
     """A run over time for a report, in seconds since its first timed product."""
 
     progress: tuple[Progress, ...] = ()
@@ -158,7 +158,7 @@ class RunState:
         """(seconds, TFLOP/s) of the windows, joined with neighbours in a long run."""
         return [(window.elapsed_seconds, window.tflops) for window in self.windows.items]
 
-    def history(self) -> Course:
+    def history(self) -> RunCurves:
         """Return the run and its device over time so far."""
         readings: dict[str, list[tuple[float, float]]] = {name: [] for name in READINGS}
         for moment in self.trace.moments:
@@ -166,7 +166,7 @@ class RunState:
                 if (value := getattr(moment, name)) is not None:
                     curve.append((moment.seconds, value))
         known = {name: curve for name, curve in readings.items() if curve}
-        return Course(tuple(self.windows.items), known, self.trace.intervals())
+        return RunCurves(tuple(self.windows.items), known, self.trace.intervals())
 
     @property
     def is_table(self) -> bool:

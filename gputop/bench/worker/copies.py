@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .rows import Rows
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 MIB = 1 << 20
 HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
@@ -24,14 +24,15 @@ READ_AND_WRITTEN = 2
 Clock = Callable[[Callable[[int], None], int], float]
 
 
-class CopyPath:
+class CopyPath(NamedTuple):
     """Two buffers, the clock that times a copy between them, and how often each byte counts."""
 
-    def __init__(
-        self, series: str, to: Any, source: Any, clock: Clock, counted: int, threads: int = 0
-    ) -> None:
-        self.series, self.to, self.source, self.clock = series, to, source, clock
-        self.counted, self.threads = counted, threads
+    series: str
+    to: Any
+    source: Any
+    clock: Clock
+    counted: int
+    threads: int = 0
 
     def copy(self, times: int) -> None:
         """Copy that many times, enqueued where memory allows it."""

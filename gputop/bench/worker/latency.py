@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .product import Product, require
 from .rows import Rows
 from .throughput import MOST_PRODUCTS
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 SIZES = (5, 100, 1000)
 IN_A_GRAPH = 100
@@ -56,22 +56,16 @@ def latency(device: Any, run: Run) -> None:
     run.known.update(device.memories())
 
 
-class Variant:
+class Variant(NamedTuple):
     """One way to make the same products. A call of `work` makes `products` of them."""
 
-    def __init__(
-        self,
-        series: str,
-        work: Callable[[int], None],
-        clock: Callable[[Callable[[int], None], int], float],
-        products: int = 1,
-        most: int = MOST_PRODUCTS,
-        *,
-        waits: bool = True,
-    ) -> None:
-        """Set `waits` to False for a clock that stops before the products are made."""
-        self.series, self.work, self.clock = series, work, clock
-        self.products, self.most, self.waits = products, most, waits
+    series: str
+    work: Callable[[int], None]
+    clock: Callable[[Callable[[int], None], int], float]
+    products: int = 1
+    most: int = MOST_PRODUCTS
+    waits: bool = True
+    """False for a clock that stops before the products are made."""
 
 
 def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:

@@ -9,7 +9,7 @@ from .product import Product, Shape, dtype_facts, fits, require
 from .rows import LONG_SECONDS, ROW_SECONDS, Rows
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 SMALLEST = 256
 PROBE_SECONDS = 0.25

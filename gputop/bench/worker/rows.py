@@ -12,7 +12,7 @@ from .product import Product, Shape, bytes_needed, dtype_facts
 from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 BLOCK_SECONDS = 0.01
 """Seconds timed in one go, unless one product takes longer."""

@@ -11,7 +11,7 @@ from .product import Product, bytes_needed, dtype_facts, fits, out_of_memory, re
 from .throughput import Pace, SoakTotals
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 PRODUCT_SECONDS = 0.05
 """Longest product of a size that `auto` chooses."""

@@ -9,7 +9,7 @@ from .product import dtype_facts, fits, require
 from .rows import LONG_SECONDS, Rows
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 PARTS_FROM = 64
 """Size from which an octave has two sizes, 2^n and 1.5 · 2^n; below it has one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 BATCH_SECONDS = 0.05
 """Length of a batch: half of what a stop may wait for, since a hot device gets slower."""
@@ -14,22 +14,16 @@ SLOWER = 20
 """Factor on the expected time after which a batch counts as hung."""
 
 
-class EndedBatch:
+class EndedBatch(NamedTuple):
     """Products that have ended, with their begin and end by `time.perf_counter`."""
 
-    def __init__(
-        self,
-        products: int,
-        began: float,
-        ended: float,
-        device_seconds: float | None = None,
-        wrong: int | None = None,
-        check_seconds: float | None = None,
-    ) -> None:
-        self.products, self.began, self.ended = products, began, ended
-        self.device_seconds = device_seconds
-        self.wrong, self.check_seconds = wrong, check_seconds
-        """Wrong elements after the batch, or None if it was not checked."""
+    products: int
+    began: float
+    ended: float
+    device_seconds: Optional[float] = None  # noqa: UP045
+    wrong: Optional[int] = None  # noqa: UP045
+    """Wrong elements after the batch, or None if it was not checked."""
+    check_seconds: Optional[float] = None  # noqa: UP045
 
 
 def products_in(seconds: float, each: float) -> int:

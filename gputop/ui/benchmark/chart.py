@@ -8,7 +8,15 @@ from gputop.bench.plan import request
 from gputop.text import visible
 from gputop.ui.benchmark import group_chart, sweep, trace_chart
 from gputop.ui.benchmark import result_table as points
-from gputop.ui.benchmark.plot import Plot, PlotAxis, PlotLine, linear_axis, round_up, thin_out
+from gputop.ui.benchmark.plot import (
+    LABEL,
+    Plot,
+    PlotAxis,
+    PlotLine,
+    linear_axis,
+    round_up,
+    thin_out,
+)
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing.draw import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
@@ -25,8 +33,6 @@ if TYPE_CHECKING:
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = trace_chart.LEFT + trace_chart.RIGHT + 24
-LABEL = 8
-"""Cells of the axis and its labels where nothing is drawn under them."""
 
 OTHERS = "The GPUs of other hosts are not offered: for those, ssh -t HOST gputop."
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.containers import Container, Horizontal
-from textual.content import Content
+from textual.content import Content, ContentText
 from textual.message import Message
 from textual.widgets import Button, Input, Label, OptionList, Select
 
@@ -103,28 +103,10 @@ class Form(Container):
         self._listed: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
         """Options of device and data type: label and value."""
         self._kinds = [(kind, kind) for kind in KINDS]
-        self._kind_field: Select[str] = Select(
-            self._kinds,
-            value=DEFAULT_KIND,
-            id="kind",
-            compact=True,
-            allow_blank=False,
-            type_to_search=False,
-        )
-        self._device_field: Select[str] = Select(
-            _inert([(label(cpu), CPU)]),
-            id="device",
-            compact=True,
-            allow_blank=False,
-            type_to_search=False,
-        )
-        self._dtype_field: Select[str] = Select(
-            _dtypes((cpu,), DEFAULT_KIND),
-            id="dtype",
-            compact=True,
-            allow_blank=False,
-            type_to_search=False,
-        )
+        self._kind_field = _select("kind", self._kinds)
+        self._kind_field.value = DEFAULT_KIND
+        self._device_field = _select("device", _inert([(label(cpu), CPU)]))
+        self._dtype_field = _select("dtype", _dtypes((cpu,), DEFAULT_KIND))
         # Far longer than any value: a character that is dropped would make another number.
         self._size_field = ShortInput("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
         self._seconds_field = ShortInput(
@@ -322,6 +304,10 @@ class Form(Container):
         if chosen != ALL:
             return (chosen,)
         return tuple(dict.fromkeys((usual, *devices.shared_dtypes(self._targets))))
+
+
+def _select(name: str, options: Iterable[tuple[ContentText, str]]) -> Select[str]:
+    return Select(options, id=name, compact=True, allow_blank=False, type_to_search=False)
 
 
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:

@@ -11,6 +11,7 @@ from gputop.text import ABSENT, brief, tflops
 from gputop.ui.benchmark import result_table, sweep
 from gputop.ui.benchmark.plot import (
     COLOURS,
+    LABEL,
     MARKS,
     PlotAxis,
     PlotLine,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from gputop.ui.benchmark.plot import Plot
     from gputop.ui.drawing.draw import Row
 
-LABEL = 8
-"""Cells of the axis and its labels."""
 PEER = "device to GPU "
 """Prefix of copies to another GPU, which differ by device."""
 

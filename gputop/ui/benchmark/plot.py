@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
+LABEL = 8
+"""Cells of the vertical axis and its labels."""
 BLANK, LAST = 0x2800, 0x28FF
 """Braille range: the eight low bits are the dots."""
 COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)

@@ -12,6 +12,8 @@ from gputop.ui.drawing.palette import DIM, GOOD, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from gputop.bench.events import Point
     from gputop.bench.results.text_report import TextTable
     from gputop.bench.run.state import RunState
@@ -33,14 +35,18 @@ def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]
         table = table.transposed()
     shown = table_rows(table, width, names=kind != "peak")[:height]
     room = height - len(shown) - 1
+    notes = note_rows(run, width, room, TEXT)
+    return [*shown, [], *notes] if notes else shown
+
+
+def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:
+    """Return as many lines of the result's notes as fit."""
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
-    if lines and room > 0:
-        said = lines[:room]
-        if len(lines) > room:
-            said[-1] = f"{said[-1]} …"
-        shown += [[], *([Span(clip(f" {line}", width), TEXT)] for line in said)]
-    return shown
+    shown = lines[: max(0, room)]
+    if shown and len(lines) > len(shown):
+        shown[-1] += " …"
+    return [[Span(clip(f" {line}", width), style)] for line in shown]
 
 
 def _widths(table: TextTable) -> list[int]:

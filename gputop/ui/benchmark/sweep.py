@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING
 from gputop.bench.plan.devices import short_labels
 from gputop.bench.results import compare
 from gputop.text import short_name, visible
-from gputop.ui.benchmark.plot import COLOURS, MARKS, Plot, PlotAxis, PlotLine, legend, linear_axis
-from gputop.ui.drawing.draw import Row, Span, cell, clip
+from gputop.ui.benchmark.plot import (
+    COLOURS,
+    LABEL,
+    MARKS,
+    Plot,
+    PlotAxis,
+    PlotLine,
+    legend,
+    linear_axis,
+)
+from gputop.ui.benchmark.result_table import note_rows
+from gputop.ui.drawing.draw import Row, Span, cell
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
 
@@ -23,8 +33,6 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
 LEAST_PLOT = 8
-LABEL = 8
-"""Cells of the axis and its labels."""
 FAR = 30.0
 """Ratio of the largest to the smallest figure from which the axis is logarithmic."""
 WIDE = 80
@@ -57,7 +65,8 @@ def sweep_rows(
     found = compare.with_earlier(run.rows, target.uuid, earlier)
     spare = max(0, height - LEAST_PLOT - 1)
     below = [*_ratios(found, width, spare)]
-    below += _notes(run, width, min(spare - len(below), max(2, height // SHARE_OF_NOTES)))
+    most = min(spare - len(below), max(2, height // SHARE_OF_NOTES))
+    below += note_rows(run, width, most, DIM)
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
     high = _expected((run,))
     return [_legend(series, width), *_chart(series, high, plot, width, room - 1), *below]
@@ -81,9 +90,7 @@ def _expected(runs: Sequence[RunState]) -> float:
 
 def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
     """Return the series of this run, then those of other devices, in the same types if any."""
-    own: dict[str, list[Point]] = {}
-    for point in points:
-        own.setdefault(point.series, []).append(point)
+    own = compare.points_by_series(points)
     kept = compare.newest_series(earlier)
     same = {key: value for key, value in kept.items() if key[1] in own}
     found = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
@@ -172,12 +179,3 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
         style = STRONG if ratio > 1 else TEXT
         ratios.append(cell(compare.times_text(ratio), RATIO, style, right=True))
     return [sizes, ratios]
-
-
-def _notes(run: RunState, width: int, room: int) -> list[Row]:
-    notes = run.result.notes if run.result else ()
-    lines = [line for note in notes for line in wrap(visible(note), width - 2)]
-    shown = lines[: max(0, room)]
-    if shown and len(lines) > len(shown):
-        shown[-1] += " …"
-    return [[Span(clip(f" {line}", width), DIM)] for line in shown]

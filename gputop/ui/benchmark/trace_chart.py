@@ -82,7 +82,7 @@ def _lines(run: RunState) -> list[ReadingLine]:
         return []
     last, gpu = moments[-1], trace.gpu
     if run.ended:
-        power, clock = quantity(trace.power_mean, " W"), quantity(trace.clock_mean, " MHz")
+        power, clock = quantity(trace.power.value, " W"), quantity(trace.clock.value, " MHz")
         texts = (f"mean {power}", f"mean {clock}", f"max {quantity(trace.temperature_max, '°C')}")
     else:
         texts = (
