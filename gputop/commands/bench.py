@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="N",
         help="multiply N x N matrices, or `auto` (default): as large as is useful; "
-        "of a sweep and a search the largest",
+        "for a sweep and a search the largest",
     )
     parser.add_argument(
         "--seconds",
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the interpreter whose torch is used (default: the active environment's)",
     )
     parser.add_argument(
-        "--ignore-busy", action="store_true", help="also where another process holds the device"
+        "--ignore-busy", action="store_true", help="test even if another process uses the device"
     )
     parser.add_argument(
         "--ray",
@@ -97,23 +97,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one that this machine is in, or the one at ADDRESS (see `ray start`)",
     )
     parser.add_argument(
-        "--devices", type=count, metavar="N", help="with --ray: so many GPUs (default: all)"
+        "--devices", type=count, metavar="N", help="with --ray: how many GPUs (default: all)"
     )
     parser.add_argument(
         "--screen",
         action="store_true",
-        help="with --ray: the whole terminal shows the devices as they run; what it ends with is "
+        help="with --ray: show the devices on the whole terminal as they run; the results are "
         "printed when you leave",
     )
     parser.add_argument(
         "--collect",
         nargs="+",
         metavar="FILE",
-        help="run nothing: compare the devices of files that `gputop bench --json` wrote, such as "
-        "with `srun` one for each GPU",
+        help="run nothing: compare the devices in files that `gputop bench --json` wrote, for "
+        "example one for each GPU with `srun`",
     )
     parser.add_argument(
-        "--history", action="store_true", help="earlier results (of --device), newest first"
+        "--history", action="store_true", help="list earlier results (of --device), newest first"
     )
     parser.add_argument(
         "--csv", action="store_true", help="the result, or the history, as comma-separated values"
@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="FILE", help="also write the run as one HTML page, to send to somebody"
     )
     parser.add_argument(
-        "--force", action="store_true", help="with --report: overwrite a file that is no report"
+        "--force", action="store_true", help="with --report: overwrite a file that is not a report"
     )
     parser.add_argument(
         "--tensorboard",
@@ -210,9 +210,7 @@ def _one_device(named: tuple[str, ...] | None) -> str | None:
     if named is None or named == (devices.ALL,):
         return None
     if len(named) > 1:
-        raise RunRefusedError(
-            "--history is of one device, or of all. Name one with --device.", USAGE
-        )
+        raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
     return named[0]
 
 
@@ -287,7 +285,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 def _look_over_several(args: argparse.Namespace) -> None:
     """Raise `RunRefusedError` for options that need one device."""
     if args.report is not None:
-        raise RunRefusedError("--report is a page of one device. Name one with --device.", USAGE)
+        raise RunRefusedError("--report is a page about one device. Name one with --device.", USAGE)
     if args.csv and args.kind not in ("soak", "pairs"):
         raise RunRefusedError(
             "--csv has the rows of one device. Name one with --device, or take --json.", USAGE
@@ -316,12 +314,12 @@ def _no_file(file: Path, *, force: bool) -> Problem | None:
     if file.is_dir():
         return unwritten(file, "it is a directory", "Name a file in it")
     if not file.parent.is_dir():
-        return unwritten(file, "there is no such folder", "Make it, or name another file")
+        return unwritten(file, "there is no such folder", "Create it, or name another file")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        return unwritten(file, "its folder may not be written to", "Name another file")
+        return unwritten(file, "its folder cannot be written to", "Name another file")
     check_target(file)
     if not force and file.exists() and not is_report(file):
-        why = "it is there and is no report of gputop"
+        why = "it exists and is not a gputop report"
         return unwritten(file, why, "Name another file, or add --force")
     return None
 
@@ -332,7 +330,7 @@ def _no_folder(wanted: Path) -> Problem | None:
         folder = folder.parent
     if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
         return None
-    why = f"{visible(str(folder))} is no folder that may be written to"
+    why = f"{visible(str(folder))} is not a folder that can be written to"
     return unwritten(wanted, why, "Name another one")
 
 

@@ -13,7 +13,7 @@ from gputop.bench.results import history
 from gputop.bench.results.compare import spreads
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.history import ResultsError, append
-from gputop.bench.results.outliers import outliers, tested_device, was_stopped
+from gputop.bench.results.outliers import device_outcome, outliers, was_stopped
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.cluster.run import ClusterResult
     from gputop.bench.results.collect import SkippedFile
-    from gputop.bench.results.outliers import TestedDevice
+    from gputop.bench.results.outliers import DeviceOutcome
     from gputop.bench.run.state import RunCurves, RunState
     from gputop.problem import Problem
 
@@ -58,7 +58,7 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
 
 
 def report_devices(
-    members: Sequence[TestedDevice],
+    members: Sequence[DeviceOutcome],
     left_out: Sequence[SkippedFile],
     args: argparse.Namespace,
     statuses: Sequence[int] = (),
@@ -94,7 +94,7 @@ def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
         if slower := _slower(run):
             say(f"warning: {run.request.target.label}: {slower}")
             statuses.append(DEGRADED)
-    members = [*map(tested_device, burned.ends), *burned.not_begun]
+    members = [*map(device_outcome, burned.ends), *burned.not_begun]
     return report_devices(members, (), args, statuses)
 
 

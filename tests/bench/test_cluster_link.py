@@ -79,7 +79,7 @@ def children() -> list[psutil.Process]:
 async def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "find_spec", lambda _: None)
     assert await refused() == (
-        f"There is no Ray: {sys.executable} has no ray. "
+        f"Ray is not installed: {sys.executable} has no ray. "
         "Type `pip install '.[ray]'` in a checkout of gputop"
     )
 
@@ -155,7 +155,7 @@ def test_ray_gives_what_nobody_has(
         (("pairs", "--ray"), "Leave out --ray"),
         (("--ray", "sweep"), "Type `gputop bench sweep --ray`"),
         (("--screen",), "Add --ray"),
-        (("--ray", "--screen"), "wants a terminal"),
+        (("--ray", "--screen"), "needs a terminal"),
         (("--ray", "--device", "0"), "Say how many with --devices"),
         (("--ray", "--collect", "a"), "Leave out --ray"),
         (("--ray", "--history"), "Leave out --ray"),

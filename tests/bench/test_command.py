@@ -292,8 +292,7 @@ def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
     assert run() == 0
     assert asked["request"].target.kind == "cpu"
     assert capsys.readouterr().err == (
-        "gputop: there is no GPU to use (MIG is on, and it has no instance): "
-        "the CPU is put under stress\n"
+        "gputop: no GPU can be used (MIG is on, and it has no instance): the CPU is tested\n"
     )
 
 

@@ -109,7 +109,7 @@ def test_a_gpu_in_mig_mode_is_refused_with_its_instances(name: str) -> None:
     with pytest.raises(ValueError, match="MIG") as caught:
         devices.choose(divided(), seen(), devices.parse_device(name))
     assert str(caught.value) == (
-        "GPU 3, NVIDIA A100-SXM4-40GB, cannot be put under stress as a whole: "
+        "GPU 3, NVIDIA A100-SXM4-40GB, cannot be stress-tested as a whole: "
         "MIG is on, and CUDA runs on its instances only. "
         "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g.10gb), 3:3 (MIG 1g.5gb)."
     )

@@ -86,7 +86,7 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
         (("--tensorboard", "{}/file"), "is no folder"),
         (("--tensorboard", "{}/file/below"), "is no folder"),
         (("--report", "{}/file/below"), "there is no such folder"),
-        (("--report", "{}/file"), "it is there and is no report of gputop. Name another file, or"),
+        (("--report", "{}/file"), "it exists and is not a gputop report. Name another file, or"),
         (("--report", "{}/pipe"), "it is a pipe"),
         (("--report", "{}/pipe", "--force"), "it is a pipe"),
     ],

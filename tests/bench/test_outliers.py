@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gputop.bench.events import Conditions, Point
 from gputop.bench.results.outliers import (
     MAD_TO_SIGMA,
-    TestedDevice,
+    DeviceOutcome,
     distribution,
     outliers,
     percentile,
@@ -29,7 +29,7 @@ RATES = st.floats(1e-3, 1e4)
 H100 = "NVIDIA H100 80GB HBM3"
 
 
-def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> TestedDevice:
+def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> DeviceOutcome:
     fields: dict[str, Any] = {
         "device": device,
         "device_uuid": f"GPU-{n}",
@@ -37,14 +37,14 @@ def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: An
         "seconds": 60.0,
     }
     result = dataclasses.replace(RESULT, tflops_mean=mean, **(fields | changes))
-    return TestedDevice(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
+    return DeviceOutcome(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
 
 
-def fleet(*means: float) -> list[TestedDevice]:
+def fleet(*means: float) -> list[DeviceOutcome]:
     return [member(n, mean) for n, mean in enumerate(means)]
 
 
-def named(members: list[TestedDevice]) -> dict[str, tuple[str, ...]]:
+def named(members: list[DeviceOutcome]) -> dict[str, tuple[str, ...]]:
     return {each.member.uuid or "": each.reasons for each in outliers(members)}
 
 
@@ -107,8 +107,8 @@ def test_models_and_data_types_are_compared_among_themselves() -> None:
 
 def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
     wrong = member(9, 1e6, wrong_elements=3, checks=5)
-    dead = TestedDevice("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
-    held = TestedDevice("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
+    dead = DeviceOutcome("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
+    held = DeviceOutcome("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
     members = [*fleet(700, 701, 702, 600), held, dead, wrong]
     found = outliers(members)
     assert [(each.member.uuid, each.status) for each in found] == [
@@ -148,7 +148,7 @@ def test_who_was_ended_by_a_limit_or_unwatched_is_named() -> None:
 
 
 def test_tables_are_compared_by_what_they_are_compared_by() -> None:
-    def copies(n: int, rate: float) -> TestedDevice:
+    def copies(n: int, rate: float) -> DeviceOutcome:
         rows = (Point("device to device", 1 << 28, {"bytes_per_second": rate}),)
         return member(n, None, kind="copy", points=rows, tflops_peak=None, dtype="bytes")
 
@@ -175,7 +175,7 @@ def test_a_page_has_everything_at_80_columns() -> None:
 
 
 def test_a_page_of_nothing_but_failures() -> None:
-    dead = [TestedDevice("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
+    dead = [DeviceOutcome("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
     text = outliers_page(dead)
     assert "1 device on 1 host: none has a result" in text
     assert "\x1b" not in text
@@ -185,7 +185,7 @@ def test_a_page_of_nothing_but_failures() -> None:
 
 
 def test_who_was_stopped_is_no_outlier() -> None:
-    early = TestedDevice("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
+    early = DeviceOutcome("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
     members = [*fleet(700, 701), member(5, stopped="user"), early]
     assert named(members) == {}
     assert [was_stopped(each) for each in members] == [False, False, True, True]

@@ -63,7 +63,7 @@ def test_a_soak_has_figures_charts_conditions_and_method() -> None:
     made = Page(html_page(BASE, COURSE))
     for part in (
         "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "(datasheet dense)",
-        "Power", "690 W in the mean", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
+        "Power", "690 W on average", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
         "GPU-4f2a1b3c", "every checked product was right", "A row-major, B column-major",
     ):  # fmt: skip
         assert part in made.text, part

@@ -25,7 +25,7 @@ def test_the_processes_of_all_are_named_once() -> None:
     asked = busy_question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU])
     assert asked is not None
     title, lines = asked
-    assert title == "3 of 4 devices are in use. A stress test slows down:"
+    assert title == "3 of 4 devices are in use. A stress test would slow down:"
     assert [line.split()[:4] for line in lines] == [
         ["GPU", "0,", "3", "72"],
         ["GPU", "1", "7", "ada"],

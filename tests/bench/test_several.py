@@ -105,7 +105,7 @@ def test_who_is_chosen(
 
 
 HIDES = "CUDA_VISIBLE_DEVICES hides every GPU"
-ON_THE_CPU = f"gputop: there is no GPU to use ({HIDES}): the CPU is put under stress"
+ON_THE_CPU = f"gputop: no GPU can be used ({HIDES}): the CPU is tested"
 UNLIKE = dataclasses.replace(
     inventory(2),
     devices=(inventory(2).devices[0], dataclasses.replace(inventory(2).devices[1], name="T4")),

@@ -233,7 +233,7 @@ def test_each_way_makes_the_products_that_it_says() -> None:
     product: Any = SimpleNamespace(
         c=c,
         multiply=lambda times=1: gpu.said.append(f"mm {times}"),
-        format=SimpleNamespace(once=lambda _: lambda: gpu.said.append("mm 1")),
+        format=SimpleNamespace(single_product=lambda _: lambda: gpu.said.append("mm 1")),
     )
     ways = {way.series: way for way in latency._ways(gpu, product)}
     assert list(ways) == [

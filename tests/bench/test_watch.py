@@ -158,7 +158,7 @@ async def test_what_has_no_temperature_is_not_ended_for_it(
         look(*arguments)
         looked.set()
 
-    monkeypatch.setattr(trace, "look", noticed)
+    monkeypatch.setattr(trace, "add_sample", noticed)
     session, limits = EndlessSession(), list[Any]()
     async with asyncio.timeout(30):
         async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:

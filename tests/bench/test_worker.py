@@ -129,8 +129,8 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
 def test_what_others_print_does_not_reach_the_events() -> None:
     script = (
         "import os, runpy, sys; runpy.run_path(sys.argv[1])['load']()\n"
-        "from gputop_worker import run\n"
-        "fd = run.own_channel(); print('from Python'); sys.stdout.flush()\n"
+        "from gputop_worker import main\n"
+        "fd = main.own_channel(); print('from Python'); sys.stdout.flush()\n"
         "os.write(1, b'from C'); os.write(fd, b'an event')"
     )
     arguments = [sys.executable, "-c", script, str(WORKER)]

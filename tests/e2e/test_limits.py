@@ -146,7 +146,7 @@ def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
     result, err = result_of(process)
     assert process.returncode == 4
     assert result["stopped"] == "silent"
-    assert "not watched, nothing was heard of it for 3 s" in err
+    assert "not watched, it did not answer for 3 s" in err
 
 
 def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(

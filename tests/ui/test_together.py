@@ -202,7 +202,7 @@ async def test_one_question_names_the_processes_of_all(scripted: type[Scripted])
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
         assert isinstance(app.screen, Question)
-        assert app.screen._title == "3 of 3 devices are in use. A stress test slows down:"
+        assert app.screen._title == "3 of 3 devices are in use. A stress test would slow down:"
         assert [line.split()[:2] for line in app.screen._lines] == [["GPU", "0,"], ["GPU", "1"]]
         await pilot.press("n")
         await settle(pilot)
@@ -347,7 +347,7 @@ async def test_each_run_takes_in_what_its_own_device_says(
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
         watched.send(sample(2, [], time=time.time() + 3600))
-        await until(pilot, lambda: app._benchmark._group.only.trace.moments != [])  # type: ignore[union-attr]
+        await until(pilot, lambda: app._benchmark._group.first.trace.moments != [])  # type: ignore[union-attr]
         view = TitleView if count > 1 else ReadoutView
         await until(pilot, lambda: "heat limit: 86°C" in shown(pilot, view))
         await pilot.press("x")

@@ -64,7 +64,7 @@ class Cluster:
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
             install = from_checkout("'.[ray]'")
-            raise LaunchError(Problem("There is no Ray", why, f"Type {install}"))
+            raise LaunchError(Problem("Ray is not installed", why, f"Type {install}"))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", RELAY, address),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.cluster.client import Cluster
 from gputop.bench.cluster.node_readings import parse_readings
 from gputop.bench.plan.devices import RunRefusedError
-from gputop.bench.results.outliers import TestedDevice
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.group import DeviceGroup
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices
@@ -55,7 +55,7 @@ class ClusterResult:
     """The ends of the runs on a cluster."""
 
     ends: Sequence[RunState]
-    not_begun: Sequence[TestedDevice]
+    not_begun: Sequence[DeviceOutcome]
     """Devices that could not be tested, and why."""
 
 
@@ -156,15 +156,15 @@ def _count(order: ClusterRequest, found: ClusterSize) -> int:
 
 def _look_over(
     posts: Sequence[LentGpu], *, ignore_busy: bool
-) -> tuple[dict[Target, LentGpu], list[TestedDevice]]:
+) -> tuple[dict[Target, LentGpu], list[DeviceOutcome]]:
     """Return the GPUs that can be tested, and why the others, which are given back, cannot."""
     usable: dict[Target, LentGpu] = {}
-    left_out: list[TestedDevice] = []
+    left_out: list[DeviceOutcome] = []
     for post in posts:
         why = post.problem
         if post.facts is not None:
             held = None if ignore_busy else post.facts.held
-            why = why or (held and f"it is {held}; add --ignore-busy to test it all the same")
+            why = why or (held and f"it is {held}; add --ignore-busy to test it anyway")
             if why is None:
                 usable[post.facts.target] = post
                 continue
@@ -173,10 +173,10 @@ def _look_over(
     return usable, left_out
 
 
-def _not_begun(post: LentGpu, why: str) -> TestedDevice:
+def _not_begun(post: LentGpu, why: str) -> DeviceOutcome:
     if post.facts is None:
-        return TestedDevice(post.host or "", None, "a GPU", "GPU", None, why, COULD_NOT_RUN)
+        return DeviceOutcome(post.host or "", None, "a GPU", "GPU", None, why, COULD_NOT_RUN)
     target = post.facts.target
-    return TestedDevice(
+    return DeviceOutcome(
         post.host or "", target.uuid, target.place, target.name, None, why, COULD_NOT_RUN
     )

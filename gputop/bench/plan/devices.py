@@ -62,7 +62,7 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
         instances = [device for device in inventory.devices if device.parent_uuid == gpu.uuid]
         if gpu.mig_mode != "enabled" and not instances:
             continue
-        what = f"GPU {gpu.label}, {gpu.name}, cannot be put under stress as a whole"
+        what = f"GPU {gpu.label}, {gpu.name}, cannot be stress-tested as a whole"
         why, remedy = "MIG is on, and it has no instance", "Create one with `nvidia-smi mig -cgi`"
         if instances:
             named = ", ".join(f"{each.label} ({_profile(each, gpu)})" for each in instances)
@@ -186,8 +186,8 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
     if target.kind == "cpu":
         return None
     readings = sample.device(target.uuid or "") if sample else None
-    what = f"{target.label} cannot be put under stress"
-    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it"
+    what = f"{target.label} cannot be stress-tested"
+    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi --gpu-reset` may help"
     if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
         return Problem(what, "it has not answered yet", remedy)
     if readings.state is not DeviceState.OK:
@@ -301,7 +301,7 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
         whys.append(HIDDEN)
     reasons = "; ".join(dict.fromkeys(whys))
     why = f" ({reasons})" if reasons else ""
-    say(f"there is no GPU to use{why}: the CPU is put under stress")
+    say(f"no GPU can be used{why}: the CPU is tested")
 
 
 def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
@@ -321,7 +321,7 @@ def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> Non
             "Wait for it to end, choose another --device, or add --ignore-busy."
         )
     print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
-    print("Put it under stress all the same? [y/N] ", end="", file=sys.stderr, flush=True)
+    print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
 
@@ -384,7 +384,7 @@ def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str
     if not named:
         return f"{some} may be in use:", lines
     be = "are" if len(busy) > 1 else "is"
-    return f"{some} {be} in use. A stress test slows down:", lines
+    return f"{some} {be} in use. A stress test would slow down:", lines
 
 
 def _of_one(target: Target, holders: list[Process] | None) -> tuple[str, list[str]]:
@@ -392,7 +392,7 @@ def _of_one(target: Target, holders: list[Process] | None) -> tuple[str, list[st
     if holders is None:
         return f"{label} may be in use:", [UNKNOWN]
     lines = _cut([_line(process) for process in holders])
-    return f"{label} is in use. A stress test slows down:", lines
+    return f"{label} is in use. A stress test would slow down:", lines
 
 
 def _cut(lines: list[str]) -> list[str]:

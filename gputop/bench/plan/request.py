@@ -316,7 +316,7 @@ def check_pairs(requests: Sequence[Request]) -> Problem | None:
     what = "There are no pairs to run"
     if len(requests) < 2:
         named = f"{requests[0].target.label} is the only device" if requests else "there is none"
-        why = f"pairs needs two devices, and {named}"
+        why = f"pairs needs two devices, but {named}"
         return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
     least = SHORTEST_SECONDS * (len(requests) + 1)
     if requests[0].seconds < least:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Result
 from gputop.bench.results.compare import AS_LONG
-from gputop.bench.results.outliers import TestedDevice
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, visible
@@ -41,13 +41,13 @@ class SkippedFile:
 class Collected:
     """The devices in the files, and what was skipped."""
 
-    members: tuple[TestedDevice, ...]
+    members: tuple[DeviceOutcome, ...]
     left_out: tuple[SkippedFile, ...]
 
 
 def collect(files: Sequence[str]) -> Collected:
     """Read all files. If their tests differ, keep those of the commonest one."""
-    found: list[tuple[str, TestedDevice]] = []
+    found: list[tuple[str, DeviceOutcome]] = []
     left_out: list[SkippedFile] = []
     for file in dict.fromkeys(files):
         try:
@@ -59,7 +59,7 @@ def collect(files: Sequence[str]) -> Collected:
     return Collected(tuple(member for _, member in kept), (*left_out, *twice, *mixed))
 
 
-def read(file: str) -> list[TestedDevice]:
+def read(file: str) -> list[DeviceOutcome]:
     """Return the devices in a file; raise `ValueError` with the reason if it is unusable."""
     path = Path(file)
     try:
@@ -67,20 +67,22 @@ def read(file: str) -> list[TestedDevice]:
             raise ValueError("it is larger than any result")
         text = path.read_text()
     except UnicodeDecodeError:
-        raise ValueError("it is no text") from None
+        raise ValueError("it is not text") from None
     except OSError as error:
         raise ValueError((error.strerror or str(error)).lower()) from None
     if not text.strip():
-        raise ValueError("it is empty, as where the run had no result: see its standard error")
+        raise ValueError(
+            "it is empty, as after a run without a result: see the run's standard error"
+        )
     try:
         document = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON document, or only a part of one ({error})") from None
+        raise ValueError(f"it is not a complete JSON document ({error})") from None
     return [_member(each, path.name) for each in _documents(document)]
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _documents(document: Any) -> list[Any]:
@@ -89,13 +91,13 @@ def _documents(document: Any) -> list[Any]:
         document = document["results"]
     documents = document if isinstance(document, list) else [document]
     if not documents:
-        raise ValueError("it has no result in it")
+        raise ValueError("it contains no result")
     return documents
 
 
-def _member(document: Any, name: str) -> TestedDevice:
+def _member(document: Any, name: str) -> DeviceOutcome:
     if not isinstance(document, dict) or "device" not in document:
-        raise ValueError("it is no result of `gputop bench --json`")
+        raise ValueError("it is not a result of `gputop bench --json`")
     host, place = (document.get(key) for key in ("host", "place"))
     place = place if isinstance(place, str) else name
     if "problem" in document:
@@ -104,7 +106,7 @@ def _member(document: Any, name: str) -> TestedDevice:
         if isinstance(problem, dict):
             remedy = problem.get("remedy")
             problem = f"{problem.get('what')}: {problem.get('why')}"
-        return TestedDevice(
+        return DeviceOutcome(
             str(host or ""),
             _text(document.get("device_uuid")),
             place,
@@ -117,15 +119,15 @@ def _member(document: Any, name: str) -> TestedDevice:
     try:
         result = from_json(Result, {key: document[key] for key in document if key != "place"})
     except (DecodeError, RecursionError) as error:
-        raise ValueError(f"it is no whole result ({error})") from None
-    return TestedDevice(result.host or "", result.device_uuid, place, result.device, result)
+        raise ValueError(f"it is not a complete result ({error})") from None
+    return DeviceOutcome(result.host or "", result.device_uuid, place, result.device, result)
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-Found = list[tuple[str, TestedDevice]]
+Found = list[tuple[str, DeviceOutcome]]
 
 
 def _once(found: Found) -> tuple[Found, list[SkippedFile]]:

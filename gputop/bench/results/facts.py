@@ -287,7 +287,7 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
     if known.power_watts_mean is not None:
         limit = known.power_limit_watts
         of = "" if limit is None else f", limit {limit:.0f} W"
-        yield "power", f"{known.power_watts_mean:.0f} W in the mean{of}"
+        yield "power", f"{known.power_watts_mean:.0f} W on average{of}"
     if known.energy_joules is not None:
         efficiency = known.tflop_per_joule
         per = "" if efficiency is None else f", {tflops(efficiency)} TFLOP/J"
@@ -295,8 +295,8 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
         yield "energy", f"{energy} by the device's counter{per}"
     if known.sm_clock_mhz_mean is not None:
         most = known.sm_clock_max_mhz
-        of = "" if most is None else f", at most {most:.0f} MHz"
-        yield "clock", f"{known.sm_clock_mhz_mean:.0f} MHz in the mean{of}"
+        of = "" if most is None else f", maximum {most:.0f} MHz"
+        yield "clock", f"{known.sm_clock_mhz_mean:.0f} MHz on average{of}"
     if known.temperature_celsius_max is not None:
         yield "heat", f"up to {quantity(known.temperature_celsius_max, '°C')}"
     if known.heat_limit is not None:

@@ -31,7 +31,7 @@ GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
-class TestedDevice:
+class DeviceOutcome:
     """A device of many, with the end of its run."""
 
     host: str
@@ -81,22 +81,22 @@ class RateDistribution:
 class Outlier:
     """A device with everything unusual about it, and the exit status for that."""
 
-    member: TestedDevice
+    member: DeviceOutcome
     reasons: tuple[str, ...]
     status: int
 
 
-def tested_device(run: RunState) -> TestedDevice:
+def device_outcome(run: RunState) -> DeviceOutcome:
     """Return the device of a run that has ended."""
     target, problem = run.request.target, run.problem
-    found = TestedDevice(target.host or "", target.uuid, target.place, target.name, run.result)
+    found = DeviceOutcome(target.host or "", target.uuid, target.place, target.name, run.result)
     if problem is None:
         return found
     why = f"{problem.what}: {problem.why}"
     return replace(found, problem=why, status=run.status or FINE, remedy=problem.remedy)
 
 
-def was_stopped(member: TestedDevice) -> bool:
+def was_stopped(member: DeviceOutcome) -> bool:
     """True if somebody ended the run early."""
     if member.result is None:
         return member.status == INTERRUPTED
@@ -133,7 +133,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (at - below) * (ordered[above] - ordered[below])
 
 
-def distributions(members: Iterable[TestedDevice]) -> dict[tuple[str, str], RateDistribution]:
+def distributions(members: Iterable[DeviceOutcome]) -> dict[tuple[str, str], RateDistribution]:
     """Return the distribution of each model and data type."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for member in members:
@@ -178,7 +178,7 @@ def throttled_reason(result: Result) -> str | None:
     return f"throttled: {named} of {result.seconds:.0f} s"
 
 
-def outliers(members: Sequence[TestedDevice]) -> tuple[Outlier, ...]:
+def outliers(members: Sequence[DeviceOutcome]) -> tuple[Outlier, ...]:
     """Return the devices unlike the others, gravest first."""
     known = distributions(members)
     found = [
@@ -195,7 +195,7 @@ def _rank(outlier: Outlier, known: Mapping[tuple[str, str], RateDistribution]) -
     return grave, value / among.median if value is not None and among and among.median else 0.0
 
 
-def find_outlier(member: TestedDevice, among: RateDistribution | None) -> Outlier | None:
+def find_outlier(member: DeviceOutcome, among: RateDistribution | None) -> Outlier | None:
     """Return what is wrong with a device, or None."""
     result = member.result
     if result is None:

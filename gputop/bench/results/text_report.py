@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gputop.bench.events import Point, Result
     from gputop.bench.plan.request import Target
     from gputop.bench.results.compare import DeviceSpread
-    from gputop.bench.results.outliers import Outlier, RateDistribution, TestedDevice
+    from gputop.bench.results.outliers import DeviceOutcome, Outlier, RateDistribution
 
 
 NAME_WIDTH = 10
@@ -247,7 +247,7 @@ MOST_ROWS = 32
 """Most devices listed one by one. With more only outliers are listed."""
 
 
-def outliers_page(members: Sequence[TestedDevice]) -> str:
+def outliers_page(members: Sequence[DeviceOutcome]) -> str:
     """Return the distribution, the devices if they are few, and the outliers."""
     results = [member.result for member in members if member.result is not None]
     found, known = outliers(members), distributions(members)
@@ -260,7 +260,7 @@ def outliers_page(members: Sequence[TestedDevice]) -> str:
     return "\n".join(lines)
 
 
-def outliers_document(members: Sequence[TestedDevice]) -> dict[str, Any]:
+def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
     """Return the same for programs, with the results as they are kept."""
     return {
         "distributions": [asdict(each) for each in distributions(members).values()],
@@ -280,7 +280,7 @@ def outliers_document(members: Sequence[TestedDevice]) -> dict[str, Any]:
     }
 
 
-def _result(member: TestedDevice) -> dict[str, Any]:
+def _result(member: DeviceOutcome) -> dict[str, Any]:
     if member.result is not None:
         return {**asdict(member.result), "place": member.place}
     return {
@@ -294,7 +294,7 @@ def _result(member: TestedDevice) -> dict[str, Any]:
     }
 
 
-def _head(members: Sequence[TestedDevice], results: Sequence[Result]) -> str:
+def _head(members: Sequence[DeviceOutcome], results: Sequence[Result]) -> str:
     hosts = len({member.host for member in members})
     where = f"{count(len(members), 'device')} on {count(hosts, 'host')}"
     if not results:
@@ -330,7 +330,7 @@ def _distributions(known: Sequence[RateDistribution], like: Result) -> Iterator[
     yield from aligned(lines, left=1)
 
 
-def _member_rows(members: Sequence[TestedDevice], odd: set[int]) -> Iterator[str]:
+def _member_rows(members: Sequence[DeviceOutcome], odd: set[int]) -> Iterator[str]:
     known = distributions(members)
     like = next((member.result for member in members if member.result is not None), None)
     assert like is not None
@@ -364,7 +364,7 @@ def _outliers(found: Sequence[Outlier], total: int) -> Iterator[str]:
             yield f"    {visible(each.member.remedy)}"
 
 
-def name(member: TestedDevice) -> str:
+def name(member: DeviceOutcome) -> str:
     """Return host, place and UUID of a device."""
     parts = (member.host, member.place, member.uuid)
     return ", ".join(visible(part) for part in parts if part)

@@ -147,7 +147,10 @@ class Pairs:
                     if result.stopped == "time" and not result.wrong_elements:
                         fit.append(replace(request, size=result.n))
                     else:
-                        yield target, Done(_only_alone(result, "its run alone was not a whole one"))
+                        yield (
+                            target,
+                            Done(_only_alone(result, "its run alone did not take its time")),
+                        )
         if len(fit) < 2 or self._stopped_by is not None:
             for request in fit:
                 result = self._alone[request.target]

@@ -17,7 +17,7 @@ from gputop.bench.results.compare import (
     spreads_of,
 )
 from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.outliers import distribution, find_outlier, slow_reason, tested_device
+from gputop.bench.results.outliers import device_outcome, distribution, find_outlier, slow_reason
 from gputop.bench.run.state import STATES, RunState
 from gputop.exits import FAULT
 
@@ -275,7 +275,7 @@ class GroupState:
         if wrong := self.wrong_elements(target):
             return GroupOutlier(target, wrong_results(wrong), grave=True)
         run = self.runs[target]
-        outlier = find_outlier(tested_device(run), None) if run.ended else None
+        outlier = find_outlier(device_outcome(run), None) if run.ended else None
         if outlier is None:
             return None
         return GroupOutlier(target, "; ".join(outlier.reasons), outlier.status == FAULT)

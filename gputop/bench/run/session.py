@@ -168,10 +168,10 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it said nothing within {worker_launch.HELLO_SECONDS:g} s"
-                remedy = "See whether `import torch` works in that Python, or choose another"
+                why = f"it did not answer within {worker_launch.HELLO_SECONDS:g} s"
+                remedy = "Check that `import torch` works in that Python, or choose another"
             elif self._planned is not None:
-                why = f"it said nothing for {self._silence:.0f} s in the middle of the run"
+                why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
             hung = self._planned is not None and self._request.target.kind == "cuda"
             status = FAULT if hung else COULD_NOT_RUN
             raise _NoResultError(Problem(what, why, remedy), status) from None
@@ -207,8 +207,8 @@ class Session:
         """Count an event; raise `_NoResultError` for more than can be followed."""
         self._said += 1
         if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
-            what = "The stress test's worker says too much"
-            why = f"it was over {EVENTS_PER_SECOND} events a second"
+            what = "The stress test's worker sends too much"
+            why = f"more than {EVENTS_PER_SECOND} events a second"
             raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
 
     def _remember(self, event: Event) -> None:
@@ -294,9 +294,9 @@ class Session:
         status = worker.status
         if status is None:
             return Problem(what, "it closed its output", "Try another torch with --python")
-        choose = "See whether `import torch` works in that Python, or choose another with --python"
+        choose = "Check that `import torch` works in that Python, or choose another with --python"
         if status < 0:
-            remedy = choose if self._hello is None else "See what `dmesg` says of it"
+            remedy = choose if self._hello is None else "Look for the cause in `dmesg`"
             if -status == signal.SIGKILL:  # nearly always the kernel's
                 remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
             return Problem(what, f"it was ended by {signal_name(status)}", remedy)
@@ -320,7 +320,10 @@ def _stopped_early(by: str | None) -> _NoResultError:
     if by in (None, "user"):
         what, remedy = "The stress test was stopped", "Start it again to have a result"
         return _NoResultError(Problem(what, why, remedy), INTERRUPTED)
-    what, remedy = "The stress test was ended by a limit", "See to the device, and start it again"
+    what, remedy = (
+        "The stress test was ended by a limit",
+        "Check the device, then start the test again",
+    )
     return _NoResultError(Problem(what, why, remedy), DEGRADED)
 
 
@@ -332,4 +335,6 @@ def _problem(document: dict[str, Any]) -> Problem:
 def _garbage(line: bytes) -> _NoResultError:
     text = visible(line[:200].decode(errors="replace").strip())
     remedy = "Choose another interpreter with --python"
-    return _NoResultError(Problem("The stress test's worker said what is no event", text, remedy))
+    return _NoResultError(
+        Problem("The stress test's worker sent something that is not an event", text, remedy)
+    )

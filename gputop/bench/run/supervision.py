@@ -191,7 +191,7 @@ class SupervisedRun:
         if self._timer is not None:
             self._timer.cancel()
         if seconds is not None and self._trace.target.uuid is not None:
-            why = f"nothing was heard of it for {seconds:.0f} s"
+            why = f"it did not answer for {seconds:.0f} s"
             limit = RunLimit("silent", "Not watched", why)
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end, limit)
 

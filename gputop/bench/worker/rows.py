@@ -73,7 +73,9 @@ class Rows:
     def note_time_up(self) -> None:
         """Note that rows are missing, unless the run was stopped."""
         if not self.run.halt.is_set():
-            self.run.notes.append("the time was up before all rows were there: give more --seconds")
+            self.run.notes.append(
+                "the time was up before all rows were measured: give more --seconds"
+            )
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
         """Send the plan. `shape` is the largest of the run."""

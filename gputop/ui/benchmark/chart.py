@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = trace_chart.LEFT + trace_chart.RIGHT + 24
 
-OTHERS = "The GPUs of other hosts are not offered: for those, ssh -t HOST gputop."
+OTHERS = "GPUs of other hosts are not offered here: use ssh -t HOST gputop."
 
 
 class ThroughputChart(RunView):

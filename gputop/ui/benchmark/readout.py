@@ -62,7 +62,7 @@ def _of_one(run: RunState, width: int) -> Row:
     if run.stopping:
         word, style = "Stopping ", WARN
     elif run.silent_seconds is not None:
-        word, style = f"No word for {duration(run.silent_seconds)}, x ends it: ", WARN
+        word, style = f"Silent for {duration(run.silent_seconds)}, x ends it: ", WARN
     elif run.progress is not None or (run.is_table and run.planned is not None):
         word, style = "Running ", GOOD
     else:
@@ -163,7 +163,7 @@ def _end_of_several(group: GroupState, what: str) -> tuple[str, Style, str]:
     if len(done) == len(runs):
         checked = all(run.result and run.result.checks for run in done)
         before, dot, torch = what.partition(" · ")
-        return "Done ", GOOD, before + (" · all checks right" if checked else "") + dot + torch
+        return "Done ", GOOD, before + (" · all checks passed" if checked else "") + dot + torch
     if group.problem is not None and not group.measured:
         return "Not run: ", WARN, visible(group.problem.what)
     others = "; ".join(
