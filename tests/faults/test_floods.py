@@ -169,7 +169,7 @@ async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Pat
     assert turns.starved == 0
     assert isinstance(events[-1], Failed)
     assert str(events[-1].problem) == (
-        "The stress test's worker sends too much: it was over 200 events a second. "
+        "The stress test's worker sends too much: more than 200 events a second. "
         "Choose another interpreter with --python"
     )
 

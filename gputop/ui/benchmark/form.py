@@ -104,7 +104,6 @@ class Form(Container):
         """Options of device and data type: label and value."""
         self._kinds = [(kind, kind) for kind in KINDS]
         self._kind_field = _select("kind", self._kinds)
-        self._kind_field.value = DEFAULT_KIND
         self._device_field = _select("device", _inert([(label(cpu), CPU)]))
         self._dtype_field = _select("dtype", _dtypes((cpu,), DEFAULT_KIND))
         # Far longer than any value: a character that is dropped would make another number.
