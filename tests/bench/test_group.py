@@ -190,7 +190,7 @@ class Told(EndlessSession):
     requests: list[Request]
     opened: list[Told]
 
-    def __init__(self, asked: Request, *, waits: bool = False) -> None:
+    def __init__(self, asked: Request, *, waits: bool = False, launcher: None = None) -> None:
         super().__init__(asked)
         self.target, self.waits, self.told = asked.target, waits, list[str]()
         self.opened.append(self)
@@ -265,7 +265,7 @@ async def test_kill_reaches_all(told: list[Told]) -> None:
 
 async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(PreparedSession):
-        def __init__(self, asked: Request, *, waits: bool = False) -> None:
+        def __init__(self, asked: Request, *, waits: bool = False, launcher: None = None) -> None:
             """Has nothing to remember."""
 
         async def events(self) -> AsyncGenerator[Any]:

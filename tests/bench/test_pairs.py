@@ -41,7 +41,7 @@ class Measured:
     changes: dict[tuple[str, bool], dict[str, Any] | Failed]
     """Of results, by the number of the GPU and whether it runs together."""
 
-    def __init__(self, asked_for: Request, *, waits: bool = False) -> None:
+    def __init__(self, asked_for: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.request, self.waits = asked_for, waits
         self.opened.append((asked_for, waits))
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_paired() -> None:
         check_pairs(asked(*GPUS, seconds=1.0)),
     )
     assert alone is not None
-    assert alone.why == f"pairs needs two devices, and {CPU.label} is the only device"
+    assert alone.why == f"pairs needs two devices, but {CPU.label} is the only device"
     assert none is not None
     assert "there is none" in none.why
     assert short is not None

@@ -131,7 +131,7 @@ class Scripted:
     together: dict[str | None, list[Any]]
     """Of pairs, what it says beside others, where that is something else."""
 
-    def __init__(self, request: Request, *, waits: bool = False) -> None:
+    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.requests.append(request)
         self._target, self._waits = request.target, waits
         self._stopped, self._begun = asyncio.Event(), asyncio.Event()

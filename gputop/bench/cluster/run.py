@@ -124,10 +124,10 @@ async def _burn(order: ClusterRequest, requesting: Requesting, follow: Following
                 f"{member.problem}"
             )
         requests = requesting(list(usable))
-        places = list(usable.values())
-        watched = {request.target: place for request, place in zip(requests, places, strict=True)}
+        gpus = list(usable.values())
+        watched = {request.target: gpu for request, gpu in zip(requests, gpus, strict=True)}
         group = GroupState(requests)
-        runs = DeviceGroup(requests, group.traces, places)
+        runs = DeviceGroup(requests, group.traces, gpus)
         return ClusterResult(await follow(runs, group, ClusterWatch(watched)), not_begun)
     finally:
         await cluster.leave()

@@ -39,18 +39,16 @@ class DeviceGroup:
         self,
         requests: Sequence[Request],
         traces: Sequence[Trace] | None = None,
-        places: Sequence[Launcher] | None = None,
+        launchers: Sequence[Launcher] | None = None,
     ) -> None:
-        """Set `traces`, one per request, and `places` for workers on other machines."""
+        """Set `traces`, one per request, and `launchers` for workers on other machines."""
         self._traces = tuple(traces or (Trace(request.target) for request in requests))
         waits = len(requests) > 1
-        if places is None:
-            sessions = [Session(request, waits=waits) for request in requests]
-        else:
-            pairs = zip(requests, places, strict=True)
-            sessions = [Session(request, waits=waits, place=place) for request, place in pairs]
+        given: Sequence[Launcher | None] = launchers or [None] * len(requests)
+        pairs = zip(requests, given, strict=True)
         self._sessions = {
-            request.target: session for request, session in zip(requests, sessions, strict=True)
+            request.target: Session(request, waits=waits, launcher=launcher)
+            for request, launcher in pairs
         }
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
@@ -242,10 +240,6 @@ def _row(series: str, result: Result, devices: int) -> Point:
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
 
 
-def group_runner(
-    state: GroupState, places: Sequence[Launcher] | None = None
-) -> DeviceGroup | Pairs:
-    """Return the runner of a group; `places` are for workers on other machines."""
-    if state.kind == "pairs":
-        return Pairs(state)
-    return DeviceGroup(state.requests, state.traces, places)
+def group_runner(state: GroupState) -> DeviceGroup | Pairs:
+    """Return the runner of a group on this machine."""
+    return Pairs(state) if state.kind == "pairs" else DeviceGroup(state.requests, state.traces)

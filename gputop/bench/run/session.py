@@ -47,10 +47,10 @@ class Session:
     """
 
     def __init__(
-        self, request: Request, *, waits: bool = False, place: Launcher | None = None
+        self, request: Request, *, waits: bool = False, launcher: Launcher | None = None
     ) -> None:
         self._request = request
-        self._place: Launcher = place or LocalLauncher()
+        self._launcher: Launcher = launcher or LocalLauncher()
         self._wait_seconds = worker_launch.wait_seconds(request.seconds) if waits else 0.0
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
@@ -118,7 +118,7 @@ class Session:
         problem = plan.check_request(self._request)
         if problem is not None:
             raise _NoResultError(problem)
-        finding = asyncio.create_task(self._place.find_python(self._request))
+        finding = asyncio.create_task(self._launcher.find_python(self._request))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -149,7 +149,7 @@ class Session:
             json.dumps(worker_launch.worker_request(self._request, self._wait_seconds)).encode()
             + b"\n"
         )
-        self._worker = worker = await self._place.start(python, self._request, order)
+        self._worker = worker = await self._launcher.start(python, self._request, order)
         self._await(worker_launch.HELLO_SECONDS)
         if self._stopping.is_set():  # asked for while the process was being made
             worker.signal(signal.SIGKILL)
@@ -245,7 +245,7 @@ class Session:
             "torch_version": hello.torch_version,
             "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
             "python": python,
-            "host": self._place.host or platform.node() or None,
+            "host": self._launcher.host or platform.node() or None,
             "method": planned.method,
             "started_at": self._started_at,
             "accumulate": planned.accumulate,
@@ -265,7 +265,7 @@ class Session:
 
     @property
     def _status_of_death(self) -> int:
-        return self._status if self._stopping.is_set() else self._place.status_of_death
+        return self._status if self._stopping.is_set() else self._launcher.status_of_death
 
     def _status_of(self, kind: str) -> int:
         """Return the exit status of a worker's error: a device failing in the run is a fault."""
