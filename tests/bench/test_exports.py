@@ -83,8 +83,8 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
     [
         (("--report", "{}/no/run.html"), "there is no such folder"),
         (("--report", "{}"), "it is a directory"),
-        (("--tensorboard", "{}/file"), "is no folder"),
-        (("--tensorboard", "{}/file/below"), "is no folder"),
+        (("--tensorboard", "{}/file"), "is not a folder"),
+        (("--tensorboard", "{}/file/below"), "is not a folder"),
         (("--report", "{}/file/below"), "there is no such folder"),
         (("--report", "{}/file"), "it exists and is not a gputop report. Name another file, or"),
         (("--report", "{}/pipe"), "it is a pipe"),
