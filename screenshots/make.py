@@ -19,7 +19,7 @@ import resvg_py
 
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
-from gputop.ui.benchmark.title import TitleView
+from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.fleet_app import FleetApp

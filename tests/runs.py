@@ -65,7 +65,7 @@ def ended(target: request.Target, *events: Event) -> RunState:
     """A run of that device after these events, the last of which is its end."""
     run = RunState(Request(target, "float32", None, 10.0))
     for event in events:
-        run.take(event)
+        run.add_event(event)
     return run
 
 
@@ -78,8 +78,8 @@ def alone(run: RunState) -> GroupState:
 
 def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:
     """As the dashboard does it."""
-    run.take(event)
-    run.trace.take(event)
+    run.add_event(event)
+    run.trace.add_event(event)
 
 
 def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
@@ -134,4 +134,4 @@ def cpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
 
 def look(trace: Trace, seen: Sample) -> None:
     """Takes in a sample of a machine with one GPU."""
-    trace.look(inventory(1), seen)
+    trace.add_sample(inventory(1), seen)

@@ -151,10 +151,10 @@ class PreparedSession:
     requests: list[Request]
     to_send: tuple[Any, ...] = EVENTS
 
-    def __init__(self, request: Request, *, waits: bool = False) -> None:
+    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.requests.append(request)
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """It waits for nobody."""
 
     async def events(self) -> AsyncGenerator[Any]:
@@ -171,7 +171,7 @@ class PreparedSession:
 class EndlessSession(PreparedSession):
     """Runs until it is stopped; what it says until then ends with its own end."""
 
-    def __init__(self, request: Request, *, waits: bool = False) -> None:
+    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
         super().__init__(request, waits=waits)
         self._stopped = asyncio.Event()
         self._by = ""

@@ -75,7 +75,7 @@ def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
     pages = {"benchmark.screen", "device.screen", "why.screen", "processes.environment"}
     pages |= {"shell.help", "shell.command_palette", "widgets.question"}
     later = {f"gputop.ui.{name}" for name in pages}
-    later |= {"gputop.bench.run.session", "gputop.bench.results.store", "sqlite3"}
+    later |= {"gputop.bench.run.session", "gputop.bench.results.history", "sqlite3"}
     assert loaded_by(FIRST_SCREEN, later) == set()
 
 
@@ -151,7 +151,7 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     assert loaded_by(program, among) == {"gputop_worker.main"}
 
 
-@pytest.mark.parametrize("name", ["bench.worker", "bench.cluster.post"])
+@pytest.mark.parametrize("name", ["bench.worker", "bench.cluster.node_actor"])
 def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:
     """It is copied to where there may be no gputop; torch is loaded there by name."""
     place = ROOT / "gputop" / name.replace(".", "/")

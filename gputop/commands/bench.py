@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices, request
-from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
-from gputop.bench.plan.selection import RefusedError, select
-from gputop.bench.results import exports
+from gputop.bench.plan.devices import RunRefusedError, select_targets
+from gputop.bench.plan.request import DTYPES, parse_dtypes
 from gputop.commands.arguments import argument, count, output_width, print_text
 from gputop.console import say
 from gputop.exits import FINE, INTERRUPTED, USAGE
+from gputop.problem import Problem
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
 HERE = "auto"
-"""The Ray cluster that this machine is in."""
+"""Address of the Ray cluster that this machine is in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The kind of run and the options of `gputop bench`."""
+    """Add the kind of run and the options of `gputop bench`."""
     parser.add_argument(
         "kind",
         nargs="?",
@@ -57,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="N",
         help="multiply N x N matrices, or `auto` (default): as large as is useful; "
-        "of a sweep and a search the largest",
+        "for a sweep and a search the largest",
     )
     parser.add_argument(
         "--seconds",
@@ -83,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the interpreter whose torch is used (default: the active environment's)",
     )
     parser.add_argument(
-        "--ignore-busy", action="store_true", help="also where another process holds the device"
+        "--ignore-busy", action="store_true", help="test even if another process uses the device"
     )
     parser.add_argument(
         "--ray",
@@ -94,154 +97,173 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "one that this machine is in, or the one at ADDRESS (see `ray start`)",
     )
     parser.add_argument(
-        "--devices", type=count, metavar="N", help="with --ray: so many GPUs (default: all)"
+        "--devices", type=count, metavar="N", help="with --ray: how many GPUs (default: all)"
     )
     parser.add_argument(
         "--screen",
         action="store_true",
-        help="with --ray: the whole terminal shows the devices as they run; what it ends with is "
+        help="with --ray: show the devices on the whole terminal as they run; the results are "
         "printed when you leave",
     )
     parser.add_argument(
         "--collect",
         nargs="+",
         metavar="FILE",
-        help="run nothing: compare the devices of files that `gputop bench --json` wrote, such as "
-        "with `srun` one for each GPU",
+        help="run nothing: compare the devices in files that `gputop bench --json` wrote, for "
+        "example one for each GPU with `srun`",
     )
-    exports.add_arguments(parser)
+    parser.add_argument(
+        "--history", action="store_true", help="list earlier results (of --device), newest first"
+    )
+    parser.add_argument(
+        "--csv", action="store_true", help="the result, or the history, as comma-separated values"
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="also write the run as one HTML page, to send to somebody"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="with --report: overwrite a file that is not a report"
+    )
+    parser.add_argument(
+        "--tensorboard",
+        metavar="DIR",
+        help="also write the run as scalars, into a folder of its own in DIR; to see them: "
+        "`tensorboard --logdir DIR`",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the stress tests that the arguments ask for; returns the exit status."""
+    """Run the requested stress tests and return the exit status."""
     try:
-        _look_over(args)
-        _check(args)
+        _refuse_misuse(args)
+        _check_outputs(args)
         if args.history:
             return _history(args)
         if args.collect:
             return _collect(args)
         if args.ray is not None:
             return _on_cluster(args)
-        targets = select(args.device, args.kind, ignore_busy=args.ignore_busy)
+        targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
         requests = _requests(args, targets)
         ends = _stress(requests)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except RefusedError as error:
+    except RunRefusedError as error:
         say(f"error: {error}")
         return error.status
-    from gputop.commands.bench_results import conclude
+    from gputop.commands.bench_results import report_runs
 
-    return conclude(ends, args)
+    return report_runs(ends, args)
 
 
 def _collect(args: argparse.Namespace) -> int:
-    """Compares the devices of files."""
+    """Compare the devices of files."""
     from gputop.bench.results.collect import collect
-    from gputop.commands.bench_results import conclude_many
+    from gputop.commands.bench_results import report_devices
 
     found = collect(args.collect)
-    return conclude_many(found.members, found.left_out, args)
+    return report_devices(found.members, found.left_out, args)
 
 
 def _on_cluster(args: argparse.Namespace) -> int:
-    """Runs on the GPUs that Ray gives."""
-    from gputop.bench.cluster.run import Order, burn, on_a_line
-    from gputop.commands.bench_results import conclude_cluster
+    """Run on the GPUs that Ray gives."""
+    from gputop.bench.cluster.run import ClusterRequest, follow_on_terminal, run_on_cluster
+    from gputop.commands.bench_results import report_cluster
 
     cpu = args.device == ("cpu",)
     python = getattr(args, "python", None)
-    order = Order(args.ray, args.devices, cpu, args.ignore_busy, python)
-    follow = on_a_line
+    order = ClusterRequest(args.ray, args.devices, cpu, args.ignore_busy, python)
+    follow = follow_on_terminal
     if args.screen:
         from gputop.ui.shell.cluster_app import on_screen
 
         follow = on_screen
-    return conclude_cluster(burn(order, lambda targets: _requests(args, targets), follow), args)
+    return report_cluster(
+        run_on_cluster(order, lambda targets: _requests(args, targets), follow), args
+    )
 
 
 def _stress(requests: list[Request]) -> list[RunState]:
     import asyncio
 
-    from gputop.bench.run.foreground import run_in_foreground
+    from gputop.bench.run.progress import run_in_foreground
 
     return asyncio.run(run_in_foreground(requests))
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuses what could not be written after a run, before it."""
-    if misuse := exports.misuse(args):
-        raise RefusedError(misuse, USAGE)
-    if problem := exports.unwritable(args):
-        raise RefusedError(f"{problem}.")
-
-
 def _history(args: argparse.Namespace) -> int:
-    """Prints earlier results, of one device where it is named."""
+    """Print earlier results, of one device if it is named."""
     from gputop.bench.results import history
-    from gputop.bench.results.store import ResultsError
+    from gputop.bench.results.history import ResultsError
 
     form: history.Form = "json" if args.json else "csv" if args.csv else "table"
     try:
-        text = history.text(_one_device(args.device), form, output_width())
+        text = history.listing(_one_device(args.device), form, output_width())
     except (ResultsError, ValueError) as error:
-        raise RefusedError(f"{error}.") from None
+        raise RunRefusedError(f"{error}.") from None
     print_text(text)
     return FINE
 
 
 def _one_device(named: tuple[str, ...] | None) -> str | None:
-    """Whose history it is, None for all."""
+    """Return whose history to print, or None for all."""
     if named is None or named == (devices.ALL,):
         return None
     if len(named) > 1:
-        raise RefusedError("--history is of one device, or of all. Name one with --device.", USAGE)
+        raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
     return named[0]
 
 
-def _look_over(args: argparse.Namespace) -> None:
-    """Refuses options that the kind of run does not have."""
-    kind: str = args.kind
-    _look_over_many(args)
-    if kind == "copy" and args.dtype:
-        raise RefusedError("copy has no data type. Leave out --dtype.", USAGE)
-    if args.dtype and len(args.dtype) > 1 and kind != "sweep":
-        raise RefusedError(f"{kind} runs one data type. Give --dtype one, or sweep.", USAGE)
-    if args.size is not None and kind in ("latency", "copy"):
-        raise RefusedError(f"{kind} has sizes of its own. Leave out --size.", USAGE)
-
-
-def _look_over_many(args: argparse.Namespace) -> None:
-    """Refuses what does not go with a cluster, or with files."""
-    if args.ray is None and args.devices is not None:
-        raise RefusedError("--devices is how many GPUs of a cluster. Add --ray.", USAGE)
-    if args.ray in request.KINDS:
-        raise RefusedError(
-            f"{args.ray} is a kind of run, and no address. Type `gputop bench {args.ray} --ray`.",
-            USAGE,
-        )
-    if args.screen and args.ray is None:
-        raise RefusedError("--screen shows a cluster. Add --ray, or start `gputop`.", USAGE)
-    if args.screen and not (os.isatty(0) and os.isatty(2)):
-        raise RefusedError("--screen wants a terminal. Leave it out.", USAGE)
-    if args.ray is not None and args.kind == "pairs":
-        raise RefusedError("pairs is of one machine. Leave out --ray.", USAGE)
-    if args.ray is not None and args.device not in (None, ("cpu",)):
-        raise RefusedError("Ray chooses the devices. Say how many with --devices.", USAGE)
-    many = "--ray" if args.ray is not None else "--collect" if args.collect else None
-    if many and args.collect and args.ray is not None:
-        raise RefusedError("--collect runs nothing. Leave out --ray.", USAGE)
-    if many and args.history:
-        raise RefusedError(f"--history is of earlier runs. Leave out {many}.", USAGE)
-    if many and (args.report or args.tensorboard):
-        raise RefusedError(
-            f"--report and --tensorboard are of one device. Leave out {many}.", USAGE
-        )
+def _refuse_misuse(args: argparse.Namespace) -> None:
+    """Raise `RefusedError` for options that do not go together, or not with the kind of run."""
+    kind, ray, collect = args.kind, args.ray is not None, bool(args.collect)
+    many = "--ray" if ray else "--collect"
+    exported = args.report or args.tensorboard
+    misuses = (
+        (args.devices is not None and not ray, "--devices is for a Ray cluster. Add --ray."),
+        (
+            args.ray in request.KINDS,
+            f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
+        ),
+        (args.screen and not ray, "--screen shows a cluster. Add --ray, or start `gputop`."),
+        (
+            args.screen and not (os.isatty(0) and os.isatty(2)),
+            "--screen needs a terminal. Leave it out.",
+        ),
+        (ray and kind == "pairs", "pairs runs on one machine. Leave out --ray."),
+        (
+            ray and args.device not in (None, ("cpu",)),
+            "Ray chooses the devices. Say how many with --devices.",
+        ),
+        (collect and ray, "--collect runs nothing. Leave out --ray."),
+        ((collect or ray) and args.history, f"--history lists earlier runs. Leave out {many}."),
+        (
+            (collect or ray) and exported,
+            f"--report and --tensorboard are for one device. Leave out {many}.",
+        ),
+        (kind == "copy" and args.dtype, "copy has no data type. Leave out --dtype."),
+        (
+            args.dtype and len(args.dtype) > 1 and kind != "sweep",
+            f"{kind} runs one data type. Give --dtype one, or run a sweep.",
+        ),
+        (
+            args.size is not None and kind in ("latency", "copy"),
+            f"{kind} chooses its own sizes. Leave out --size.",
+        ),
+        (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
+        (
+            args.history and exported,
+            "--report and --tensorboard export a run, and --history runs nothing. Leave it out.",
+        ),
+        (args.force and not args.report, "--force is for --report. Add --report FILE."),
+    )
+    for misused, message in misuses:
+        if misused:
+            raise RunRefusedError(message, USAGE)
 
 
 def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
-    """One for each device; raises `RefusedError` where several cannot be had."""
+    """Return a request for each device; raise `RunRefusedError` if they cannot run together."""
     if len(targets) > 1 and args.ray is None:
         _look_over_several(args)
     python = getattr(args, "python", None)
@@ -256,15 +278,61 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
             )
         )
     if args.kind == "pairs" and (problem := request.check_pairs(requests)):
-        raise RefusedError(f"{problem}.")
+        raise RunRefusedError(f"{problem}.")
     return requests if args.ray is not None else devices.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
-    """Refuses options that are for one device."""
+    """Raise `RunRefusedError` for options that need one device."""
     if args.report is not None:
-        raise RefusedError("--report is a page of one device. Name one with --device.", USAGE)
+        raise RunRefusedError("--report is a page about one device. Name one with --device.", USAGE)
     if args.csv and args.kind not in ("soak", "pairs"):
-        raise RefusedError(
+        raise RunRefusedError(
             "--csv has the rows of one device. Name one with --device, or take --json.", USAGE
         )
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Raise `RefusedError` before the run if a file could not be written after it."""
+    no_file = partial(_no_file, force=args.force)
+    for name, refused in ((args.report, no_file), (args.tensorboard, _no_folder)):
+        if name is None:
+            continue
+        try:
+            problem = refused(Path(name))
+        except OSError as error:  # one may not look there, or nothing can be called so
+            why = error.strerror or str(error)
+            problem = unwritten(Path(name), why, "Name another one")
+        if problem is not None:
+            raise RunRefusedError(f"{problem}.")
+
+
+def _no_file(file: Path, *, force: bool) -> Problem | None:
+    from gputop.bench.results.html_report import is_report
+    from gputop.files import check_target
+
+    if file.is_dir():
+        return unwritten(file, "it is a directory", "Name a file in it")
+    if not file.parent.is_dir():
+        return unwritten(file, "there is no such folder", "Create it, or name another file")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        return unwritten(file, "its folder cannot be written to", "Name another file")
+    check_target(file)
+    if not force and file.exists() and not is_report(file):
+        why = "it exists and is not a gputop report"
+        return unwritten(file, why, "Name another file, or add --force")
+    return None
+
+
+def _no_folder(wanted: Path) -> Problem | None:
+    folder = wanted
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    why = f"{visible(str(folder))} is not a folder that can be written to"
+    return unwritten(wanted, why, "Name another one")
+
+
+def unwritten(file: Path, why: str, remedy: str) -> Problem:
+    return Problem(f"{visible(str(file))} cannot be written", why, remedy)

@@ -1,20 +1,27 @@
-"""What becomes of the ends of runs: kept, printed and exported, and the exit status."""
+"""Output of finished runs: stored, printed and exported results, and the exit status."""
 
 from __future__ import annotations
 
 import json
 import platform
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Result
-from gputop.bench.results import exports, history
+from gputop.bench.results import history
 from gputop.bench.results.compare import spreads
-from gputop.bench.results.outliers import member_of, outliers, was_stopped, wrong_results
-from gputop.bench.results.outliers_page import document
-from gputop.bench.results.outliers_page import page as many
-from gputop.bench.results.page import in_short, page, table_of
-from gputop.bench.results.store import ResultsError, append
+from gputop.bench.results.facts import wrong_results
+from gputop.bench.results.history import ResultsError, append
+from gputop.bench.results.outliers import device_outcome, outliers, was_stopped
+from gputop.bench.results.text_report import (
+    comparison_table,
+    outliers_document,
+    result_page,
+    spread_lines,
+)
+from gputop.bench.results.text_report import outliers_page as many
+from gputop.commands.bench import unwritten
 from gputop.console import print_out, say
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.codec import to_json
@@ -23,16 +30,17 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from gputop.bench.cluster.run import Burned
-    from gputop.bench.results.collect import LeftOut
-    from gputop.bench.results.outliers import Member
-    from gputop.bench.run.state import RunState
+    from gputop.bench.cluster.run import ClusterResult
+    from gputop.bench.results.collect import SkippedFile
+    from gputop.bench.results.outliers import DeviceOutcome
+    from gputop.bench.run.state import RunCurves, RunState
+    from gputop.problem import Problem
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED, FINE)
 
 
-def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
-    """Keep, print and export what was measured; return the gravest exit status of all devices."""
+def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
+    """Store, print and export results; return the gravest exit status of all devices."""
     for run in runs:
         _keep(run)
     print_out(_text(runs, args))
@@ -41,7 +49,7 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
         problem
         for run in runs
         if run.result is not None
-        for problem in exports.write(args, run.result, run.course())
+        for problem in _export(args, run.result, run.history())
     ]
     for problem in problems:
         say(f"error: {problem}.")
@@ -49,19 +57,21 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     return COULD_NOT_RUN if problems and status == FINE else status
 
 
-def conclude_many(
-    members: Sequence[Member],
-    left_out: Sequence[LeftOut],
+def report_devices(
+    members: Sequence[DeviceOutcome],
+    left_out: Sequence[SkippedFile],
     args: argparse.Namespace,
     statuses: Sequence[int] = (),
 ) -> int:
-    """Prints many devices and those that are not like the others; the gravest exit status.
+    """Print many devices and the outliers; return the gravest exit status.
 
-    `statuses` are what else was found.
+    `statuses` are further findings.
     """
     if args.json:
         unused = [asdict(each) for each in left_out]
-        text = json.dumps({**document(members), "left_out": unused}, indent=2, allow_nan=False)
+        text = json.dumps(
+            {**outliers_document(members), "left_out": unused}, indent=2, allow_nan=False
+        )
     elif args.csv:
         text = history.as_csv([each.result for each in members if each.result is not None])
     else:
@@ -75,8 +85,8 @@ def conclude_many(
     return gravest([*found, *stopped, *missed, *statuses, FINE])
 
 
-def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
-    """Keeps and prints what was measured on a cluster; the gravest exit status."""
+def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
+    """Store and print results of a cluster; return the gravest exit status."""
     statuses = []
     for run in burned.ends:
         if run.request.target.uuid is not None:
@@ -84,17 +94,17 @@ def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
         if slower := _slower(run):
             say(f"warning: {run.request.target.label}: {slower}")
             statuses.append(DEGRADED)
-    members = [*map(member_of, burned.ends), *burned.not_begun]
-    return conclude_many(members, (), args, statuses)
+    members = [*map(device_outcome, burned.ends), *burned.not_begun]
+    return report_devices(members, (), args, statuses)
 
 
 def gravest(statuses: Sequence[int]) -> int:
-    """Of several devices: a fault first, and fine only where all are."""
+    """Return the gravest status: a fault first, and fine only if all are."""
     return min(statuses, key=GRAVEST_FIRST.index)
 
 
 def _keep(run: RunState) -> None:
-    """Keep the result, if there is one; it has its comparison then."""
+    """Store the result, if there is one, with its comparison."""
     if run.result is not None:
         try:
             run.end = Done(append(run.result))
@@ -108,16 +118,15 @@ def _slower(run: RunState) -> str | None:
 
 
 def _judge(run: RunState) -> int:
-    """Say what is wrong with the run of one device; return the exit status that it deserves."""
+    """Report what is wrong with a run; return its exit status."""
     result = run.result
     if result is None:
         say(f"error: {run.problem}")
         return run.status or COULD_NOT_RUN
     if result.wrong_elements:
-        say(
-            f"error: {run.request.target.label} {wrong_results(result.wrong_elements)} "
-            f"in {result.checks} checks. Do not train on it; run the test again to be sure."
-        )
+        wrong = wrong_results(result.wrong_elements, result.checks)
+        advice = "Do not train on it; run the test again to be sure."
+        say(f"error: {run.request.target.label} {wrong}. {advice}")
         return FAULT
     slower = _slower(run)
     if slower is not None:
@@ -127,7 +136,7 @@ def _judge(run: RunState) -> int:
 
 
 def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
-    """What goes to standard output; nothing where no device has a result, but as JSON who it is."""
+    """Return standard output; empty without results, except as JSON."""
     if args.json:
         documents = [_document(run) for run in runs]
         what = documents if len(runs) > 1 else documents[0]
@@ -138,14 +147,14 @@ def _text(runs: Sequence[RunState], args: argparse.Namespace) -> str:
     if args.csv:
         return _csv([result for _, result in results])
     if len(runs) == 1:
-        return page(results[0][1])
-    pages = [] if args.kind in ("soak", "pairs") else [page(result) for _, result in results]
-    apart = "\n".join(in_short(spreads(results)))
-    return "\n\n".join(filter(None, [*pages, table_of(results), apart]))
+        return result_page(results[0][1])
+    pages = [] if args.kind in ("soak", "pairs") else [result_page(result) for _, result in results]
+    apart = "\n".join(spread_lines(spreads(results)))
+    return "\n\n".join(filter(None, [*pages, comparison_table(results), apart]))
 
 
 def _document(run: RunState) -> dict[str, Any]:
-    """A result as it is kept; of a device without one who it is, and why."""
+    """Return a result as it is stored, or the device and its problem."""
     if run.result is not None:
         return asdict(run.result)
     target = run.request.target
@@ -159,7 +168,33 @@ def _document(run: RunState) -> dict[str, Any]:
 
 
 def _csv(results: Sequence[Result]) -> str:
-    """The rows of a run that is a table, or else a line for each result."""
+    """Return the rows of a table, or else a line for each result."""
     if len(results) == 1 and results[0].points:
         return history.points_csv(results[0])
     return history.as_csv(results)
+
+
+def _export(args: argparse.Namespace, result: Result, course: RunCurves) -> list[Problem]:
+    """Write the requested files; return the problems."""
+    problems = []
+    if args.report is not None:
+        from gputop.bench.results.html_report import html_page
+        from gputop.files import write_whole
+
+        try:
+            write_whole(Path(args.report), html_page(result, course).encode())
+        except OSError as error:
+            problems.append(_failed(Path(args.report), error))
+    if args.tensorboard is not None:
+        from gputop.bench.results import tensorboard
+
+        try:
+            tensorboard.write(Path(args.tensorboard), result, course)
+        except OSError as error:
+            problems.append(_failed(Path(args.tensorboard), error))
+    return problems
+
+
+def _failed(file: Path, error: OSError) -> Problem:
+    remedy = "Free some space or see the permissions, and run the test again"
+    return unwritten(file, error.strerror or str(error), remedy)

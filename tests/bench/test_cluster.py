@@ -36,10 +36,10 @@ FAULTS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import os
-from gputop_worker import cpu, main, product, soak
+from gputop_worker import backends, main, product, soak
 slot, Product = os.environ["CUDA_VISIBLE_DEVICES"], product.Product
 multiply, measure = Product.multiply, soak.measure
-cpu.Cpu.least_interval, cpu.Cpu.share_of_checks = 0.0, 1e9
+backends.Cpu.least_interval, backends.Cpu.share_of_checks = 0.0, 1e9
 def slow(self, times=1):
     for _ in range(times):
         multiply(self)

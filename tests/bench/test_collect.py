@@ -98,14 +98,14 @@ GOOD = asdict(result(9))
 DAMAGED: dict[str, tuple[Any, str]] = {
     "empty": ("", "it is empty"),
     "blank": (" \n", "it is empty"),
-    "cut off": (json.dumps(GOOD)[:-40], "only a part of one"),
-    "no result": ({"a": 1}, "it is no result"),
-    "a list of nothing": ([], "it has no result in it"),
-    "a number": (3, "it is no result"),
-    "half a result": ({key: GOOD[key] for key in list(GOOD)[:9]}, "it is no whole result"),
-    "wrong types": ({**GOOD, "seconds": "long"}, "it is no whole result"),
-    "not a number": (json.dumps({**GOOD, "tflops_mean": float("nan")}), "NaN is no number"),
-    "deep": ("[" * 100_000, "no JSON document"),
+    "cut off": (json.dumps(GOOD)[:-40], "not a complete JSON document"),
+    "no result": ({"a": 1}, "it is not a result"),
+    "a list of nothing": ([], "it contains no result"),
+    "a number": (3, "it is not a result"),
+    "half a result": ({key: GOOD[key] for key in list(GOOD)[:9]}, "it is not a complete result"),
+    "wrong types": ({**GOOD, "seconds": "long"}, "it is not a complete result"),
+    "not a number": (json.dumps({**GOOD, "tflops_mean": float("nan")}), "NaN is not a number"),
+    "deep": ("[" * 100_000, "not a complete JSON document"),
 }
 
 

@@ -18,10 +18,10 @@ import pytest
 
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan import request as plan
-from gputop.bench.results import store
-from gputop.bench.results.page import page
+from gputop.bench.results import history
+from gputop.bench.results.text_report import result_page
 from gputop.commands import bench as command
-from gputop.commands.bench_results import conclude
+from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
 from gputop.schema.snapshot import (
     Device,
@@ -62,7 +62,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
     assert result["tflops_mean"] == pytest.approx(
         2 * 256**3 * result["iterations"] / result["seconds"] / 1e12
     )
-    (kept,) = store.recent(10)
+    (kept,) = history.recent(10)
     assert kept.tflops_mean == result["tflops_mean"]
 
 
@@ -292,8 +292,7 @@ def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
     assert run() == 0
     assert asked["request"].target.kind == "cpu"
     assert capsys.readouterr().err == (
-        "gputop: there is no GPU to use (MIG is on, and it has no instance): "
-        "the CPU is put under stress\n"
+        "gputop: no GPU can be used (MIG is on, and it has no instance): the CPU is tested\n"
     )
 
 
@@ -304,7 +303,7 @@ def test_what_is_asked_for_when_nothing_is_said(asked: dict[str, Any]) -> None:
 
 def concluded(last: Done | Failed, *arguments: str) -> int:
     """What is said of the end of a run on the CPU; the exit status."""
-    return conclude([ended(CPU, last)], parsed(*arguments))
+    return report_runs([ended(CPU, last)], parsed(*arguments))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in plan.KINDS if kind != "pairs"])
@@ -421,8 +420,8 @@ def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    store.path().parent.parent.mkdir(parents=True, exist_ok=True)
-    store.path().parent.write_text("in the way")
+    history.results_path().parent.parent.mkdir(parents=True, exist_ok=True)
+    history.results_path().parent.write_text("in the way")
     assert concluded(Done(RESULT), "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["iterations"] == 420
@@ -431,7 +430,7 @@ def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFix
 
 def test_the_page_has_droop_where_it_is_known() -> None:
     long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0, tflops_device=0.16)
-    text = page(long)
+    text = result_page(long)
     assert "0.15 TFLOP/s, 25.0 % below the peak" in text
     assert "0.16 TFLOP/s by device events" in text
-    assert "sustained" not in page(RESULT)
+    assert "sustained" not in result_page(RESULT)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Point
-from gputop.bench.results.compare import best_of, comparable, compared, regression, score
+from gputop.bench.results.compare import best_of, comparable, regression, score, with_comparisons
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table
 from tests.bench.workers import RESULT
 
@@ -48,7 +48,7 @@ def test_what_is_measured_anew_is_no_other_method(changes: dict[str, Any]) -> No
 )
 def test_another_method_is_not_compared_with(changes: dict[str, Any]) -> None:
     assert comparable(replace(BASE, **changes)) != comparable(BASE)
-    (alone,) = compared([replace(BASE, comparison=None)], [soak(900.0, **changes)])
+    (alone,) = with_comparisons([replace(BASE, comparison=None)], [soak(900.0, **changes)])
     assert alone.comparison == Comparison()
 
 
@@ -88,7 +88,7 @@ def test_the_best_is_the_best_of_the_earlier_ones() -> None:
 
 def test_a_faulty_result_is_no_measure_and_is_not_compared() -> None:
     assert best_of(BASE, [soak(900.0, ago=1, wrong_elements=1)]) is None
-    (faulty,) = compared([soak(700.0, wrong_elements=1)], [soak(780.0, ago=1)])
+    (faulty,) = with_comparisons([soak(700.0, wrong_elements=1)], [soak(780.0, ago=1)])
     assert faulty.comparison == Comparison()
 
 
@@ -111,7 +111,7 @@ def test_a_short_run_is_no_new_best_over_a_long_one() -> None:
 
 def test_a_result_that_was_compared_stays_as_it_is() -> None:
     given = soak(780.0, comparison=Comparison(20.0, "slower"))
-    (kept,) = compared([given], [soak(790.0, ago=1.0)])
+    (kept,) = with_comparisons([given], [soak(790.0, ago=1.0)])
     assert kept is given
 
 
@@ -163,8 +163,8 @@ def test_names_of_others_are_inert() -> None:
 def test_what_comes_later_changes_nothing(means: list[float]) -> None:
     """A result's place among all runs is the same as when it was the newest."""
     runs = [soak(mean, ago=-float(n)) for n, mean in enumerate(means)]
-    for n, found in enumerate(compared(runs, runs)):
-        (then,) = compared(runs[n : n + 1], runs[: n + 1])
+    for n, found in enumerate(with_comparisons(runs, runs)):
+        (then,) = with_comparisons(runs[n : n + 1], runs[: n + 1])
         assert found.comparison == then.comparison
         assert found.comparison is not None
         under = found.comparison.under_percent

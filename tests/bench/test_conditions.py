@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
-from gputop.bench.run.conditions import BANDWIDTH, LONGEST_SECONDS, WITHIN, Moment, Trace
-from gputop.bench.run.series import MOST_ITEMS
+from gputop.bench.run.conditions import (
+    BANDWIDTH,
+    LONGEST_SECONDS,
+    MOST_ITEMS,
+    WITHIN,
+    Trace,
+    TraceMoment,
+)
 from gputop.schema.snapshot import Device, Sample
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
@@ -38,9 +44,9 @@ def traced(
     events += [(seen.time, seen) for seen in samples]
     for clock.time, event in sorted(events, key=lambda each: each[0]):
         if isinstance(event, Sample):
-            trace.look(inventory(1), event)
+            trace.add_sample(inventory(1), event)
         else:
-            trace.take(event)
+            trace.add_event(event)
     return trace
 
 
@@ -92,9 +98,9 @@ def test_energy_is_unknown_where_the_counter_does_not_say(counter: list[float | 
 def test_a_table_has_energy_and_no_products_for_it() -> None:
     clock = Clock()
     trace = Trace(GPU, clock)
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     for n in range(1, 5):
-        trace.look(inventory(1), gpu_sample(NOW + n, energy_joules=300.0 * n))
+        trace.add_sample(inventory(1), gpu_sample(NOW + n, energy_joules=300.0 * n))
     found = conditions(trace, seconds=4.0, tflops_mean=None)
     assert found.energy_joules == pytest.approx(1200.0)
     assert found.tflop_per_joule is None
@@ -167,11 +173,11 @@ def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed
     """A CPU's checks take a second after every two here: 1.5 seconds of the clock are one."""
     clock = Clock()
     trace = Trace(request.cpu_target(), clock)
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     for n in range(1, 21):
         clock.time = NOW + 1.5 * n
-        trace.take(Progress(float(n), 1.0, n, 0.3))
-        trace.look(inventory(), sample(0, time=clock.time + 0.1))
+        trace.add_event(Progress(float(n), 1.0, n, 0.3))
+        trace.add_sample(inventory(), sample(0, time=clock.time + 0.1))
     assert [m.seconds for m in trace.moments] == pytest.approx([n + 0.1 for n in range(1, 21)])
     assert conditions(trace, 20.0).sm_clock_mhz_mean == host().cpu_clock_mhz
 
@@ -179,12 +185,12 @@ def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed
 def test_time_does_not_go_back_where_a_long_check_comes_between() -> None:
     clock = Clock()
     trace = Trace(request.cpu_target(), clock)
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     for n in range(1, 121):
         clock.time = NOW + n
         if n in (60, 120):
-            trace.take(Progress(60.0 if n == 60 else 61.0, 1.0, n, 0.3))
-        trace.look(inventory(), sample(0, time=NOW + n))
+            trace.add_event(Progress(60.0 if n == 60 else 61.0, 1.0, n, 0.3))
+        trace.add_sample(inventory(), sample(0, time=NOW + n))
     for one, other in itertools.pairwise(trace.moments):
         assert one.since <= one.seconds <= other.since <= other.seconds
 
@@ -195,10 +201,10 @@ def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> N
     target = dataclasses.replace(GPU, uuid="MIG-1")
     clock = Clock()
     trace = Trace(target, clock)
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     for n in range(1, 5):
         seen = gpu_sample(NOW + n, power_watts=650.0, energy_joules=650.0 * n)
-        trace.look(divided, seen)
+        trace.add_sample(divided, seen)
     found = conditions(trace, 4.0)
     assert found.power_watts_mean == pytest.approx(650.0)
     assert found.pci_device_id == "2330"
@@ -210,7 +216,7 @@ def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> N
 def test_of_a_device_that_nothing_was_heard_of_nothing_is_said() -> None:
     assert Trace(GPU).conditions(gpu_result(10.0)) is None
     trace = Trace(request.cpu_target())
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     assert trace.conditions(gpu_result(10.0)) is None
 
 
@@ -227,10 +233,10 @@ def test_what_a_run_on_screen_has_in_the_end() -> None:
 def trace_of(device: Device, *others: Device) -> Trace:
     """A run on such a device of the machine, at 1500 MHz."""
     trace = Trace(dataclasses.replace(GPU, uuid=device.uuid), Clock())
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     machine = dataclasses.replace(inventory(1), devices=(device, *others))
     for n in range(1, 4):
-        trace.look(machine, gpu_sample(NOW + n, sm_clock_mhz=1500))
+        trace.add_sample(machine, gpu_sample(NOW + n, sm_clock_mhz=1500))
     return trace
 
 
@@ -284,12 +290,12 @@ def ended(run: RunState) -> Conditions:
 def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
     clock = Clock()
     trace = Trace(GPU, clock)
-    trace.take(PLANNED)
+    trace.add_event(PLANNED)
     many = 3 * MOST_ITEMS
     for n in range(1, many + 1):
         reasons = ("hw_thermal",) if n == 5 else ()
         look = gpu_sample(NOW + n, power_watts=600.0 + n % 2, clock_event_reasons=reasons)
-        trace.look(inventory(1), look)
+        trace.add_sample(inventory(1), look)
     moments = trace.moments
     assert MOST_ITEMS / 2 <= len(moments) <= MOST_ITEMS
     assert moments[-1].seconds == many
@@ -297,7 +303,7 @@ def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
     assert max(spans) <= 4.0, "old ones are as dense as new ones"
     ((since, until),) = trace.intervals()["hw_thermal"]
     assert since < 5 <= until, "what held for a second is not lost"
-    assert trace.power_mean == pytest.approx(600.5)
+    assert trace.power.value == pytest.approx(600.5)
 
 
 readings_at = st.fixed_dictionaries(
@@ -329,13 +335,13 @@ def test_whatever_comes_the_axis_is_in_order_and_figures_are_finite(
     for step, (what, value) in steps:
         clock.time += step
         if what == "look":
-            trace.look(inventory(1), gpu_sample(clock.time, **value))
+            trace.add_sample(inventory(1), gpu_sample(clock.time, **value))
         elif what == "planned":
-            trace.take(PLANNED)
+            trace.add_event(PLANNED)
         else:
             elapsed += value
-            trace.take(Progress(elapsed, value, 1, 1.0))
-    for one, other in itertools.pairwise([Moment(0.0, 0.0), *trace.moments]):
+            trace.add_event(Progress(elapsed, value, 1, 1.0))
+    for one, other in itertools.pairwise([TraceMoment(0.0, 0.0), *trace.moments]):
         assert one.seconds <= other.since <= other.seconds
     for spans in trace.intervals().values():
         assert all(since <= until for since, until in spans)

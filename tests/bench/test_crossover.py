@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from gputop.bench.events import Point, Result
-from gputop.bench.results.crossover import (
+from gputop.bench.results.compare import (
     Crossover,
+    crossover_in_words,
     crossovers,
-    in_words,
-    newest,
-    others,
-    times,
+    newest_series,
+    other_sweeps,
+    times_text,
     with_earlier,
 )
 from tests.bench.kept import BASE, table
@@ -66,7 +66,7 @@ def test_the_size_from_which_on_it_wins(
     ],
 )
 def test_it_is_said_in_words(ratios: tuple[tuple[int, float], ...], words: str) -> None:
-    assert in_words(Crossover("float64", ratios)) == words
+    assert crossover_in_words(Crossover("float64", ratios)) == words
 
 
 def test_types_that_one_of_them_lacks_are_not_compared() -> None:
@@ -93,14 +93,14 @@ ON_GPU = sweep("NVIDIA H200", "GPU-a", GPU)
 def test_other_devices_have_other_uuids_and_a_cpu_another_name() -> None:
     twin = sweep("NVIDIA H200", "GPU-b", GPU)
     kept = [ON_CPU, ON_GPU, twin, BASE]
-    assert others(kept, "NVIDIA H200", "GPU-a") == [ON_CPU, twin]
-    assert others(kept, "AMD EPYC", None) == [ON_GPU, twin]
-    assert others(kept, "Intel Xeon", None) == [ON_CPU, ON_GPU, twin]
+    assert other_sweeps(kept, "NVIDIA H200", "GPU-a") == [ON_CPU, twin]
+    assert other_sweeps(kept, "AMD EPYC", None) == [ON_GPU, twin]
+    assert other_sweeps(kept, "Intel Xeon", None) == [ON_CPU, ON_GPU, twin]
 
 
 def test_the_newest_of_each_device_and_type_counts() -> None:
     older = sweep("AMD EPYC", None, (*line("float32", {1: 9.0}), *line("float64", {1: 8.0})), 60.0)
-    found = newest([ON_CPU, older])
+    found = newest_series([ON_CPU, older])
     assert {key: result for key, (result, _) in found.items()} == {
         ("AMD EPYC", "float32"): ON_CPU,
         ("AMD EPYC", "float64"): older,
@@ -128,4 +128,4 @@ def test_two_gpus_are_not_compared_so() -> None:
     [(0.0423, "0.042"), (1.26, "1.3"), (9.94, "9.9"), (9.96, "10"), (312.4, "312")],
 )
 def test_ratios_have_two_digits(ratio: float, said: str) -> None:
-    assert times(ratio) == said
+    assert times_text(ratio) == said

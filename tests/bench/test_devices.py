@@ -109,7 +109,7 @@ def test_a_gpu_in_mig_mode_is_refused_with_its_instances(name: str) -> None:
     with pytest.raises(ValueError, match="MIG") as caught:
         devices.choose(divided(), seen(), devices.parse_device(name))
     assert str(caught.value) == (
-        "GPU 3, NVIDIA A100-SXM4-40GB, cannot be put under stress as a whole: "
+        "GPU 3, NVIDIA A100-SXM4-40GB, cannot be stress-tested as a whole: "
         "MIG is on, and CUDA runs on its instances only. "
         "Choose one: 3:0 (MIG 3g.20gb), 3:1 (MIG 2g.10gb), 3:3 (MIG 1g.5gb)."
     )
@@ -121,7 +121,7 @@ def test_a_start_that_a_gpu_in_mig_mode_has_too_is_not_for_the_other_one() -> No
 
 
 def test_a_gpu_in_mig_mode_without_instances_says_how_to_have_one() -> None:
-    (problem,) = devices.divided(undivided()).values()
+    (problem,) = devices.gpus_in_mig_mode(undivided()).values()
     assert problem.why == "MIG is on, and it has no instance"
     assert "nvidia-smi mig" in problem.remedy
     with pytest.raises(ValueError, match="it has no instance"):
@@ -132,13 +132,13 @@ def test_a_gpu_in_mig_mode_without_instances_says_how_to_have_one() -> None:
 def test_a_gpu_with_instances_is_in_mig_mode_even_if_the_driver_does_not_say_so() -> None:
     silent = dataclasses.replace(WHOLE, mig_mode=None)
     listed = dataclasses.replace(inventory(), devices=(silent, instance(1)))
-    assert list(devices.divided(listed)) == [WHOLE.uuid]
+    assert list(devices.gpus_in_mig_mode(listed)) == [WHOLE.uuid]
 
 
 def test_what_the_driver_calls_an_instance_is_inert() -> None:
     odd = instance(1, name="\x1b[2J\nMIG")
     listed = dataclasses.replace(inventory(), devices=(WHOLE, odd))
-    (problem,) = devices.divided(listed).values()
+    (problem,) = devices.gpus_in_mig_mode(listed).values()
     assert "3:1 (␛[2J␊MIG)" in problem.remedy
 
 
@@ -150,7 +150,7 @@ def test_the_first_that_can_be_used_is_the_default() -> None:
 
 def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
     target = devices.choose(divided(), seen(), "3:3")
-    problem = request.check(Request(target, "float32", 32768, 10.0))
+    problem = request.check_request(Request(target, "float32", 32768, 10.0))
     assert problem is not None
     assert "GPU 3:3" in problem.what
     assert "4.00 GiB are free" in problem.why
@@ -163,8 +163,8 @@ def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
 def test_who_uses_an_instance_is_who_runs_there() -> None:
     said = seen(processes=(trainer(71, 0), trainer(72, 1)))
     target = devices.choose(divided(), said, "3:1")
-    assert [p.pid for p in devices.holders(said, target) or []] == [72]
-    assert devices.holders(said, devices.choose(divided(), said, "3:3")) == []
+    assert [p.pid for p in devices.processes_on(said, target) or []] == [72]
+    assert devices.processes_on(said, devices.choose(divided(), said, "3:3")) == []
 
 
 def shared(memory_is_shared: bool | None) -> Inventory:
@@ -186,7 +186,7 @@ def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
     said = dataclasses.replace(sample(), devices=(nothing,))
     target = devices.choose(shared(True), said, "0")
     assert target.memory_free_bytes == 90 * GIB
-    problem = request.check(Request(target, "float32", 1 << 17, 10.0))
+    problem = request.check_request(Request(target, "float32", 1 << 17, 10.0))
     assert problem is not None
     assert "90.0 GiB are free" in problem.why
     assert devices.choose(shared(None), said, "0").memory_free_bytes is None

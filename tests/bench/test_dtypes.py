@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import orders
-from gputop.bench.plan.dtypes import DTYPES
-from gputop.bench.worker import dtypes, memory, product
-from gputop.bench.worker.refusals import RefusedError
+from gputop.bench.plan.request import DTYPES
+from gputop.bench.run import worker_launch
+from gputop.bench.worker import formats, product
+from gputop.bench.worker.errors import RunError
 from tests.bench.workers import load_torch, needs_torch, request
 
 pytestmark = needs_torch
@@ -25,7 +25,7 @@ def made(dtype: str, shape: tuple[int, int, int] = SHAPE, **how: bool) -> produc
     torch.manual_seed(2)
     try:
         product.require(torch, dtype, "cpu")
-    except RefusedError as refusal:
+    except RunError as refusal:
         pytest.skip(refusal.fields["why"])
     return product.Product(torch, dtype, shape, "cpu", **how)
 
@@ -76,8 +76,8 @@ def test_operands_are_random_normal(dtype: str) -> None:
     it = made(dtype)
     it.fill()
     for operand in (it.a, it.stored_b):
-        values = it.format.take(operand)
-        unit = dtypes.SPREAD if dtype == "int8" else 1
+        values = it.format.to_float64(operand)
+        unit = formats.SPREAD if dtype == "int8" else 1
         assert float(values.std()) == pytest.approx(unit, rel=0.05)
         assert abs(float(values.mean())) < 0.05 * unit
 
@@ -87,17 +87,17 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
     it = made(dtype)
     buffers = (it.a, it.stored_b, it.c, it.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
-    asked = orders.document(request(dtype))
+    asked = worker_launch.worker_request(request(dtype))
     rows = max(SHAPE) * asked["bytes_per_row"]
     library = SHAPE[1] * SHAPE[2] * asked["dtypes"][0]["library_bytes"]
-    assert memory.needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]
+    assert product.bytes_needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]
 
 
 def float4() -> Any:
     """The format alone: no CPU multiplies in it."""
     try:
-        return dtypes.Float4(load_torch(), "float4", "cpu")
-    except RefusedError as refusal:
+        return formats.Float4(load_torch(), "float4", "cpu")
+    except RunError as refusal:
         pytest.skip(refusal.fields["why"])
 
 
@@ -106,19 +106,19 @@ def test_two_float4_numbers_share_a_byte_and_come_back() -> None:
     operand = form.empty(3, 16, form.a)
     assert operand.untyped_storage().nbytes() == 3 * 8
     every = torch.tensor([*form.magnitudes, *(-each for each in form.magnitudes)])
-    form.put(operand, every.repeat(3, 1))
-    assert form.take(operand).tolist() == every.repeat(3, 1).double().tolist()
-    form.put(operand, torch.full((3, 16), 2.6))
-    assert set(form.take(operand).flatten().tolist()) == {3.0}, "to the nearest"
-    form.put(operand, torch.full((3, 16), -100.0))
-    assert set(form.take(operand).flatten().tolist()) == {-6.0}
+    form.store(operand, every.repeat(3, 1))
+    assert form.to_float64(operand).tolist() == every.repeat(3, 1).double().tolist()
+    form.store(operand, torch.full((3, 16), 2.6))
+    assert set(form.to_float64(operand).flatten().tolist()) == {3.0}, "to the nearest"
+    form.store(operand, torch.full((3, 16), -100.0))
+    assert set(form.to_float64(operand).flatten().tolist()) == {-6.0}
 
 
 def test_float4_operands_are_random_normal_and_scales_are_one_for_16_numbers() -> None:
     form = float4()
     operand = form.empty(128, 256, form.a)
     form.fill(operand)
-    assert float(form.take(operand).std()) == pytest.approx(1.0, rel=0.05)
+    assert float(form.to_float64(operand).std()) == pytest.approx(1.0, rel=0.05)
     asked = SimpleNamespace(m=200, n=64, k=96, scales=None)
     form.prepare(asked)
     # Rows in blocks of 128, scales along k in blocks of 4.
@@ -127,7 +127,7 @@ def test_float4_operands_are_random_normal_and_scales_are_one_for_16_numbers() -
 
 def test_an_odd_number_of_float4_columns_is_refused() -> None:
     form = float4()
-    with pytest.raises(RefusedError, match="float4"):
+    with pytest.raises(RunError, match="float4"):
         form.empty(8, 7, form.a)
 
 
@@ -154,7 +154,7 @@ class Lacking:
     ],
 )
 def test_what_this_torch_lacks_is_refused_with_its_name(dtype: str, missing: str) -> None:
-    with pytest.raises(RefusedError) as refusal:
+    with pytest.raises(RunError) as refusal:
         product.require(Lacking(missing), dtype, "cpu")
     assert refusal.value.kind == "dtype"
     assert missing in refusal.value.fields["why"]
@@ -162,7 +162,7 @@ def test_what_this_torch_lacks_is_refused_with_its_name(dtype: str, missing: str
 
 def test_a_type_that_this_torch_has_and_cannot_multiply_is_refused_with_its_words() -> None:
     warnings.simplefilter("ignore")
-    with pytest.raises(RefusedError) as refusal:
+    with pytest.raises(RunError) as refusal:
         product.require(load_torch(), "float4", "cpu")  # which no CPU does
     assert refusal.value.kind == "dtype"
     assert refusal.value.fields["why"]
@@ -183,28 +183,28 @@ def test_a_device_that_fails_is_not_taken_for_one_without_the_type(
         raise RuntimeError(f"{words}\nadvice")
 
     failing: Any = SimpleNamespace(dtype="float8_e4m3", fill=lambda: None, multiply=fail)
-    expected = RefusedError if refused else RuntimeError
+    expected = RunError if refused else RuntimeError
     with pytest.raises(expected, match="float8_e4m3" if refused else "illegal") as error:
-        dtypes.attempt(failing)
+        formats.try_product(failing)
     assert not refused or vars(error.value)["fields"]["why"] == words
 
 
 def test_float16_sums_are_chosen_by_their_switch_and_for_that_type_only() -> None:
     def chosen(dtype: str) -> bool:
         matmul = SimpleNamespace(fp32_precision="none", allow_fp16_accumulation=None)
-        dtypes.set_precision(matmul, dtype)
+        formats.set_precision(matmul, dtype)
         return bool(matmul.allow_fp16_accumulation)
 
     assert [name for name in DTYPES if chosen(name)] == ["float16_acc16"]
     old = SimpleNamespace(allow_tf32=False)
-    dtypes.set_precision(old, "float16")
-    with pytest.raises(RefusedError, match="float16_acc16"):
-        dtypes.set_precision(old, "float16_acc16")
+    formats.set_precision(old, "float16")
+    with pytest.raises(RunError, match="float16_acc16"):
+        formats.set_precision(old, "float16_acc16")
 
 
 def test_which_sums_a_float16_product_had_is_seen_by_its_error() -> None:
     torch = load_torch()
-    form = dtypes.Plain(torch, "float16_acc16", "cuda")
+    form = formats.Plain(torch, "float16_acc16", "cuda")
     low, high = form.errors(4096, 4096, 4096)
     torch.manual_seed(3)
     k = 4096

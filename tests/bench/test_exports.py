@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Failed, Progress
-from gputop.bench.results import store
+from gputop.bench.results import history
 from gputop.commands import bench as command
 from gputop.problem import Problem
 from tests.bench.commands import COMMAND, environment, ran
@@ -70,7 +70,7 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
     (events,) = board.rglob("*tfevents*")
     assert b"run/tflops" in events.read_bytes()
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
-    (kept,) = store.recent()
+    (kept,) = history.recent()
     assert (kept.accumulate, kept.data) == ("float32", "random normal")
     assert kept.threads is not None
     assert kept.layout is not None
@@ -83,10 +83,10 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
     [
         (("--report", "{}/no/run.html"), "there is no such folder"),
         (("--report", "{}"), "it is a directory"),
-        (("--tensorboard", "{}/file"), "is no folder"),
-        (("--tensorboard", "{}/file/below"), "is no folder"),
+        (("--tensorboard", "{}/file"), "is not a folder"),
+        (("--tensorboard", "{}/file/below"), "is not a folder"),
         (("--report", "{}/file/below"), "there is no such folder"),
-        (("--report", "{}/file"), "it is there and is no report of gputop. Name another file, or"),
+        (("--report", "{}/file"), "it exists and is not a gputop report. Name another file, or"),
         (("--report", "{}/pipe"), "it is a pipe"),
         (("--report", "{}/pipe", "--force"), "it is a pipe"),
     ],
@@ -158,7 +158,7 @@ def test_a_disk_that_is_full_by_then_is_one_line_and_the_result_is_printed(tmp_p
 
 
 def slower(ends: dict[str, Any], earlier: Result, now: Result) -> int:
-    store.append(earlier)
+    history.append(earlier)
     ends["last"] = Done(now)
     return run()
 
@@ -172,7 +172,7 @@ def test_a_device_that_got_slower_is_status_4(
     assert line.startswith("gputop: warning: NVIDIA H200 is slower than it was")
     assert "12.5 % under its best, 800 TFLOP/s" in line
     assert said.out
-    assert len(store.recent()) == 2
+    assert len(history.recent()) == 2
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_is_as_fast_as_ever_is_status_0(
 
 
 def test_the_report_says_that_it_is_slower(ends: dict[str, Any], tmp_path: Path) -> None:
-    store.append(soak(800.0, ago=60.0))
+    history.append(soak(800.0, ago=60.0))
     ends["last"] = Done(soak(700.0))
     assert run("--report", str(tmp_path / "a.html")) == 4
     assert "12.5 % under its best" in (tmp_path / "a.html").read_text()
@@ -214,17 +214,17 @@ def test_the_rows_of_a_table_are_its_csv(
 def test_a_file_of_a_newer_version_is_a_warning_and_stays(
     ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.append(replace(RESULT, tflops_mean=900.0))
-    with sqlite3.connect(store.path()) as connection:
+    history.append(replace(RESULT, tflops_mean=900.0))
+    with sqlite3.connect(history.results_path()) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    before = store.path().read_bytes()
+    before = history.results_path().read_bytes()
     assert run("--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["device"] == "a CPU"
     (line,) = said.err.splitlines()
     assert "a newer gputop made it (version 99" in line
-    assert store.path().read_bytes() == before
+    assert history.results_path().read_bytes() == before
 
 
 def test_a_history_that_nobody_reads_is_no_traceback() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.bench.events import Conditions
-from gputop.bench.results.facts import conditions
+from gputop.bench.results.facts import condition_facts
 
 FULL = Conditions(
     driver_version="580.65.06",
@@ -21,10 +21,10 @@ FULL = Conditions(
 
 
 def test_all_that_is_known_is_said() -> None:
-    assert list(conditions(FULL)) == [
-        ("power", "655 W in the mean, limit 700 W"),
+    assert list(condition_facts(FULL)) == [
+        ("power", "655 W on average, limit 700 W"),
         ("energy", "40.8 kJ by the device's counter, 1.03 TFLOP/J"),
-        ("clock", "1755 MHz in the mean, at most 1980 MHz"),
+        ("clock", "1755 MHz on average, maximum 1980 MHz"),
         ("heat", "up to 71°C"),
         ("heat limit", "84°C (slowdown at 87°C)␛"),
         ("held back", "power cap 54.0 s, software thermal slowdown 6.0 s, bit_0x1␛ 500 ms"),
@@ -33,11 +33,11 @@ def test_all_that_is_known_is_said() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert list(conditions(None)) == []
-    assert list(conditions(Conditions())) == []
+    assert list(condition_facts(None)) == []
+    assert list(condition_facts(Conditions())) == []
     cpu = Conditions(sm_clock_mhz_mean=3100.0, temperature_celsius_max=64.0)
-    assert [row for row, _ in conditions(cpu)] == ["clock", "heat"]
-    assert list(conditions(Conditions(power_watts_mean=70.0, energy_joules=700.0))) == [
-        ("power", "70 W in the mean"),
+    assert [row for row, _ in condition_facts(cpu)] == ["clock", "heat"]
+    assert list(condition_facts(Conditions(power_watts_mean=70.0, energy_joules=700.0))) == [
+        ("power", "70 W on average"),
         ("energy", "700 J by the device's counter"),
     ]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
-from gputop.bench.plan import orders
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 
@@ -36,7 +36,7 @@ def keep(self):
 Product.keep_first = keep
 """
 HANGS = f"""{IN_THE_RUN}
-cpu.Cpu.patience = 1.0
+backends.Cpu.patience = 1.0
 def failing(self, times=1):
     calls.append(self)
     if len(calls) > 3:
@@ -44,8 +44,8 @@ def failing(self, times=1):
     multiply(self, times)
 """
 WRONG_THEN_RAISES = f"""{IN_THE_RUN}
-cpu.Cpu.least_interval = 0.0
-cpu.Cpu.share_of_checks = 1e9
+backends.Cpu.least_interval = 0.0
+backends.Cpu.share_of_checks = 1e9
 def failing(self, times=1):
     calls.append(self)
     multiply(self, times)
@@ -54,7 +54,7 @@ def failing(self, times=1):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 """
 WRONG_THEN_HANGS = WRONG_THEN_RAISES.replace("raise", "threading.Event().wait(); raise") + (
-    "cpu.Cpu.patience = 1.0\n"
+    "backends.Cpu.patience = 1.0\n"
 )
 NOT_A_NUMBER = f"""{AFTER_THE_EXACT_PRODUCT}
 def failing(self, times=1):
@@ -137,8 +137,8 @@ Product.exact = lambda self: threading.Event().wait()
 async def test_a_preparation_without_an_end_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orders, "PREPARE_SECONDS", 0.0)
-    monkeypatch.setattr(orders, "PREPARE_PRODUCTS", 2)
+    monkeypatch.setattr(worker_launch, "PREPARE_SECONDS", 0.0)
+    monkeypatch.setattr(worker_launch, "PREPARE_PRODUCTS", 2)
     fault = "soak.choose_size = lambda *_: threading.Event().wait()"
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
@@ -195,7 +195,7 @@ async def test_a_gpu_that_fails_in_the_run_is_a_fault(
     said: tuple[dict[str, object], ...],
     status: int,
 ) -> None:
-    monkeypatch.setattr(orders, "MARGIN_SECONDS", 0.5)
+    monkeypatch.setattr(worker_launch, "MARGIN_SECONDS", 0.5)
     body = f"import json, threading\nfor each in {said!r}: print(json.dumps(each), flush=True)\n"
     target = Target("cuda", "GPU-0a1b", 0, "a GPU", "9.0", None)
     path = fake_interpreter(tmp_path, body + "threading.Event().wait()")

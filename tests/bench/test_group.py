@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.plan import devices, orders
+from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.compare import spreads
-from gputop.bench.run import group, watch
-from gputop.bench.run.group import Group
+from gputop.bench.run import group, supervision, worker_launch
+from gputop.bench.run.group import DeviceGroup
 from tests.bench.workers import CPU, RESULT, RawWorker, fake_interpreter, needs_torch, request
 from tests.sessions import EVENTS, EndlessSession, PreparedSession
 from tests.streams import Lasting, PreparedStream, inventory, readings, sample
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from gputop.bench.run.watch import Limit
+    from gputop.bench.run.supervision import RunLimit
 
 HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
 """Of the CPU, each a device: with one thread where a test says so in the environment."""
@@ -42,7 +42,7 @@ def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is watched; and one thread for each half."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     made = PreparedStream(inventory(3), sample(3))
-    monkeypatch.setattr(watch, "open_stream", lambda: made)
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
 
 
 def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Request]:
@@ -51,13 +51,13 @@ def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Reques
 
 
 async def heard(
-    runs: Group, act: Callable[[Target, Event], None] = lambda *_: None
-) -> tuple[Happened, list[tuple[Target, Limit]]]:
+    runs: DeviceGroup, act: Callable[[Target, Event], None] = lambda *_: None
+) -> tuple[Happened, list[tuple[Target, RunLimit]]]:
     """All that happened, and the limits that were reached."""
-    limits: list[tuple[Target, Limit]] = []
+    limits: list[tuple[Target, RunLimit]] = []
     happened: Happened = []
     async with asyncio.timeout(100):
-        with watch.Watch() as together:
+        with supervision.Supervisor() as together:
             ending = runs.events(together, lambda *each: limits.append(each))
             async with contextlib.aclosing(ending) as events:
                 async for target, event in events:
@@ -85,7 +85,7 @@ def gone(pid: int) -> bool:
 
 @needs_torch
 async def test_none_begins_before_all_are_ready() -> None:
-    happened, _ = await heard(Group(halves()))
+    happened, _ = await heard(DeviceGroup(halves()))
     kinds = [type(event) for _, event in happened]
     ready = [n for n, kind in enumerate(kinds) if kind is Planned]
     begun = [n for n, kind in enumerate(kinds) if kind in (Progress, Verified)]
@@ -104,13 +104,13 @@ async def test_none_begins_before_all_are_ready() -> None:
 @pytest.mark.parametrize("kind", ["sweep", "copy"])
 async def test_tables_begin_together_too(kind: str) -> None:
     asked = halves(2.0, 64, kind=kind)
-    happened, _ = await heard(Group(asked))
+    happened, _ = await heard(DeviceGroup(asked))
     assert all(isinstance(end, Done) and end.result.points for end in ends(happened).values())
 
 
 @needs_torch
 async def test_a_stop_reaches_all() -> None:
-    runs, stops = Group(halves(600.0)), list[asyncio.Task[None]]()
+    runs, stops = DeviceGroup(halves(600.0)), list[asyncio.Task[None]]()
 
     def act(_: Target, event: Event) -> None:
         if isinstance(event, Progress) and not stops:
@@ -128,7 +128,7 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
     slow, waiting = halves(600.0)
     slow = dataclasses.replace(slow, python=fake_interpreter(tmp_path, body))
-    runs = Group([slow, waiting])
+    runs = DeviceGroup([slow, waiting])
     stops: list[asyncio.Task[None]] = []
 
     def act(target: Target, event: Event) -> None:
@@ -148,7 +148,7 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
 async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     broken, whole = halves()
     broken = dataclasses.replace(broken, python=fake_interpreter(tmp_path, "print('nonsense')"))
-    happened, _ = await heard(Group([broken, whole]))
+    happened, _ = await heard(DeviceGroup([broken, whole]))
     found = ends(happened)
     assert isinstance(found["half A"], Failed)
     assert isinstance(found["half B"], Done)
@@ -158,8 +158,8 @@ async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
 @needs_torch
 async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
     begun: list[int] = []
-    with watch.Watch() as together:
-        runs = Group(halves(600.0))
+    with supervision.Supervisor() as together:
+        runs = DeviceGroup(halves(600.0))
         async with (
             asyncio.timeout(60),
             contextlib.aclosing(runs.events(together, lambda *_: None)) as events,
@@ -175,7 +175,9 @@ async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
 
 @needs_torch
 def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "document", partial(orders.document, wait_seconds=0.2))
+    monkeypatch.setattr(
+        worker_launch, "worker_request", partial(worker_launch.worker_request, wait_seconds=0.2)
+    )
     with RawWorker(request()) as raw:
         *_, last = raw.events()
     assert (last["event"], last["kind"]) == ("error", "not_ready")
@@ -188,12 +190,12 @@ class Told(EndlessSession):
     requests: list[Request]
     opened: list[Told]
 
-    def __init__(self, asked: Request, *, waits: bool = False) -> None:
+    def __init__(self, asked: Request, *, waits: bool = False, launcher: None = None) -> None:
         super().__init__(asked)
         self.target, self.waits, self.told = asked.target, waits, list[str]()
         self.opened.append(self)
 
-    def go(self) -> None:
+    def begin(self) -> None:
         self.told.append("go")
 
     async def stop(self, by: str = "user") -> None:
@@ -222,8 +224,8 @@ async def test_a_limit_ends_the_run_of_its_device_alone(
         sample(3), devices=(readings(0), readings(1, temperature_celsius=90), readings(2))
     )
     made = Lasting(inventory(3), hot)
-    monkeypatch.setattr(watch, "open_stream", lambda: made)
-    runs = Group([Request(target, "bfloat16", None, 60.0) for target in GPUS])
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
+    runs = DeviceGroup([Request(target, "bfloat16", None, 60.0) for target in GPUS])
     stops: list[asyncio.Task[None]] = []
 
     def act(target: Target, event: Event) -> None:
@@ -243,7 +245,7 @@ async def test_a_limit_ends_the_run_of_its_device_alone(
 
 
 async def test_one_alone_does_not_wait(told: list[Told]) -> None:
-    runs = Group([Request(GPUS[0], "bfloat16", None, 60.0)])
+    runs = DeviceGroup([Request(GPUS[0], "bfloat16", None, 60.0)])
     stops: list[asyncio.Task[None]] = []
 
     def act(_: Target, event: Event) -> None:
@@ -256,14 +258,14 @@ async def test_one_alone_does_not_wait(told: list[Told]) -> None:
 
 
 async def test_kill_reaches_all(told: list[Told]) -> None:
-    runs = Group([Request(target, "bfloat16", None, 60.0) for target in GPUS])
+    runs = DeviceGroup([Request(target, "bfloat16", None, 60.0) for target in GPUS])
     runs.kill()
     assert [each.told for each in told] == [["kill"]] * 3
 
 
 async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(PreparedSession):
-        def __init__(self, asked: Request, *, waits: bool = False) -> None:
+        def __init__(self, asked: Request, *, waits: bool = False, launcher: None = None) -> None:
             """Has nothing to remember."""
 
         async def events(self) -> AsyncGenerator[Any]:
@@ -272,13 +274,13 @@ async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(group, "Session", Broken)
     with pytest.raises(RuntimeError, match="on purpose"):
-        await heard(Group([Request(target, "bfloat16", None, 60.0) for target in GPUS]))
+        await heard(DeviceGroup([Request(target, "bfloat16", None, 60.0) for target in GPUS]))
 
 
 def test_no_device_is_in_it_twice() -> None:
     asked = request()
     with pytest.raises(ValueError, match="twice"):
-        Group([asked, dataclasses.replace(asked, dtype="float64")])
+        DeviceGroup([asked, dataclasses.replace(asked, dtype="float64")])
 
 
 def reached(target: Target, mean: float, **changes: Any) -> tuple[Target, Any]:

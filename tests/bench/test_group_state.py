@@ -35,7 +35,7 @@ def group_of(targets: Sequence[Target], now: Callable[[], float]) -> GroupState:
 def after(*happened: tuple[int, Event]) -> GroupState:
     found = group_of(GPUS, lambda: 0.0)
     for at, event in happened:
-        found.take(GPUS[at], event)
+        found.add_event(GPUS[at], event)
     return found
 
 
@@ -57,20 +57,20 @@ def test_a_device_is_judged_by_its_last_windows() -> None:
         *running(700, 700, 700), *((0, window(1.0, 350.0)) for _ in range(RECENT_WINDOWS))
     )
     assert found.rates[GPUS[0]] == pytest.approx(350.0)
-    assert found.behind() == {GPUS[0]: pytest.approx(50.0)}
+    assert found.slow_devices() == {GPUS[0]: pytest.approx(50.0)}
     assert found.distributions["NVIDIA H100"].median == 700
 
 
 def test_who_failed_is_in_no_distribution() -> None:
     found = after(*running(700, 700, 10), (2, Failed(Problem("W", "y", "R"), 1)))
-    assert found.behind() == {}
+    assert found.slow_devices() == {}
     assert found.distributions["NVIDIA H100"].count == 2
 
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
     found = after(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
     assert found.wrong == {GPUS[0]: 2}
-    found.take(GPUS[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
+    found.add_event(GPUS[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
     assert found.wrong[GPUS[1]] == 4
 
 
@@ -80,7 +80,7 @@ def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     found = group_of(GPUS, lambda: now[0])
     assert many_devices(found, width) == "6 starting ..."
     for at, event in (*running(700, 702, 698, 640, 700, 701), (2, Verified(2, 1))):
-        found.take(GPUS[at], event)
+        found.add_event(GPUS[at], event)
     now[0] = 12.0
     line = many_devices(found, width)
     assert len(line) <= width
@@ -95,8 +95,8 @@ def test_who_is_odd_gravest_first() -> None:
     stopped = Failed(Problem("It was stopped", "y", "R"), 130)
     hot = dataclasses.replace(RESULT, stopped="limit")
     found = after(*running(700, 702, 600, 701, 700, 699), (1, lost), (3, stopped), (4, Done(hot)))
-    found.take(GPUS[0], Verified(3, 1))
-    assert [(each.target.place, each.why, each.grave) for each in found.odd()] == [
+    found.add_event(GPUS[0], Verified(3, 1))
+    assert [(each.target.place, each.why, each.grave) for each in found.outliers()] == [
         ("GPU 0", "computed wrong results: 1 element", True),
         ("GPU 1", "It was lost: its node is gone", True),
         ("GPU 4", "too hot: ended by the temperature limit", False),
@@ -108,6 +108,6 @@ def test_models_are_compared_among_themselves() -> None:
     others = [dataclasses.replace(each, name="NVIDIA A100") for each in GPUS[4:]]
     found = group_of([*GPUS[:4], *others], lambda: 0.0)
     for target, rate in zip([*GPUS[:4], *others], (700, 701, 702, 699, 250, 251), strict=True):
-        found.take(target, window(0.2, rate))
+        found.add_event(target, window(0.2, rate))
     assert [*found.distributions] == ["NVIDIA H100", "NVIDIA A100"]
-    assert found.odd() == []
+    assert found.outliers() == []

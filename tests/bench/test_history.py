@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point
-from gputop.bench.results import columns, compare, history, store
-from gputop.bench.results.columns import COLUMNS, DEVICE, fitting
-from gputop.bench.results.compare import compared
+from gputop.bench.results import compare, facts, history
+from gputop.bench.results.compare import with_comparisons
+from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
 from gputop.problem import Problem
 from gputop.schema.snapshot import Device, DriverState, Host, Inventory, Sample, Source
@@ -46,7 +46,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def kept() -> list[Result]:
-    return [store.append(each) for each in reversed(RUNS)][::-1]
+    return [history.append(each) for each in reversed(RUNS)][::-1]
 
 
 def test_the_table_is_newest_first(kept: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,14 +140,14 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    store.path().parent.mkdir(parents=True)
-    store.path().write_bytes(b"no database at all, " * 100)
+    history.results_path().parent.mkdir(parents=True)
+    history.results_path().write_bytes(b"no database at all, " * 100)
     assert run() == 3
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert line.startswith("gputop: error: The file of earlier results cannot be used")
-    assert store.path().read_bytes() == b"no database at all, " * 100
+    assert history.results_path().read_bytes() == b"no database at all, " * 100
 
 
 @pytest.mark.parametrize(
@@ -167,11 +167,11 @@ def test_a_table_fits_into_its_width(width: int) -> None:
     lines = history.table(RUNS, width).splitlines()
     assert len(lines) == len(RUNS) + 1
     assert max(map(len, lines)) <= width
-    assert sum(cells + 1 for _, cells in fitting(width)) <= width
+    assert sum(cells + 1 for _, cells in fitting_columns(width)) <= width
 
 
 def test_wider_is_more() -> None:
-    titles = [{column.title for column, _ in fitting(width)} for width in range(40, 260)]
+    titles = [{column.title for column, _ in fitting_columns(width)} for width in range(40, 260)]
     for narrow, wide in itertools.pairwise(titles):
         assert narrow <= wide
     assert {"WHEN", "DEVICE", "TYPE", "SIZE", "TFLOP/s", "VERDICT"} <= titles[60 - 40]
@@ -188,7 +188,7 @@ def test_columns_without_anything_are_left_out_of_the_page() -> None:
 
 
 def text(title: str, result: Result, among: list[Result] | None = None) -> str:
-    (result,) = compared([result], among or [])
+    (result,) = with_comparisons([result], among or [])
     return next(column for column in COLUMNS if column.title == title).text(result)
 
 
@@ -200,9 +200,9 @@ def test_the_percentage_says_whether_the_peak_is_by_formula() -> None:
 
 
 def test_a_date_has_its_year_where_it_is_long_ago() -> None:
-    assert columns.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
+    assert facts.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
     now = replace(BASE, started_at=time.time() - 60)
-    assert columns.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
+    assert facts.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
 
 
 @pytest.mark.parametrize(
@@ -245,12 +245,12 @@ def test_later_runs_change_no_verdict(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_old: bool
 ) -> None:
     if is_old:  # a version that kept results without a comparison
-        monkeypatch.setattr(compare, "compared", lambda kept, _: kept)
-    store.append(soak(780.0, ago=60.0))
+        monkeypatch.setattr(compare, "with_comparisons", lambda kept, _: kept)
+    history.append(soak(780.0, ago=60.0))
     monkeypatch.undo() if is_old else None
     before = listed(capsys)
     for n, mean in enumerate((870.0, 300.0, 900.0)):
-        store.append(soak(mean, ago=50.0 - n))
+        history.append(soak(mean, ago=50.0 - n))
     assert listed(capsys) == before
 
 
@@ -258,10 +258,10 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also where an earlier run comes in later, from a clock that was set back."""
-    store.append(soak(780.0, ago=60.0))
-    assert store.append(soak(700.0)).comparison is not None
-    store.append(soak(2000.0, ago=90.0))
-    newest, *_ = store.recent()
+    history.append(soak(780.0, ago=60.0))
+    assert history.append(soak(700.0)).comparison is not None
+    history.append(soak(2000.0, ago=90.0))
+    newest, *_ = history.recent()
     assert newest.comparison == Comparison(
         100 * (780 - 700) / 780, compare.regression(soak(700.0), soak(780.0, ago=60.0))
     )

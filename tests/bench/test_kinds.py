@@ -12,8 +12,8 @@ import pytest
 
 from gputop.bench.events import Done, Failed, Planned, Point
 from gputop.bench.plan.request import KINDS, Request
-from gputop.bench.run.places import LocalWorker
 from gputop.bench.run.session import Session
+from gputop.bench.run.worker_launch import LocalWorker
 from tests.bench.workers import (
     CPU,
     RawWorker,
@@ -141,11 +141,11 @@ Product.multiply = failing
 """
 """From the third product on, and only where they are timed."""
 AT_ONE_COPY = """
-copy = copies.Way.copy
+copy = copies.CopyPath.copy
 def failing(self, times):
     copy(self, times)
     self.to[7] ^= 1
-copies.Way.copy = failing
+copies.CopyPath.copy = failing
 """
 
 
@@ -175,11 +175,11 @@ def sending(self, *arguments):
     point(self, *arguments)
     sent.append(arguments)
 {work}, rows.Rows.point = failing, sending
-fit = rows.fit
-rows.fit = lambda *arguments, **options: max(2, fit(*arguments, **options))
+fit = rows.products_in
+rows.products_in = lambda *arguments, **options: max(2, fit(*arguments, **options))
 """
 """Once there is a row, a call for several products has no end; slow ones come in twos, too."""
-WORK = {"copy": "copies.Way.copy"}
+WORK = {"copy": "copies.CopyPath.copy"}
 
 
 async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
@@ -209,7 +209,7 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
 
 async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
     fault = LONG.format(work="Product.multiply").replace("if sent and times", "if times")
-    fault += "cpu.Cpu.patience = 1000.0\n"
+    fault += "backends.Cpu.patience = 1000.0\n"
     session = broken(tmp_path, "latency", fault)
     listening = asyncio.create_task(heard(session))
     while b"long" not in errors_of(session):  # noqa: ASYNC110 - another process says it
@@ -221,7 +221,7 @@ async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
 
 
 async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) -> None:
-    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "cpu.Cpu.patience = 1.0\n"
+    fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "backends.Cpu.patience = 1.0\n"
     *_, last = await heard(broken(tmp_path, kind, fault))
     assert isinstance(last, Failed)
     assert last.status == 1

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.cluster.readings import thresholds
-from gputop.bench.plan import devices, request, selection
-from gputop.bench.plan.limits import heat_limits, in_short, in_words, reached
+from gputop.bench.cluster.node_readings import thresholds
+from gputop.bench.plan import devices, request
+from gputop.bench.plan.heat_limits import heat_limits, in_short, in_words, reached_limit
 from gputop.schema.snapshot import Absence, Device, DeviceState, Inventory, ProcessKind, Sample
 from tests.bench import heat
 from tests.bench.machines import WHOLE, divided, seen, undivided
@@ -69,7 +69,7 @@ A100_LIMITS = "86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"
 def test_the_limits_that_hold_are_named(text: str, read: dict[str, int], says: str) -> None:
     seen = readings(0, **NOTHING | read)
     assert in_words(heat_limits(card(text), seen)) == says
-    assert reached(target(0), machine(text), with_heat(**read)) is None
+    assert reached_limit(target(0), machine(text), with_heat(**read)) is None
 
 
 def machine(text: str) -> Inventory:
@@ -106,8 +106,8 @@ def with_heat(**read: int) -> Sample:
 def test_a_run_ends_at_its_limit_and_not_before(
     text: str, fine: dict[str, int], hot: dict[str, int], says: str
 ) -> None:
-    assert reached(target(0), machine(text), with_heat(**fine)) is None
-    why = reached(target(0), machine(text), with_heat(**hot))
+    assert reached_limit(target(0), machine(text), with_heat(**fine)) is None
+    why = reached_limit(target(0), machine(text), with_heat(**hot))
     assert why is not None
     assert why.startswith(says)
 
@@ -121,11 +121,11 @@ def test_the_limits_of_several_gpus_are_named_once_each() -> None:
 
 
 def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
-    assert reached(request.cpu_target(), inventory(2), heated(100)) is None
-    assert reached(target(1), inventory(2), heated(100)) is None
-    assert reached(target(0), None, heated(100)) is None
-    assert reached(target(0), inventory(2), None) is None
-    assert reached(target(0), inventory(0), heated(100)) is None
+    assert reached_limit(request.cpu_target(), inventory(2), heated(100)) is None
+    assert reached_limit(target(1), inventory(2), heated(100)) is None
+    assert reached_limit(target(0), None, heated(100)) is None
+    assert reached_limit(target(0), inventory(2), None) is None
+    assert reached_limit(target(0), inventory(0), heated(100)) is None
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
     celsius: int | None, words: str | None
 ) -> None:
     part = devices.choose(divided(), seen(), "3:1")
-    assert reached(part, divided(), seen(celsius)) == words
-    assert reached(devices.choose(divided(), seen(), "0"), divided(), seen(celsius)) is None
+    assert reached_limit(part, divided(), seen(celsius)) == words
+    assert reached_limit(devices.choose(divided(), seen(), "0"), divided(), seen(celsius)) is None
 
 
 def test_the_margin_of_an_instance_is_that_of_its_gpu() -> None:
@@ -150,7 +150,8 @@ def test_the_margin_of_an_instance_is_that_of_its_gpu() -> None:
     whole = readings(3, uuid=WHOLE.uuid, **NOTHING | {MARGIN: 2})
     close = dataclasses.replace(seen(), devices=(whole,))
     assert (
-        reached(part, divided(), close) == "the margin of GPU 3 fell to 2°C, and its limit is 3°C"
+        reached_limit(part, divided(), close)
+        == "the margin of GPU 3 fell to 2°C, and its limit is 3°C"
     )
 
 
@@ -159,7 +160,7 @@ def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:
     alone = dataclasses.replace(
         seen(), devices=(readings(3, uuid=WHOLE.uuid, temperature_celsius=90),)
     )
-    assert reached(part, undivided(), alone) is not None
+    assert reached_limit(part, undivided(), alone) is not None
 
 
 @pytest.mark.parametrize(
@@ -176,33 +177,33 @@ def test_only_a_device_that_answers_is_put_under_stress(
     changes: dict[str, Any], why: str | None
 ) -> None:
     seen = dataclasses.replace(sample(1), devices=(readings(0, **changes),))
-    problem = devices.unusable(seen, target(0))
+    problem = devices.why_unusable(seen, target(0))
     assert (problem and problem.why) == why
     if why is not None:
-        with pytest.raises(selection.RefusedError, match=why):
-            selection.look_at(target(0), seen, ignore_busy=True)
+        with pytest.raises(devices.RunRefusedError, match=why):
+            devices.refuse_unusable(target(0), seen, ignore_busy=True)
 
 
 def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
-    assert devices.unusable(None, target(0)) is not None
-    assert devices.unusable(sample(0), target(0)) is not None
-    assert devices.unusable(None, request.cpu_target()) is None
+    assert devices.why_unusable(None, target(0)) is not None
+    assert devices.why_unusable(sample(0), target(0)) is not None
+    assert devices.why_unusable(None, request.cpu_target()) is None
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:
-    assert devices.holders(sample(2), request.cpu_target()) == []
-    assert devices.holders(None, target(0)) is None
-    assert devices.holders(sample(2, processes=[]), target(0)) == []
-    (holder,) = devices.holders(sample(2), target(1)) or []
+    assert devices.processes_on(sample(2), request.cpu_target()) == []
+    assert devices.processes_on(None, target(0)) is None
+    assert devices.processes_on(sample(2, processes=[]), target(0)) == []
+    (holder,) = devices.processes_on(sample(2), target(1)) or []
     assert holder.pid == 4001
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
-    assert devices.holders(seen, target(0)) is None
-    with pytest.raises(selection.RefusedError, match="may be in use: the driver does not say"):
-        selection.look_at(target(0), seen, ignore_busy=False)
-    selection.look_at(target(0), seen, ignore_busy=True)
+    assert devices.processes_on(seen, target(0)) is None
+    with pytest.raises(devices.RunRefusedError, match="may be in use: the driver does not say"):
+        devices.refuse_unusable(target(0), seen, ignore_busy=False)
+    devices.refuse_unusable(target(0), seen, ignore_busy=True)
 
 
 def test_who_only_draws_is_not_disturbed() -> None:
     drawing = process(7, 0, kind=ProcessKind.GRAPHICS)
-    assert devices.holders(sample(1, [drawing]), target(0)) == []
+    assert devices.processes_on(sample(1, [drawing]), target(0)) == []

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.cluster import post
-from gputop.bench.cluster.readings import facts, sample
+from gputop.bench.cluster import node_actor
+from gputop.bench.cluster.node_readings import node_facts, parse_readings
 from tests.bench import heat
 
 GPU = {
@@ -49,7 +49,7 @@ def said(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_gpu_is_known_by_host_and_uuid() -> None:
-    found = facts(said(), "node-1")
+    found = node_facts(said(), "node-1")
     target = found.target
     assert (target.host, target.uuid, target.place) == ("node-1", "GPU-4f2a", "GPU 3")
     assert target.label == "node-1, GPU 3, NVIDIA H100 80GB HBM3"
@@ -62,16 +62,16 @@ def test_a_gpu_is_known_by_host_and_uuid() -> None:
 def test_an_old_driver_says_less() -> None:
     old = {key: value for key, value in GPU.items() if key != "compute_cap"}
     old |= {"clocks.max.sm": "[N/A]", "memory.free": "[Not Supported]"}
-    found = facts({**SAID, "gpu": old}, "node-1")
+    found = node_facts({**SAID, "gpu": old}, "node-1")
     assert found.target.compute_capability is None
     assert found.target.memory_free_bytes is None
 
 
 def test_an_instance_is_a_device_with_the_readings_of_its_gpu() -> None:
-    parent, instance = post._parent("MIG-3333", LISTED)
+    parent, instance = node_actor._parent("MIG-3333", LISTED)
     assert (parent, instance) == ("GPU-0001", "1 2g.10gb")
     gpu = {"uuid": parent, "index": "1", "name": "NVIDIA A100-SXM4-40GB"}
-    found = facts(said(gpu=gpu, instance=instance, gpus=["MIG-3333"]), "node-1")
+    found = node_facts(said(gpu=gpu, instance=instance, gpus=["MIG-3333"]), "node-1")
     assert found.target.place == "GPU 1:1"
     assert (found.target.uuid, found.target.gpu_uuid) == ("MIG-3333", "GPU-0001")
     assert found.target.name == "NVIDIA A100-SXM4-40GB MIG 2g.10gb"
@@ -91,23 +91,25 @@ def test_an_instance_is_a_device_with_the_readings_of_its_gpu() -> None:
     ],
 )
 def test_who_holds_it_is_named(changes: dict[str, Any], held: str | None) -> None:
-    found = facts(said(**changes), "node-1").held
+    found = node_facts(said(**changes), "node-1").held
     assert found is None if held is None else held in (found or "")
 
 
 def test_why_there_is_no_gpu_is_said() -> None:
     with pytest.raises(ValueError, match="nvidia-smi: not found"):
-        facts({**SAID, "why": "nvidia-smi: not found"}, "node-1")
+        node_facts({**SAID, "why": "nvidia-smi: not found"}, "node-1")
 
 
 def test_a_line_of_readings() -> None:
-    found = sample("58, 688.10, 1740, 700.00, 0x0000000000000044", facts(said(), "n").inventory)
+    found = parse_readings(
+        "58, 688.10, 1740, 700.00, 0x0000000000000044", node_facts(said(), "n").inventory
+    )
     assert found is not None
     readings = found.device("GPU-4f2a")
     assert readings is not None
     assert (readings.temperature_celsius, readings.power_watts) == (58, 688.1)
     assert readings.clock_event_reasons == ("sw_power_cap", "hw_thermal")
-    found = sample("[N/A], [N/A], [N/A], [N/A], [N/A]", facts(said(), "n").inventory)
+    found = parse_readings("[N/A], [N/A], [N/A], [N/A], [N/A]", node_facts(said(), "n").inventory)
     assert found is not None
     readings = found.devices[0]
     assert (readings.temperature_celsius, readings.clock_event_reasons) == (None, None)
@@ -115,12 +117,14 @@ def test_a_line_of_readings() -> None:
 
 def test_a_line_with_the_heat_of_a_newer_driver() -> None:
     line = "84, 688.10, 1740, 700.00, 0x0000000000000044, 71, 3"
-    found = sample(line, facts(said(), "n").inventory)
+    found = parse_readings(line, node_facts(said(), "n").inventory)
     assert found is not None
     readings = found.devices[0]
     assert (readings.temperature_celsius, readings.memory_temperature_celsius) == (84, 71)
     assert readings.temperature_margin_celsius == 3
-    found = sample("45, 61.02, 210, 320.00, 0x1, N/A, [N/A]", facts(said(), "n").inventory)
+    found = parse_readings(
+        "45, 61.02, 210, 320.00, 0x1, N/A, [N/A]", node_facts(said(), "n").inventory
+    )
     assert found is not None
     assert found.devices[0].temperature_margin_celsius is None
 
@@ -142,7 +146,7 @@ def test_a_line_with_the_heat_of_a_newer_driver() -> None:
 def test_thresholds_are_those_that_nvidia_smi_lists(
     text: str, celsius: tuple[int | None, ...], margins: tuple[int | None, ...]
 ) -> None:
-    gpu = facts(said(heat=text), "n").inventory.devices[0]
+    gpu = node_facts(said(heat=text), "n").inventory.devices[0]
     assert (
         gpu.temperature_slowdown_celsius,
         gpu.temperature_shutdown_celsius,
@@ -158,7 +162,7 @@ def test_thresholds_are_those_that_nvidia_smi_lists(
 
 @given(st.text())
 def test_no_line_is_too_strange(line: str) -> None:
-    found = sample(line, facts(said(), "n").inventory)
+    found = parse_readings(line, node_facts(said(), "n").inventory)
     assert found is None or line.count(",") in (4, 6)
 
 
@@ -166,14 +170,16 @@ def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPat
     def missing(*_: str) -> str:
         raise FileNotFoundError(2, "No such file or directory", "nvidia-smi")
 
-    monkeypatch.setattr(post, "_smi", missing)
-    found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
+    monkeypatch.setattr(node_actor, "_smi", missing)
+    found = node_actor.NodeActor(b"", None, cpu=False).facts(lambda: ("abc", [0]))
     assert found["why"] == "there is no nvidia-smi on its PATH"
 
     def broken(*_: str) -> str:
         raise subprocess.CalledProcessError(9, "nvidia-smi", "NVIDIA-SMI has failed because\nit")
 
-    monkeypatch.setattr(post, "_smi", broken)
-    found = post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0]))
+    monkeypatch.setattr(node_actor, "_smi", broken)
+    found = node_actor.NodeActor(b"", None, cpu=False).facts(lambda: ("abc", [0]))
     assert found["why"] == "nvidia-smi: NVIDIA-SMI has failed because it"
-    assert "2 GPUs" in post.Post(b"", None, cpu=False).facts(lambda: ("abc", [0, 1]))["why"]
+    assert (
+        "2 GPUs" in node_actor.NodeActor(b"", None, cpu=False).facts(lambda: ("abc", [0, 1]))["why"]
+    )

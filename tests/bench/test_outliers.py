@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from gputop.bench.events import Conditions, Point
 from gputop.bench.results.outliers import (
     MAD_TO_SIGMA,
-    Member,
+    DeviceOutcome,
     distribution,
     outliers,
     percentile,
-    slow,
+    slow_reason,
     was_stopped,
 )
-from gputop.bench.results.outliers_page import document, page
+from gputop.bench.results.text_report import outliers_document, outliers_page
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 
@@ -29,7 +29,7 @@ RATES = st.floats(1e-3, 1e4)
 H100 = "NVIDIA H100 80GB HBM3"
 
 
-def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> Member:
+def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: Any) -> DeviceOutcome:
     fields: dict[str, Any] = {
         "device": device,
         "device_uuid": f"GPU-{n}",
@@ -37,14 +37,14 @@ def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: An
         "seconds": 60.0,
     }
     result = dataclasses.replace(RESULT, tflops_mean=mean, **(fields | changes))
-    return Member(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
+    return DeviceOutcome(f"node-{n // 8}", f"GPU-{n}", f"GPU {n % 8}", device, result)
 
 
-def fleet(*means: float) -> list[Member]:
+def fleet(*means: float) -> list[DeviceOutcome]:
     return [member(n, mean) for n, mean in enumerate(means)]
 
 
-def named(members: list[Member]) -> dict[str, tuple[str, ...]]:
+def named(members: list[DeviceOutcome]) -> dict[str, tuple[str, ...]]:
     return {each.member.uuid or "": each.reasons for each in outliers(members)}
 
 
@@ -79,7 +79,7 @@ def test_who_is_slow_is_under_the_median_by_the_rule(values: list[float], value:
     under = among.median - value
     far = len(values) >= 5 and among.sigma > 0 and under > 3 * among.sigma
     expected = under > 0 and (100 * under / among.median > 5 or far)
-    assert (slow(value, among) is not None) is expected
+    assert (slow_reason(value, among) is not None) is expected
 
 
 def test_five_percent_or_three_robust_deviations() -> None:
@@ -107,8 +107,8 @@ def test_models_and_data_types_are_compared_among_themselves() -> None:
 
 def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
     wrong = member(9, 1e6, wrong_elements=3, checks=5)
-    dead = Member("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
-    held = Member("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
+    dead = DeviceOutcome("node-1", "GPU-8", "GPU 0", H100, None, "it was lost", FAULT)
+    held = DeviceOutcome("node-1", "GPU-7", "GPU 7", H100, None, "it is in use", COULD_NOT_RUN)
     members = [*fleet(700, 701, 702, 600), held, dead, wrong]
     found = outliers(members)
     assert [(each.member.uuid, each.status) for each in found] == [
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
         ("GPU-3", DEGRADED),
     ]
     assert found[1].reasons == ("computed wrong results: 3 elements in 5 checks",)
-    assert document(members)["distributions"][0]["most"] == 702
+    assert outliers_document(members)["distributions"][0]["most"] == 702
 
 
 @pytest.mark.parametrize(
@@ -143,48 +143,50 @@ def test_who_was_ended_by_a_limit_or_unwatched_is_named() -> None:
     members = [*fleet(700, 700), member(5, stopped="limit"), member(6, stopped="silent")]
     assert named(members) == {
         "GPU-5": ("too hot: ended by the temperature limit",),
-        "GPU-6": ("ended: the device could not be watched",),
+        "GPU-6": ("ended because the device could not be watched",),
     }
 
 
 def test_tables_are_compared_by_what_they_are_compared_by() -> None:
-    def copies(n: int, rate: float) -> Member:
+    def copies(n: int, rate: float) -> DeviceOutcome:
         rows = (Point("device to device", 1 << 28, {"bytes_per_second": rate}),)
         return member(n, None, kind="copy", points=rows, tflops_peak=None, dtype="bytes")
 
     members = [copies(0, 3.9e12), copies(1, 3.9e12), copies(2, 2.0e12)]
     assert list(named(members)) == ["GPU-2"]
-    assert "GB/s" in page(members)
-    assert "3900" in page(members)
+    assert "GB/s" in outliers_page(members)
+    assert "3900" in outliers_page(members)
 
 
 def test_a_page_has_everything_at_80_columns() -> None:
     members = [*fleet(700, 701, 702, 699, 640), member(9, 1.0, wrong_elements=1)]
-    text = page(members)
+    text = outliers_page(members)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "bfloat16, 1024 x 1024 x 1024, 1:00: 6 devices on 2 hosts" in text
     assert "node-1, GPU 1, GPU-9" in text
     assert "see below" in text
     assert "heat limit" not in text
     limit = Conditions(heat_limit="margin 3°C (slowdown at -2°C)")
-    hot = page([member(n, conditions=limit) for n in range(3)])
+    hot = outliers_page([member(n, conditions=limit) for n in range(3)])
     assert hot.splitlines()[1] == "heat limit: margin 3°C (slowdown at -2°C)"
-    many = page([member(n, 700 + n % 3) for n in range(1000)])
+    many = outliers_page([member(n, 700 + n % 3) for n in range(1000)])
     assert len(many.splitlines()) < 10
     assert "No outliers among 1000 devices." in many
 
 
 def test_a_page_of_nothing_but_failures() -> None:
-    dead = [Member("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
-    text = page(dead)
+    dead = [DeviceOutcome("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
+    text = outliers_page(dead)
     assert "1 device on 1 host: none has a result" in text
     assert "\x1b" not in text
-    assert json.loads(json.dumps(document(dead)))["results"][0]["problem"].startswith("it was")
+    assert json.loads(json.dumps(outliers_document(dead)))["results"][0]["problem"].startswith(
+        "it was"
+    )
 
 
 def test_who_was_stopped_is_no_outlier() -> None:
-    early = Member("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
+    early = DeviceOutcome("a", None, "GPU 1", H100, None, "it was stopped", INTERRUPTED)
     members = [*fleet(700, 701), member(5, stopped="user"), early]
     assert named(members) == {}
     assert [was_stopped(each) for each in members] == [False, False, True, True]
-    assert page(members).count(" stopped\n") == 2
+    assert outliers_page(members).count(" stopped\n") == 2

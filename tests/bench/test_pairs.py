@@ -13,9 +13,9 @@ from gputop.bench.events import Done, Failed, Planned, Result
 from gputop.bench.plan import devices
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.compare import rates_of_pair, score
-from gputop.bench.run import group, watch
+from gputop.bench.run import group, supervision
+from gputop.bench.run.group import Pairs
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.pairs import Pairs
 from gputop.problem import Problem
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
@@ -41,7 +41,7 @@ class Measured:
     changes: dict[tuple[str, bool], dict[str, Any] | Failed]
     """Of results, by the number of the GPU and whether it runs together."""
 
-    def __init__(self, asked_for: Request, *, waits: bool = False) -> None:
+    def __init__(self, asked_for: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.request, self.waits = asked_for, waits
         self.opened.append((asked_for, waits))
 
@@ -62,7 +62,7 @@ class Measured:
         }
         yield Done(dataclasses.replace(RESULT, **(fields | changes)))
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """It has begun."""
 
     async def stop(self, by: str = "user") -> None:
@@ -85,14 +85,14 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
 def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     made = PreparedStream(inventory(2), sample(2))
-    monkeypatch.setattr(watch, "open_stream", lambda: made)
+    monkeypatch.setattr(supervision, "open_stream", lambda: made)
 
 
 async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
     """How each device ended; stopped where that one is planned."""
     found: dict[Target, Done | Failed] = {}
     async with asyncio.timeout(100):
-        with watch.Watch() as together:
+        with supervision.Supervisor() as together:
             running = runs.events(together, lambda *_: None)
             async with contextlib.aclosing(running) as events:
                 async for target, event in events:
@@ -186,7 +186,7 @@ def test_what_cannot_be_paired() -> None:
         check_pairs(asked(*GPUS, seconds=1.0)),
     )
     assert alone is not None
-    assert alone.why == f"pairs needs two devices, and {CPU.label} is the only device"
+    assert alone.why == f"pairs needs two devices, but {CPU.label} is the only device"
     assert none is not None
     assert "there is none" in none.why
     assert short is not None

@@ -9,17 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.plan import dtypes
-from gputop.bench.plan.peak_table import PEAKS, Peak, find
+from gputop.bench.plan import request
 from gputop.bench.plan.peaks import (
     AT_LIVE_CLOCK,
     AT_MAXIMUM_CLOCK,
     DATASHEET,
+    PEAKS,
     RATES,
+    Peak,
     by_formula,
     denominators,
-    in_words,
+    find_peak,
     memory_bytes_per_second,
+    percent_lines,
     percent_of_peak,
 )
 from gputop.schema.snapshot import Absence, Device
@@ -87,8 +89,8 @@ def test_a_row_is_found_by_its_ids_and_name(peak: Peak) -> None:
     for pci_device_id in peak.pci_device_ids.split():
         assert len(pci_device_id) == 4
         assert int(pci_device_id, 16) > 0
-        assert find(pci_device_id, CHIPS[peak.name].name) is peak
-        assert find(pci_device_id.upper(), CHIPS[peak.name].name) is peak
+        assert find_peak(pci_device_id, CHIPS[peak.name].name) is peak
+        assert find_peak(pci_device_id.upper(), CHIPS[peak.name].name) is peak
 
 
 _NVL = dict.fromkeys(
@@ -133,13 +135,13 @@ def test_float64_without_tensor_cores(peak: Peak) -> None:
 
 
 def test_one_id_with_two_products_is_told_by_the_name() -> None:
-    found = [find("25b6", name) for name in ("NVIDIA A2", "NVIDIA A16", "NVIDIA A20", None)]
+    found = [find_peak("25b6", name) for name in ("NVIDIA A2", "NVIDIA A16", "NVIDIA A20", None)]
     assert [peak and peak.name for peak in found] == ["A2", "A16", None, None]
 
 
 @pytest.mark.parametrize("pci_device_id", [None, "", "0000", "ffff", "10de"])
 def test_an_id_that_is_not_in_the_table_is_unknown(pci_device_id: str | None) -> None:
-    assert find(pci_device_id, "NVIDIA H100 80GB HBM3") is None
+    assert find_peak(pci_device_id, "NVIDIA H100 80GB HBM3") is None
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ NUMBERS = st.none() | st.integers(-10, 10_000) | st.floats()
     st.none() | st.sampled_from([*RATES, "", "4.2", "99.9", "x"]),
     st.none() | st.integers(-10, 10_000),
     NUMBERS,
-    st.sampled_from([*dtypes.DTYPES, *DTYPES.values(), "", "complex64"]) | st.text(),
+    st.sampled_from([*request.DTYPES, *DTYPES.values(), "", "complex64"]) | st.text(),
     st.none() | st.sampled_from([chip.name for chip in CHIPS.values()]) | st.text(),
 )
 def test_the_formula_gives_a_peak_or_nothing(
@@ -224,7 +226,7 @@ def test_two_wrong_numbers_are_no_peak() -> None:
 
 @given(
     st.sampled_from(PEAKS),
-    st.sampled_from([*dtypes.DTYPES, *DTYPES.values()]),
+    st.sampled_from([*request.DTYPES, *DTYPES.values()]),
     st.floats(100, 3000),
     st.floats(1.01, 2),
 )
@@ -327,7 +329,7 @@ def test_percentages_and_their_words() -> None:
         DATASHEET: pytest.approx(78.0, abs=0.05),
         AT_LIVE_CLOCK: pytest.approx(101.9, abs=0.05),
     }
-    assert in_words(771.4, percent, "bfloat16") == (
+    assert percent_lines(771.4, percent, "bfloat16") == (
         "78 % of 989 TFLOP/s (datasheet dense)",
         "102 % of 757 TFLOP/s (formula at the live clock)",
     )
@@ -344,16 +346,16 @@ def test_percentages_and_their_words() -> None:
     ],
 )
 def test_words(tflops: float, peak: float, dtype: str, words: str) -> None:
-    assert in_words(tflops, percent_of_peak(tflops, {DATASHEET: peak}), dtype) == (words,)
+    assert percent_lines(tflops, percent_of_peak(tflops, {DATASHEET: peak}), dtype) == (words,)
 
 
 @pytest.mark.parametrize("tflops", [None, math.nan, math.inf, 0.0, 500.0])
 def test_nothing_known_is_said(tflops: float | None) -> None:
     unknown = ("no peak is known to compare with",)
-    assert in_words(tflops, percent_of_peak(tflops, {}), "float32") == unknown
+    assert percent_lines(tflops, percent_of_peak(tflops, {}), "float32") == unknown
     assert percent_of_peak(None, {DATASHEET: 989.0}) == {}
-    assert in_words(None, {}, "float32") == unknown
-    assert in_words(None, {DATASHEET: 78.0}, "float32") == unknown
+    assert percent_lines(None, {}, "float32") == unknown
+    assert percent_lines(None, {DATASHEET: 78.0}, "float32") == unknown
 
 
 @given(
@@ -368,9 +370,9 @@ def test_percentages_are_numbers_whatever_comes(
 ) -> None:
     percent = percent_of_peak(tflops, peaks)
     assert all(math.isfinite(share) for share in percent.values())
-    assert all(in_words(tflops, percent, dtype))
+    assert all(percent_lines(tflops, percent, dtype))
 
 
 def test_the_data_types_of_the_stress_test_have_a_field() -> None:
-    for dtype in dtypes.DTYPES:
+    for dtype in request.DTYPES:
         assert denominators(named("B200"), dtype).get(DATASHEET) is not None, dtype

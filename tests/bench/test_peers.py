@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.plan import devices, orders, request
+from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.run import worker_launch
 from gputop.bench.worker import copies
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU, load_torch, needs_torch
@@ -49,7 +50,7 @@ def test_what_all_of_them_have(targets: Sequence[Target], common: str, without: 
     ],
 )
 def test_they_are_named_in_short(targets: Sequence[Target], named: str) -> None:
-    assert devices.numbers(targets) == named
+    assert devices.short_labels(targets) == named
 
 
 def asked(*targets: Target, kind: str = "copy") -> list[Request]:
@@ -77,12 +78,12 @@ def test_who_has_no_peer() -> None:
 
 def test_the_worker_sees_its_own_device_first_and_then_the_peer() -> None:
     first, *_ = devices.with_peers(asked(*GPUS))
-    seen_by = orders.environment(first.target, first.peer)["CUDA_VISIBLE_DEVICES"]
+    seen_by = worker_launch.worker_environment(first.target, first.peer)["CUDA_VISIBLE_DEVICES"]
     assert seen_by == f"{GPUS[0].uuid},{GPUS[1].uuid}"
-    assert orders.document(first)["peer"] == "GPU 1"
+    assert worker_launch.worker_request(first)["peer"] == "GPU 1"
     (alone,) = asked(GPUS[0])
-    assert orders.environment(alone.target)["CUDA_VISIBLE_DEVICES"] == GPUS[0].uuid
-    assert orders.document(alone)["peer"] is None
+    assert worker_launch.worker_environment(alone.target)["CUDA_VISIBLE_DEVICES"] == GPUS[0].uuid
+    assert worker_launch.worker_request(alone)["peer"] is None
 
 
 class Peers:

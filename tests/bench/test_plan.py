@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.plan import request
-from gputop.bench.plan.dtypes import DTYPES
-from gputop.bench.plan.request import DeviceKind, Request, Target
+from gputop.bench.plan.request import DTYPES, DeviceKind, Request, Target
 
 GIB = 1 << 30
 CPU = Target("cpu", None, None, "a CPU", None, 16 * GIB)
@@ -40,7 +39,7 @@ V100, T4, A100, H100 = gpu("7.0"), gpu("7.5"), gpu("8.0"), gpu("9.0")
 )
 def test_a_device_is_offered_what_it_has(target: Target, names: set[str]) -> None:
     assert set(request.offered_dtypes(target)) == names
-    assert all(request.missing(DTYPES[name], target) for name in set(DTYPES) - names)
+    assert all(request.why_missing(DTYPES[name], target) for name in set(DTYPES) - names)
 
 
 @pytest.mark.parametrize(
@@ -106,40 +105,40 @@ def test_memory_knows_that_operands_and_results_differ(
 def test_a_size_that_the_type_cannot_have_is_refused_with_the_next_that_it_can(
     dtype: str, size: int, usable: int | None
 ) -> None:
-    problem = request.check(Request(gpu("10.0", free=8 * GIB), dtype, size, 10.0))
+    problem = request.check_request(Request(gpu("10.0", free=8 * GIB), dtype, size, 10.0))
     assert (problem is None) is (usable is None)
     assert problem is None or problem.remedy == f"Choose --size {usable}"
-    assert request.check(Request(CPU, "float32", size, 10.0)) is None
+    assert request.check_request(Request(CPU, "float32", size, 10.0)) is None
 
 
 def test_one_of_several_data_types_that_is_not_there_is_refused() -> None:
     asked = Request(CPU, "float32", None, 10.0, None, "sweep", ("float64", "tf32"))
-    problem = request.check(asked)
+    problem = request.check_request(asked)
     assert problem is not None
     assert "tf32 cannot be run" in problem.what
 
 
 def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> None:
     target = gpu("8.0", free=8 * GIB)
-    problem = request.check(Request(target, "float32", 65536, 10.0))
+    problem = request.check_request(Request(target, "float32", 65536, 10.0))
     assert problem is not None
     largest = request.largest_size(int(0.9 * 8 * GIB), "float32", "cuda")
     assert f"--size {largest} or smaller" in problem.remedy
     assert "68.8 GiB" in problem.why
     assert "8.00 GiB are free, 90 % of that may be used" in problem.why
-    assert request.check(Request(target, "float32", largest, 10.0)) is None
-    assert request.check(Request(target, "float32", largest + 64, 10.0)) is not None
+    assert request.check_request(Request(target, "float32", largest, 10.0)) is None
+    assert request.check_request(Request(target, "float32", largest + 64, 10.0)) is not None
 
 
 def test_a_full_device_is_refused_also_for_auto() -> None:
-    problem = request.check(Request(gpu("8.0", free=GIB // 4), "float32", None, 10.0))
+    problem = request.check_request(Request(gpu("8.0", free=GIB // 4), "float32", None, 10.0))
     assert problem is not None
     assert "another device" in problem.remedy
 
 
 def test_unknown_free_memory_is_left_to_the_worker() -> None:
     target = Target("cuda", "GPU-0a", 0, "a GPU", "8.0", None)
-    assert request.check(Request(target, "float32", 1 << 20, 10.0)) is None
+    assert request.check_request(Request(target, "float32", 1 << 20, 10.0)) is None
     assert request.auto_limit(target, "float32") == DTYPES["float32"].auto_size
 
 
@@ -155,7 +154,7 @@ def test_a_run_never_takes_more_than_its_share(
     target = dataclasses.replace(gpu("10.0", free=free), memory_share=share)
     n = max(64 * steps, DTYPES[dtype].least)
     need = request.memory_needed(n, dtype, "cuda")
-    fits = request.check(Request(target, dtype, n, 10.0)) is None
+    fits = request.check_request(Request(target, dtype, n, 10.0)) is None
     assert fits == (need <= int(share * free))
     auto = request.auto_limit(target, dtype)
     assert auto == 0 or request.memory_needed(auto, dtype, "cuda") <= share * free
@@ -170,7 +169,7 @@ def test_a_share_is_above_0_and_up_to_1(text: str) -> None:
 
 
 def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:
-    problem = request.check(Request(CPU, "tf32", 1024, 10.0))
+    problem = request.check_request(Request(CPU, "tf32", 1024, 10.0))
     assert problem is not None
     assert "compute capability 8.0" in problem.why
     assert "float32" in problem.remedy

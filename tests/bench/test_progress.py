@@ -50,7 +50,7 @@ def begun(
     clock = [100.0]
     group = GroupState([Request(CPU, "float32", None, seconds, kind=kind)], lambda: clock[0])
     for event in events:
-        group.take(CPU, event)
+        group.add_event(CPU, event)
     return group, clock
 
 
@@ -86,7 +86,7 @@ def test_it_goes_on_by_itself_and_not_beyond_the_end() -> None:
 def test_before_the_run_it_says_what_is_done() -> None:
     group, _ = begun()
     assert one_device(group, 80) == "starting ..."
-    group.take(CPU, HELLO)
+    group.add_event(CPU, HELLO)
     assert one_device(group, 80) == "preparing a CPU ..."
 
 
@@ -105,7 +105,7 @@ def test_it_leaves_nothing_behind() -> None:
 
 async def test_it_ends_with_the_run() -> None:
     terminal, (group, _) = Terminal(), in_mid_run()
-    group.take(CPU, Done(RESULT))
+    group.add_event(CPU, Done(RESULT))
     await ProgressLine(terminal, group, one_device).keep_drawing()
     assert terminal.getvalue() == ""
 
@@ -132,7 +132,7 @@ def test_a_table_counts_its_rows() -> None:
         Point("float32", 512, {"tflops": 0.2, "seconds": 1e-3}, (512, 512, 512)),
         Point("host, 1 thread", 1 << 20, {"bytes_per_second": 2.5e10, "seconds": 1e-3}),
     ):
-        group.take(CPU, point)
+        group.add_event(CPU, point)
     line = one_device(group, 120)
     assert "2 of at most 8 rows" in line
     assert "25.0 GB/s  host, 1 thread, 1048576" in line
@@ -148,8 +148,8 @@ def several(*, ready: bool = True) -> tuple[GroupState, list[float]]:
     clock = [100.0]
     group = GroupState([Request(each, "float32", None, 10.0) for each in GPUS], lambda: clock[0])
     for target in GPUS if ready else ():
-        group.take(target, HELLO)
-        group.take(target, replace(PLANNED, expected_seconds=10.0))
+        group.add_event(target, HELLO)
+        group.add_event(target, replace(PLANNED, expected_seconds=10.0))
     clock[0] += 4.0
     return group, clock
 
@@ -157,14 +157,14 @@ def several(*, ready: bool = True) -> tuple[GroupState, list[float]]:
 def test_several_devices_have_a_figure_each() -> None:
     group, _ = several()
     assert "GPU 0 ready  GPU 1 ready" in several_devices(group, 120)
-    group.take(GPUS[0], Progress(4.0, 1.0, 20, 712.3))
-    group.take(GPUS[1], Point("device to device", 1 << 20, {"bytes_per_second": 4.1e12}))
+    group.add_event(GPUS[0], Progress(4.0, 1.0, 20, 712.3))
+    group.add_event(GPUS[1], Point("device to device", 1 << 20, {"bytes_per_second": 4.1e12}))
     line = several_devices(group, 120)
     assert "4 s, 6 s left  GPU 0 712  GPU 1 4100 GB/s" in line
     full, rest = re.findall(r"#+|-+", line)
     assert len(full) / (len(full) + len(rest)) == pytest.approx(0.4)
-    group.take(GPUS[0], Done(RESULT))
-    group.take(GPUS[1], Failed(Problem("W", "y", "R"), 3))
+    group.add_event(GPUS[0], Done(RESULT))
+    group.add_event(GPUS[1], Failed(Problem("W", "y", "R"), 3))
     assert "GPU 0 done  GPU 1 failed" in several_devices(group, 120)
 
 
@@ -172,14 +172,14 @@ def test_each_run_of_several_has_its_own_time() -> None:
     group, clock = several()
     clock[0] += 60.0
     assert "10 s, 0 s left" in several_devices(group, 120)
-    group.take(GPUS[1], replace(PLANNED, expected_seconds=20.0))
+    group.add_event(GPUS[1], replace(PLANNED, expected_seconds=20.0))
     assert "0 s, 20 s left" in several_devices(group, 120)
 
 
 def test_before_anything_is_ready_there_is_no_time() -> None:
     group, _ = several(ready=False)
     assert several_devices(group, 120) == "starting ..."
-    group.take(GPUS[0], HELLO)
+    group.add_event(GPUS[0], HELLO)
     assert several_devices(group, 120) == "GPU 0 prepares"
 
 

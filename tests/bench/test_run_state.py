@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.conditions import Moment
-from gputop.bench.run.series import MOST_ITEMS, Series
-from gputop.bench.run.state import Course, RunState, merged
+from gputop.bench.run.conditions import MOST_ITEMS, MergedSeries, TraceMoment
+from gputop.bench.run.state import RunCurves, RunState, merge_windows
 from gputop.problem import Problem
 from tests.sessions import PLANNED
 
@@ -24,7 +23,7 @@ def started() -> RunState:
 def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:
     run, windows = started(), 3 * MOST_ITEMS
     for n in range(1, windows + 1):
-        run.take(Progress(0.2 * n, 0.2, n, 9.0 if n == 7 else float(n % 2)))
+        run.add_event(Progress(0.2 * n, 0.2, n, 9.0 if n == 7 else float(n % 2)))
     assert MOST_ITEMS / 2 <= len(run.points) <= MOST_ITEMS
     times = [seconds for seconds, _ in run.points]
     apart = [after - before for before, after in itertools.pairwise(times)]
@@ -36,25 +35,25 @@ def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:
 
 def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:
     run = started()
-    run.take(Progress(4.0, 0.2, 20, 1.0))
-    run.take(Verified(1, 0))
+    run.add_event(Progress(4.0, 0.2, 20, 1.0))
+    run.add_event(Verified(1, 0))
     assert (run.wrong_at, run.wrong_elements) == (None, 0)
-    run.take(Progress(5.0, 0.2, 25, 1.0))
-    run.take(Verified(2, 3))
-    run.take(Progress(6.0, 0.2, 30, 1.0))
-    run.take(Verified(3, 4))
+    run.add_event(Progress(5.0, 0.2, 25, 1.0))
+    run.add_event(Verified(2, 3))
+    run.add_event(Progress(6.0, 0.2, 30, 1.0))
+    run.add_event(Verified(3, 4))
     assert run.faulty
     assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
 
 
 def test_a_failure_has_the_status_that_it_deserves() -> None:
     run = started()
-    run.take(Failed(Problem("The device hangs", "it does", "Look"), 1))
+    run.add_event(Failed(Problem("The device hangs", "it does", "Look"), 1))
     assert run.ended
     assert run.status == 1
     assert run.faulty
     refused = started()
-    refused.take(Failed(Problem("It is not run", "there is no torch", "Install it"), 3))
+    refused.add_event(Failed(Problem("It is not run", "there is no torch", "Install it"), 3))
     assert refused.ended
     assert not refused.faulty
 
@@ -67,13 +66,13 @@ def test_windows_are_kept_as_they_come() -> None:
     run = started()
     events: list[Planned | Progress | Verified] = [PLANNED, *windows(5), Verified(1, 0)]
     for event in events:
-        run.take(event)
-    assert run.course() == Course(tuple(windows(5)))
+        run.add_event(event)
+    assert run.history() == RunCurves(tuple(windows(5)))
 
 
 @given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
 def test_a_long_run_keeps_its_work_and_its_end(count: int, most: int) -> None:
-    series = Series(merged, most)
+    series = MergedSeries(merge_windows, most)
     for window in windows(count):
         series.add(window)
     kept = series.items
@@ -87,22 +86,22 @@ def test_a_long_run_keeps_its_work_and_its_end(count: int, most: int) -> None:
 
 
 def test_a_slow_window_weighs_as_long_as_it_took() -> None:
-    both = merged([Progress(1.0, 1.0, 1, 10.0), Progress(4.0, 3.0, 2, 2.0)])
+    both = merge_windows([Progress(1.0, 1.0, 1, 10.0), Progress(4.0, 3.0, 2, 2.0)])
     assert both == Progress(4.0, 4.0, 2, 4.0, None)
 
 
 def test_readings_are_curves_of_what_is_known() -> None:
     run = started()
     for moment in (
-        Moment(0.0, 0.5, None, 1500.0, reasons=("idle",)),
-        Moment(0.5, 1.5, 600.0, 1480.0),
-        Moment(1.5, 2.5, 0.0),
+        TraceMoment(0.0, 0.5, None, 1500.0, reasons=("idle",)),
+        TraceMoment(0.5, 1.5, 600.0, 1480.0),
+        TraceMoment(1.5, 2.5, 0.0),
     ):
         run.trace._moments.add(moment)
     curves = {
         "power_watts": [(1.5, 600.0), (2.5, 0.0)],
         "sm_clock_mhz": [(0.5, 1500.0), (1.5, 1480.0)],
     }
-    course = run.course()
-    assert course == Course((), curves, {"idle": [(0.0, 0.5)]})
+    course = run.history()
+    assert course == RunCurves((), curves, {"idle": [(0.0, 0.5)]})
     assert list(course.readings) == list(curves)

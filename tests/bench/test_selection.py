@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from gputop.bench.plan import devices
+from gputop.bench.plan.devices import busy_question, usable_requests
 from gputop.bench.plan.request import Request
-from gputop.bench.plan.selection import question, usable
 from gputop.schema.snapshot import Absence, DeviceState, Sample
 from tests.bench.workers import CPU
 from tests.streams import inventory, process, readings, sample
@@ -17,15 +17,15 @@ GPUS = devices.targets(inventory(4), sample(4))[:4]
 
 
 def test_nothing_is_asked_where_nobody_is_disturbed() -> None:
-    assert question(sample(4, []), [*GPUS, CPU]) is None
+    assert busy_question(sample(4, []), [*GPUS, CPU]) is None
 
 
 def test_the_processes_of_all_are_named_once() -> None:
     held = [process(72, 0), process(7, 1), process(72, 3), process(9, 2, command="other")]
-    asked = question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU])
+    asked = busy_question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU])
     assert asked is not None
     title, lines = asked
-    assert title == "3 of 4 devices are in use. A stress test slows down:"
+    assert title == "3 of 4 devices are in use. A stress test would slow down:"
     assert [line.split()[:4] for line in lines] == [
         ["GPU", "0,", "3", "72"],
         ["GPU", "1", "7", "ada"],
@@ -36,7 +36,7 @@ def test_the_processes_of_all_are_named_once() -> None:
 def test_who_cannot_be_known_is_said_too() -> None:
     unknown = dataclasses.replace(readings(1), absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2, []), devices=(readings(0), unknown))
-    asked = question(seen, GPUS[:2])
+    asked = busy_question(seen, GPUS[:2])
     assert asked == (
         "1 of 2 devices may be in use:",
         ["GPU 1: The driver does not say who uses it."],
@@ -45,7 +45,7 @@ def test_who_cannot_be_known_is_said_too() -> None:
 
 def test_a_crowd_is_cut() -> None:
     held = [process(100 + n, n % 2) for n in range(30)]
-    asked = question(sample(2, held), GPUS[:2])
+    asked = busy_question(sample(2, held), GPUS[:2])
     assert asked is not None
     assert len(asked[1]) == 9
     assert "and 22 more" in asked[1][-1]
@@ -62,10 +62,10 @@ def lost(*indices: int) -> Sample:
 
 
 def test_of_all_those_that_do_not_answer_are_left_out() -> None:
-    left, said = usable(lost(1), asked_for(), of_all=True)
+    left, said = usable_requests(lost(1), asked_for(), of_all=True)
     assert [request.target.number for request in left] == ["0", "2"]
     assert said == "GPU 1, NVIDIA H100 80GB HBM3: its state is lost"
-    assert usable(lost(), asked_for(), of_all=True) == (asked_for(), "")
+    assert usable_requests(lost(), asked_for(), of_all=True) == (asked_for(), "")
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_what_is_not_enough_is_refused(
     missing: tuple[int, ...], kind: str, why: str, *, of_all: bool
 ) -> None:
     with pytest.raises(ValueError, match=why):
-        usable(lost(*missing), asked_for(kind), of_all=of_all)
+        usable_requests(lost(*missing), asked_for(kind), of_all=of_all)
 
 
 def test_copies_have_their_peers_among_those_that_are_left() -> None:
-    left, _ = usable(lost(1), asked_for("copy"), of_all=True)
+    left, _ = usable_requests(lost(1), asked_for("copy"), of_all=True)
     assert [each.peer and each.peer.number for each in left] == ["2", "0"]

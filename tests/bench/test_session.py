@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.plan import orders
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import session as module
+from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
 
@@ -199,7 +199,7 @@ async def test_a_silent_worker_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     for name in ("HELLO_SECONDS", "PREPARE_SECONDS", "MARGIN_SECONDS"):
-        monkeypatch.setattr(orders, name, 0.5)
+        monkeypatch.setattr(worker_launch, name, 0.5)
     asked = fake(tmp_path, body)
     asked._request = replace(asked._request, seconds=0.01)
     events = await heard(asked)

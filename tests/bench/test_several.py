@@ -13,10 +13,10 @@ import pytest
 
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Result
 from gputop.bench.plan import devices
-from gputop.bench.results import store
+from gputop.bench.results import history
 from gputop.commands import bench as command
 from gputop.commands import bench_results
-from gputop.commands.bench_results import conclude, gravest
+from gputop.commands.bench_results import gravest, report_runs
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
 from gputop.stream import child
@@ -105,7 +105,7 @@ def test_who_is_chosen(
 
 
 HIDES = "CUDA_VISIBLE_DEVICES hides every GPU"
-ON_THE_CPU = f"gputop: there is no GPU to use ({HIDES}): the CPU is put under stress"
+ON_THE_CPU = f"gputop: no GPU can be used ({HIDES}): the CPU is tested"
 UNLIKE = dataclasses.replace(
     inventory(2),
     devices=(inventory(2).devices[0], dataclasses.replace(inventory(2).devices[1], name="T4")),
@@ -190,9 +190,9 @@ def test_copies_of_several_go_to_each_other_too(asked: dict[str, Any]) -> None:
         (LOST, ["--device", "0,1"], 3, "its state is lost"),
         ((inventory(0), sample(0, [])), ["--device", "all"], 3, "there is none"),
         ((inventory(0), sample(0, [])), ["--device", "cpu,all"], 3, "there is none"),
-        (QUIET, ["--device", "0,1", "--report", "page.html"], 2, "--report is a page of one"),
+        (QUIET, ["--device", "0,1", "--report", "page.html"], 2, "--report is a page about one"),
         (QUIET, ["sweep", "--device", "0,1", "--csv"], 2, "--csv has the rows of one"),
-        (QUIET, ["--device", "0,1", "--history"], 2, "--history is of one device, or of all"),
+        (QUIET, ["--device", "0,1", "--history"], 2, "--history lists one device, or all"),
         (QUIET, ["pairs", "--device", "1"], 3, "pairs needs two devices"),
         (QUIET, ["pairs", "--seconds", "1.5"], 3, "Choose --seconds 2 or more"),
         ((inventory(0), sample(0, [])), ["pairs"], 3, "is the only device"),
@@ -265,7 +265,7 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
         percent_of_peak={"datasheet dense": 70.8},
     )
     ends = [ended(GPUS[0], conditions=known), ended(GPUS[1], 600.0), ended(GPUS[2], 698.0)]
-    assert conclude(ends, parsed()) == 0
+    assert report_runs(ends, parsed()) == 0
     said = capsys.readouterr().out
     head, first, second, third = said.split("\n\n")[0].splitlines()
     assert head.split()[:4] == ["type", "N", "TFLOP/s", "peak"]
@@ -282,7 +282,7 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
 
 
 def test_devices_that_are_alike_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    assert conclude([ended(GPUS[0]), ended(GPUS[1], 699.0), ended(CPU, 0.2)], parsed()) == 0
+    assert report_runs([ended(GPUS[0]), ended(GPUS[1], 699.0), ended(CPU, 0.2)], parsed()) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith("they are 0.1 % apart, none is clearly behind the best, " + GPUS[0].label)
 
@@ -296,7 +296,7 @@ def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str
         ended(GPUS[0], 630.0, kind="pairs", points=rows, notes=("so it is",)),
         ended(GPUS[1], 630.0, kind="pairs", points=rows[:1]),
     ]
-    assert conclude(ends, parsed("pairs")) == 0
+    assert report_runs(ends, parsed("pairs")) == 0
     head, first, second = (capsys.readouterr().out.split("\n\n")[0]).splitlines()
     assert head.split()[2:5] == ["alone", "together", "cost"]
     assert " ".join(first.split()).startswith(
@@ -308,7 +308,7 @@ def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str
 def test_tables_have_pages_and_then_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     rows = (Point("float32", 1024, {"tflops": 30.0, "seconds": 7e-5}, (1024,) * 3),)
     table: dict[str, Any] = {"kind": "sweep", "points": rows, "tflops_peak": 30.0}
-    assert conclude([ended(GPUS[0], **table), ended(GPUS[1], **table)], parsed("sweep")) == 0
+    assert report_runs([ended(GPUS[0], **table), ended(GPUS[1], **table)], parsed("sweep")) == 0
     said = capsys.readouterr().out
     assert said.count("NVIDIA H100 80GB HBM3, sweep, bfloat16") == 2
     assert said.count("method ") == 2
@@ -316,7 +316,7 @@ def test_tables_have_pages_and_then_a_line_each(capsys: pytest.CaptureFixture[st
 
 
 def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert conclude([ended(GPUS[0]), failed(GPUS[1])], parsed("--json")) == 3
+    assert report_runs([ended(GPUS[0]), failed(GPUS[1])], parsed("--json")) == 3
     said = capsys.readouterr()
     first, second = json.loads(said.out)
     assert first["tflops_mean"] == 700.0
@@ -331,7 +331,7 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
 
 
 def test_csv_is_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert conclude([ended(GPUS[0]), ended(GPUS[1], 600.0)], parsed("--csv")) == 0
+    assert report_runs([ended(GPUS[0]), ended(GPUS[1], 600.0)], parsed("--csv")) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [row["tflops_mean"] for row in rows] == ["700.0", "600.0"]
 
@@ -339,22 +339,22 @@ def test_csv_is_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_is_on_standard_output_where_all_have_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert conclude([failed(GPUS[0]), failed(GPUS[1], 1)], parsed()) == 1
+    assert report_runs([failed(GPUS[0]), failed(GPUS[1], 1)], parsed()) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 2
 
 
 def test_all_results_are_kept() -> None:
-    assert conclude([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
-    assert {kept.device_uuid for kept in store.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
+    assert report_runs([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
+    assert {kept.device_uuid for kept in history.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
 
 
 def earlier(target: Target, mean: float) -> Result:
     """A result that is kept from before."""
     made = ended(target, mean, started_at=RESULT.started_at - 3600).end
     assert isinstance(made, Done)
-    store.append(made.result)
+    history.append(made.result)
     return made.result
 
 
@@ -375,20 +375,20 @@ def test_one_that_is_degraded_is_enough(
 ) -> None:
     for target in GPUS[:2]:
         earlier(target, 700.0)
-    assert conclude(ends, parsed()) == status
+    assert report_runs(ends, parsed()) == status
     means = [end.result.tflops_mean for end in ends if end.result is not None]
     said = capsys.readouterr().err
     assert said.count("is slower than it was") == means.count(600.0)
 
 
 def test_a_wrong_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert conclude([ended(GPUS[0]), ended(GPUS[1], wrong_elements=7)], parsed()) == 1
+    assert report_runs([ended(GPUS[0]), ended(GPUS[1], wrong_elements=7)], parsed()) == 1
     assert f"error: {GPUS[1].label} computed wrong results: 7 elements" in capsys.readouterr().err
 
 
 def test_scalars_are_written_of_each(tmp_path: Path) -> None:
     ends = [ended(target) for target in GPUS]
-    assert conclude(ends, parsed("--tensorboard", str(tmp_path))) == 0
+    assert report_runs(ends, parsed("--tensorboard", str(tmp_path))) == 0
     assert len(list(tmp_path.glob("*/events*"))) == 3
 
 
@@ -398,5 +398,5 @@ def test_a_file_that_cannot_be_written_is_no_success(
     (tmp_path / "file").write_text("in the way")
     args = parsed("--tensorboard", str(tmp_path / "file"))
     monkeypatch.setattr(bench_results, "say", print)
-    assert conclude([ended(GPUS[0]), ended(GPUS[1])], args) == 3
+    assert report_runs([ended(GPUS[0]), ended(GPUS[1])], args) == 3
     assert capsys.readouterr().out.count("cannot be written") == 2

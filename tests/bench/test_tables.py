@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
-from gputop.bench.worker import cuda, latency, peak, refusals, rows, run, sweep, tally
+from gputop.bench.run import worker_launch
+from gputop.bench.worker import backends, errors, latency, main, peak, rows, sweep, throughput
 from tests.bench.workers import load_torch, needs_torch, request
 
 
@@ -33,22 +33,24 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
 ) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
     asked = Recorded(dtype=dtype, size=largest)
-    asked.request["dtypes"] = orders.document(plan.Request(target, dtype, largest, 1.0))["dtypes"]
+    asked.request["dtypes"] = worker_launch.worker_request(
+        plan.Request(target, dtype, largest, 1.0)
+    )["dtypes"]
     device: Any = SimpleNamespace(place="cuda")
     assert sweep._planned(rows.Rows(device, asked, 0), dtype) == expected
     asked.request["size"] = 8
     if dtype != "float32":
-        with pytest.raises(refusals.RefusedError) as refusal:
+        with pytest.raises(errors.RunError) as refusal:
             sweep._planned(rows.Rows(device, asked, 0), dtype)
         assert "or larger" in refusal.value.fields["remedy"]
 
 
-class Recorded(run.Run):
+class Recorded(main.Run):
     """A run whose events are kept."""
 
     def __init__(self, **asked: Any) -> None:
         self.sent: list[dict[str, Any]] = []
-        super().__init__(-1, orders.document(request(**asked)))
+        super().__init__(-1, worker_launch.worker_request(request(**asked)))
 
     def send(self, event: str, **fields: Any) -> None:
         self.sent.append({"event": event, **fields})
@@ -115,7 +117,7 @@ def test_nothing_is_timed_after_a_stop() -> None:
 
 
 def test_the_best_row_of_a_table_has_the_shape() -> None:
-    table = tally.Table()
+    table = throughput.TableTotals()
     table.add(10, 2.0, 1e12)
     table.best(3.0, (1, 2, 3))
     table.best(2.0, (4, 5, 6))
@@ -123,7 +125,7 @@ def test_the_best_row_of_a_table_has_the_shape() -> None:
     assert (result["m"], result["n"], result["k"]) == (1, 2, 3)
     assert result["tflops_peak"] == 3.0
     assert result["tflops_mean"] == pytest.approx(5.0)
-    empty = tally.Table().result()
+    empty = throughput.TableTotals().result()
     assert empty["tflops_mean"] is empty["tflops_peak"] is None
     assert "m" not in empty
 
@@ -231,7 +233,7 @@ def test_each_way_makes_the_products_that_it_says() -> None:
     product: Any = SimpleNamespace(
         c=c,
         multiply=lambda times=1: gpu.said.append(f"mm {times}"),
-        format=SimpleNamespace(once=lambda _: lambda: gpu.said.append("mm 1")),
+        format=SimpleNamespace(single_product=lambda _: lambda: gpu.said.append("mm 1")),
     )
     ways = {way.series: way for way in latency._ways(gpu, product)}
     assert list(ways) == [
@@ -269,17 +271,17 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
             memory_allocated=lambda: 5 * gib,
         ),
     )
-    known = cuda.Cuda(fake, threading.Event(), 77 * gib).memories()
+    known = backends.Cuda(fake, threading.Event(), 77 * gib).memories()
     assert known == {"context_bytes": gib, "cache_bytes": gib, "tensor_bytes": 5 * gib}
-    unknown = cuda.Cuda(fake, threading.Event()).memories()
+    unknown = backends.Cuda(fake, threading.Event()).memories()
     assert unknown["context_bytes"] is None
-    freed = cuda.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
+    freed = backends.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
     assert freed["context_bytes"] is None
 
 
 def steady(*stretches: tuple[float, int]) -> float | None:
     """The time to steady of a run at these TFLOP/s, each for so many seconds."""
-    counted = tally.Tally(10**10)
+    counted = throughput.SoakTotals(10**10)
     for tflops, seconds in stretches:
         for _ in range(4 * seconds):
             counted.add(round(25 * tflops), 0.25, None)

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from gputop.bench.events import Progress
 from gputop.bench.results import tensorboard
 from gputop.bench.results.tensorboard import crc32c, run_name, scalars, write
-from gputop.bench.run.state import Course
+from gputop.bench.run.state import RunCurves
 from tests.bench.kept import BASE, SWEEP, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-COURSE = Course(
+COURSE = RunCurves(
     (Progress(0.5, 0.5, 10, 800.0, 805.0), Progress(1.0, 0.5, 20, 780.0, 781.0)),
     {"power_watts": [(0.0, 500.0), (1.0, 690.0)]},
 )
@@ -52,7 +52,7 @@ GOLDEN_SCALAR = (
 def test_a_file_is_what_tensorboard_itself_writes() -> None:
     """Both records are of the RecordWriter of tensorboard 2.21: the version, and a scalar."""
     bare = replace(BASE, started_at=1700000000.0)
-    first, second, *_ = tensorboard.records(bare, Course((Progress(0.25, 0.25, 1, 1.5),)))
+    first, second, *_ = tensorboard.records(bare, RunCurves((Progress(0.25, 0.25, 1, 1.5),)))
     assert first.hex() == GOLDEN_VERSION
     assert second.hex() == GOLDEN_SCALAR
 

@@ -17,15 +17,12 @@ from typing import Any
 
 import pytest
 
-from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
-from gputop.bench.run.places import WORKER
-from gputop.bench.worker import cpu as cpus
-from gputop.bench.worker import cuda, dtypes, memory, refusals, soak
-from gputop.bench.worker import pace as paces
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import WORKER
+from gputop.bench.worker import backends, errors, formats, soak, throughput
+from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from gputop.bench.worker import run as runs
-from gputop.bench.worker import tally as tallies
 from tests.bench.workers import RawWorker, load_torch, needs_torch, request
 
 pytestmark = needs_torch
@@ -61,7 +58,7 @@ def test_the_windows_add_up_to_the_run() -> None:
         assert sample["elapsed_seconds"] == pytest.approx(elapsed)
         products += sample["tflops"] * sample["window_seconds"] * 1e12 / (2 * 256**3)
         assert sample["iterations"] == pytest.approx(products)
-        assert sample["window_seconds"] >= tallies.WINDOW_SECONDS
+        assert sample["window_seconds"] >= throughput.WINDOW_SECONDS
     assert events[-1]["iterations"] >= samples[-1]["iterations"]
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
 
@@ -100,10 +97,10 @@ def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
 
 def _grown(pid: int, by: int) -> bool:
     """Waits until the process holds that many bytes more than now."""
-    memory = Path(f"/proc/{pid}/statm")
-    first, pause = int(memory.read_text().split()[1]), threading.Event()
+    products = Path(f"/proc/{pid}/statm")
+    first, pause = int(products.read_text().split()[1]), threading.Event()
     for _ in range(3000):
-        if (int(memory.read_text().split()[1]) - first) * resource.getpagesize() >= by:
+        if (int(products.read_text().split()[1]) - first) * resource.getpagesize() >= by:
             return True
         pause.wait(0.01)
     return False
@@ -132,8 +129,8 @@ def test_the_end_of_the_parent_is_the_end_of_the_worker(when: str) -> None:
 def test_what_others_print_does_not_reach_the_events() -> None:
     script = (
         "import os, runpy, sys; runpy.run_path(sys.argv[1])['load']()\n"
-        "from gputop_worker import run\n"
-        "fd = run.own_channel(); print('from Python'); sys.stdout.flush()\n"
+        "from gputop_worker import main\n"
+        "fd = main.own_channel(); print('from Python'); sys.stdout.flush()\n"
         "os.write(1, b'from C'); os.write(fd, b'an event')"
     )
     arguments = [sys.executable, "-c", script, str(WORKER)]
@@ -202,9 +199,9 @@ def made(
     return product
 
 
-def cpu() -> cpus.Cpu:
+def cpu() -> backends.Cpu:
     torch = load_torch()
-    return cpus.Cpu(torch, threading.Event())
+    return backends.Cpu(torch, threading.Event())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -243,7 +240,7 @@ def test_a_gpu_would_count_every_bit() -> None:
     product.c_bits[0, 0] ^= 1  # the last bit of the mantissa
     product.c[1, 1] = float("nan")
     torch = load_torch()
-    device = cuda.Cuda(without_a_gpu(), threading.Event())
+    device = backends.Cuda(without_a_gpu(), threading.Event())
     assert int(device.compare(made(n=64))) >= 0  # of another shape, as the rows of a table are
     product.c_bits = product.c_bits.t()  # as it may lie
     product.first_bits = product.first_bits.t()
@@ -301,12 +298,12 @@ def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    return Recorded(-1, orders.document(request(size=192, seconds=seconds))), sent
+    return Recorded(-1, worker_launch.worker_request(request(size=192, seconds=seconds))), sent
 
 
-def paced(device: Any, products: int) -> paces.Pace:
+def paced(device: Any, products: int) -> throughput.Pace:
     """A pace at which so many products make a batch."""
-    return paces.Pace(device, paces.BATCH_SECONDS / (products + 0.5), 0.0)
+    return throughput.Pace(device, throughput.BATCH_SECONDS / (products + 0.5), 0.0)
 
 
 def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,10 +313,10 @@ def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(device, "least_interval", 0.0)
     product, pace = soak.prepare(device, run)
     assert isinstance(product, Corrupting)
-    before = run.tally.checks
+    before = run.totals.checks
     product.faulty = True
     soak.measure(device, run, product, pace)
-    result = run.tally.result()
+    result = run.totals.result()
     assert result["checks"] > before + 1, "it is checked in the run, and at its end"
     assert result["wrong_elements"] == 2 * (result["checks"] - before)
     assert result["verified_products"] == result["checks"] - before - 1
@@ -336,11 +333,11 @@ def test_the_last_product_is_checked_and_the_answer_once_more(
     monkeypatch.setattr(device, "least_interval", 1e9)
     product, pace = soak.prepare(device, run)
     assert isinstance(product, Corrupting)
-    before = run.tally.checks
+    before = run.totals.checks
     product.faulty = True
     soak.measure(device, run, product, pace)
-    assert (run.tally.checks, run.tally.wrong) == (before + 2, 4)
-    assert run.tally.verified == 1
+    assert (run.totals.checks, run.totals.wrong) == (before + 2, 4)
+    assert run.totals.verified == 1
 
 
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +362,7 @@ def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "compare", slow_check)
     monkeypatch.setattr(product, "exact", lambda: 0)
     soak.measure(device, run, product, pace)
-    result = run.tally.result()
+    result = run.totals.result()
     assert result["seconds"] == pytest.approx(0.01 * result["iterations"])
     assert result["seconds"] == pytest.approx(600, abs=1)
     # A check of 5 s comes once in 50 s of products; what the first one costs was not known.
@@ -413,19 +410,19 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     run, sent = run_in_process(0.4)
     product = made()
     product.keep_first()
-    device = cuda.Cuda(without_a_gpu(), run.halt)
-    run.tally = tallies.Tally(2 * product.n**3)
+    device = backends.Cuda(without_a_gpu(), run.halt)
+    run.totals = throughput.SoakTotals(2 * product.n**3)
     launched, batches, in_flight = [0], [0], []
 
     def launch(product: products.Product, products: int, *, check: bool) -> None:
-        cuda.Cuda.launch(device, product, products, check=check)
+        backends.Cuda.launch(device, product, products, check=check)
         launched[0] += products
         batches[0] += 1
         in_flight.append(device.in_flight)
 
     monkeypatch.setattr(device, "launch", launch)
     soak.measure(device, run, product, paced(device, 3))
-    result = run.tally.result()
+    result = run.totals.result()
     assert set(in_flight) == {1, 2}
     assert device.in_flight == 0
     assert result["iterations"] == launched[0]
@@ -440,22 +437,22 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     run, _ = run_in_process(0.3)
     product = made()
     product.keep_first()
-    device = cuda.Cuda(without_a_gpu(), run.halt)
-    run.tally = tallies.Tally(2 * product.n**3)
+    device = backends.Cuda(without_a_gpu(), run.halt)
+    run.totals = throughput.SoakTotals(2 * product.n**3)
     product.faulty = True
     soak.measure(device, run, product, paced(device, 3))
-    assert run.tally.wrong == 2 * run.tally.checks > 0
+    assert run.totals.wrong == 2 * run.totals.checks > 0
 
 
 def test_a_gpu_is_not_waited_for_after_a_stop() -> None:
     run, _ = run_in_process(600.0)
     product = made()
     product.keep_first()
-    device = cuda.Cuda(without_a_gpu(), run.halt)
-    run.tally = tallies.Tally(2 * product.n**3)
+    device = backends.Cuda(without_a_gpu(), run.halt)
+    run.totals = throughput.SoakTotals(2 * product.n**3)
     run.halt.set()
     soak.measure(device, run, product, paced(device, 3))
-    assert run.tally.iterations == 0
+    assert run.totals.iterations == 0
 
 
 class Instant:
@@ -482,12 +479,12 @@ class Instant:
         self.launched.append(products)
         self.most_waiting = max(self.most_waiting, self.in_flight)
 
-    def poll(self) -> paces.Batch | None:
+    def poll(self) -> throughput.EndedBatch | None:
         if not self.waiting:
             return None
         products, began = self.waiting.pop(0), self.ended
         self.ended += products * self.product_seconds
-        return paces.Batch(products, began, self.ended)
+        return throughput.EndedBatch(products, began, self.ended)
 
     def check(self, _: products.Product) -> tuple[int, float]:
         return 0, 0.0
@@ -503,7 +500,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     run, _ = run_in_process(seconds)
     product = made()  # before the device's clock starts: it may import torch
     device = Instant(product_seconds)
-    soak.measure(device, run, product, paces.Pace(device, product_seconds, 0.0))
+    soak.measure(device, run, product, throughput.Pace(device, product_seconds, 0.0))
     needed = math.ceil(seconds / product_seconds)
     assert needed <= sum(device.launched) <= needed - 1 + max(device.launched)
     assert device.most_waiting == waiting
@@ -512,7 +509,7 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
 def test_batches_follow_the_device() -> None:
     run, _ = run_in_process(60.0)
     device = Instant(1e-3)
-    soak.measure(device, run, made(), paces.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
+    soak.measure(device, run, made(), throughput.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
     assert device.launched[0] == 6250
     assert device.launched[-1] in (49, 50)
 
@@ -536,34 +533,36 @@ def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.Monk
 
 
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
-    gpu = cuda.Cuda(without_a_gpu(), threading.Event())
-    assert paces.Pace(gpu, 0.001, 0.0002).check_interval <= paces.BATCH_SECONDS
-    assert paces.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
-    assert paces.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
-    assert paces.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
+    gpu = backends.Cuda(without_a_gpu(), threading.Event())
+    assert throughput.Pace(gpu, 0.001, 0.0002).check_interval <= throughput.BATCH_SECONDS
+    assert throughput.Pace(gpu, 0.001, 0.01).check_interval == pytest.approx(1.0)
+    assert throughput.Pace(cpu(), 0.001, 0.0002).check_interval == 1.0
+    assert throughput.Pace(cpu(), 0.001, 3.0).check_interval == pytest.approx(30.0)
 
 
 def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
-    gpu = cuda.Cuda(without_a_gpu(), threading.Event())
-    assert paces.Pace(gpu, 0.001, 0.0).patience == 5.0
-    assert paces.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
+    gpu = backends.Cuda(without_a_gpu(), threading.Event())
+    assert throughput.Pace(gpu, 0.001, 0.0).patience == 5.0
+    assert throughput.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("free", [600 << 20, 3 << 30, 20 << 30])
 def test_the_size_that_is_suggested_fits_and_is_the_largest(dtype: str, free: int) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = orders.document(plan.Request(target, dtype, None, 1.0, None))
+    asked = worker_launch.worker_request(plan.Request(target, dtype, None, 1.0, None))
     largest = plan.largest_size(free + plan.CONTEXT_BYTES, dtype, "cuda")
-    refusal = memory.out_of_memory(asked, dtype, 65536, free)
+    refusal = products.out_of_memory(asked, dtype, 65536, free)
     assert f"--size {largest} or smaller" in refusal.fields["remedy"]
-    assert memory.needed(asked, dtype, (largest,) * 3) == plan.memory_needed(largest, dtype, "cuda")
+    assert products.bytes_needed(asked, dtype, (largest,) * 3) == plan.memory_needed(
+        largest, dtype, "cuda"
+    )
 
 
 def test_where_no_size_fits_none_is_suggested() -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = orders.document(plan.Request(target, "float32", None, 1.0, None))
-    assert "End what" in memory.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
+    asked = worker_launch.worker_request(plan.Request(target, "float32", None, 1.0, None))
+    assert "End what" in products.out_of_memory(asked, "float32", 1024, 1 << 20).fields["remedy"]
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:
@@ -601,56 +600,56 @@ def test_auto_is_large_enough_and_short_enough(
 def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes(monkeypatch, 1000, lambda n: 2 * n**3 / 0.2e12)[0] == 1000
     assert sizes(monkeypatch, 1024, lambda n: 0.008 + 2 * n**3 / 0.2e12)[0] == 1024
-    with pytest.raises(refusals.RefusedError, match="ends in time"):
+    with pytest.raises(errors.RunError, match="ends in time"):
         sizes(monkeypatch, 16384, lambda n: 2 * n**3 / 0.2e12)
 
 
 def test_droop_compares_the_last_half_with_the_best_window() -> None:
-    tally = tallies.Tally(flop=10**12)
+    totals = throughput.SoakTotals(flop=10**12)
     for _ in range(10):
-        tally.add(10, 1.0, None)
+        totals.add(10, 1.0, None)
     for _ in range(10):
-        tally.add(8, 1.0, None)
-    result = tally.result()
+        totals.add(8, 1.0, None)
+    result = totals.result()
     assert result["tflops_mean"] == pytest.approx(9.0)
     assert result["tflops_sustained"] == pytest.approx(8.0)
     assert result["droop_percent"] == pytest.approx(20.0)
 
 
 def test_windows_of_a_gpu_are_of_its_own_time() -> None:
-    tally = tallies.Tally(flop=10**12)
-    samples = [tally.add(10, 0.3 if n % 2 else 1.7, 1.0) for n in range(20)]  # seen early or late
+    totals = throughput.SoakTotals(flop=10**12)
+    samples = [totals.add(10, 0.3 if n % 2 else 1.7, 1.0) for n in range(20)]  # seen early or late
     assert {sample["tflops"] for sample in samples if sample} == {10.0}
-    result = tally.result()
+    result = totals.result()
     assert result["seconds"] == pytest.approx(20.0)
     assert result["tflops_peak"] == result["tflops_sustained"] == pytest.approx(10.0)
     assert result["droop_percent"] == pytest.approx(0.0)
 
 
 def test_a_run_of_a_single_batch_has_no_droop() -> None:
-    tally = tallies.Tally(flop=10**12)
-    tally.add(1, 12.0, None)
-    assert tally.result()["droop_percent"] == 0.0
+    totals = throughput.SoakTotals(flop=10**12)
+    totals.add(1, 12.0, None)
+    assert totals.result()["droop_percent"] == 0.0
 
 
 def test_a_run_of_days_does_not_grow() -> None:
-    tally = tallies.Tally(flop=10**12)
+    totals = throughput.SoakTotals(flop=10**12)
     for _ in range(6000):
-        tally.add(10, 1.0, None)
+        totals.add(10, 1.0, None)
     for _ in range(6000):
         for _ in range(10):
-            tally.add(1, 0.125, None)
-    assert len(tally._marks) <= tallies.MOST_MARKS
-    result = tally.result()
+            totals.add(1, 0.125, None)
+    assert len(totals._marks) <= throughput.MOST_MARKS
+    result = totals.result()
     assert result["seconds"] == pytest.approx(13500.0)
     assert result["tflops_sustained"] == pytest.approx(8.0, rel=1e-3)
     assert result["tflops_peak"] == pytest.approx(10.0)
 
 
 def test_a_short_run_says_nothing_about_droop() -> None:
-    tally = tallies.Tally(flop=10**12)
-    tally.add(10, 1.0, 0.5)
-    result = tally.result()
+    totals = throughput.SoakTotals(flop=10**12)
+    totals.add(10, 1.0, 0.5)
+    result = totals.result()
     assert result["tflops_sustained"] is result["droop_percent"] is None
     assert result["tflops_device"] == pytest.approx(20.0)
 
@@ -673,7 +672,7 @@ def test_a_short_run_says_nothing_about_droop() -> None:
 def test_a_build_has_code_for_a_device_or_not(
     archs: str, capability: tuple[int, int], runs: bool
 ) -> None:
-    assert cuda.runs_on(archs.split(), capability) is runs
+    assert backends.runs_on(archs.split(), capability) is runs
 
 
 def test_precision_is_set_by_one_switch_only() -> None:
@@ -690,13 +689,13 @@ def test_precision_is_set_by_one_switch_only() -> None:
         allow_tf32 = True
 
     new, old = New(), Old()
-    dtypes.set_precision(new, "tf32")
+    formats.set_precision(new, "tf32")
     assert new.fp32_precision == "tf32"
     assert new.allow_bf16_reduced_precision_reduction is False
     assert new.allow_fp16_reduced_precision_reduction is False
-    dtypes.set_precision(new, "float32")
+    formats.set_precision(new, "float32")
     assert new.fp32_precision == "ieee"
-    dtypes.set_precision(old, "float32")
+    formats.set_precision(old, "float32")
     assert old.allow_tf32 is False
 
 
@@ -704,7 +703,7 @@ def test_the_switches_exist_in_this_torch() -> None:
     torch = load_torch()
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
-    dtypes.set_precision(matmul, "tf32")
+    formats.set_precision(matmul, "tf32")
     assert matmul.fp32_precision == "tf32"
     assert matmul.allow_bf16_reduced_precision_reduction is False
     matmul.fp32_precision = before
@@ -738,7 +737,7 @@ def test_which_precision_ran_is_seen_by_its_error(
         low, high = product.errors()  # some CPU libraries sum in these
         assert low < error < high
     elif refused:
-        with pytest.raises(refusals.RefusedError, match="not made in") as refusal:
+        with pytest.raises(errors.RunError, match="not made in") as refusal:
             product.check_precision()
         remedy = refusal.value.fields["remedy"]
         assert ("NVIDIA_TF32_OVERRIDE" in remedy) is (place == "cuda")
@@ -751,7 +750,7 @@ def test_a_tf32_product_has_the_error_of_one() -> None:
     product = made("float32", 512)
     product.keep_first()
     assert product.judge() == 0
-    assert product.relative_error < dtypes.ERRORS["float32"][1]
+    assert product.relative_error < formats.ERRORS["float32"][1]
     for operand in (product.a, product.b):  # 13 bits of the mantissa are left out
         operand.view(torch.int32).bitwise_and_(~0x1FFF)
     rounded = product.a @ product.b
@@ -759,20 +758,20 @@ def test_a_tf32_product_has_the_error_of_one() -> None:
     product.fill()
     product.first.copy_(rounded)
     assert product.judge() == 0
-    low, high = dtypes.ERRORS["tf32"]
+    low, high = formats.ERRORS["tf32"]
     assert low < product.relative_error < high
 
 
 def test_errors_are_one_line_with_a_remedy() -> None:
     run, _ = run_in_process()
     no_room = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
-    assert refusals.explain(no_room, None, run.request).fields["kind"] == "memory"
-    other = refusals.explain(
+    assert errors.explain(no_room, None, run.request).fields["kind"] == "memory"
+    other = errors.explain(
         RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run.request
     )
     assert other.fields["why"] == "RuntimeError: CUDA error: launch failed"
     for error in (no_room, MemoryError(), KeyError("x"), RuntimeError()):
-        fields = refusals.explain(error, None, run.request).fields
+        fields = errors.explain(error, None, run.request).fields
         assert all(fields.values())
         assert "\n" not in json.dumps(fields)
         assert "\\n" not in json.dumps(fields)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from gputop.bench.events import Result
-from gputop.bench.plan import orders
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.places import WORKER
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class RawWorker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self.tell(json.dumps(orders.document(asked)))
+        self.tell(json.dumps(worker_launch.worker_request(asked)))
 
     def tell(self, line: str) -> None:
         """Writes a line to the worker's standard input."""
@@ -104,7 +104,7 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
-PARTS = "copies cpu dtypes latency main peak product refusals rows run soak sweep tally"
+PARTS = "backends copies errors formats latency main peak product rows soak sweep throughput"
 """Modules of the worker that faults are made in."""
 
 

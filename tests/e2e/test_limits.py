@@ -129,7 +129,9 @@ def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
     driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.write(FakeDevice())
-    shorter = "import gputop.bench.run.watch as w; w.START_SECONDS = w.SILENCE_SECONDS = 3.0\n"
+    shorter = (
+        "import gputop.bench.run.supervision as w; w.START_SECONDS = w.SILENCE_SECONDS = 3.0\n"
+    )
     command = f"{shorter}from gputop.cli import main; import sys; sys.exit(main())"
     monkeypatch.setattr(f"{__name__}.GPUTOP", [sys.executable, "-P", "-c", command])
     path = tmp_path / "begun"
@@ -144,7 +146,7 @@ def test_a_device_that_is_lost_ends_the_run_of_a_worker_that_goes_on(
     result, err = result_of(process)
     assert process.returncode == 4
     assert result["stopped"] == "silent"
-    assert "not watched, nothing was heard of it for 3 s" in err
+    assert "not watched, it did not answer for 3 s" in err
 
 
 def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(

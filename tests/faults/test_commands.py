@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gputop.bench.plan.request import Target
-from gputop.bench.results.page import page, table_of
+from gputop.bench.results.text_report import comparison_table, result_page
 from gputop.console import print_out, say
 from gputop.schema.snapshot import encode
 from gputop.text import cells
@@ -152,8 +152,8 @@ def test_tables_of_the_benchmark_are_inert_and_straight(capsys: pytest.CaptureFi
     devices = [Target("cuda", f"GPU-{n}", n, f"{name}{ALL}", None, 80 * GIB)
                for n, name in enumerate(("a", "宽宽", "bbbb"))]  # fmt: skip
     result = dataclasses.replace(RESULT, device=f"宽{ALL}", notes=(ALL,), torch_version=f"2{ALL}")
-    print_out(page(result))
-    print_out(table_of([(device, result) for device in devices]))
+    print_out(result_page(result))
+    print_out(comparison_table([(device, result) for device in devices]))
     say(f"error: {devices[0].label} and {ALL}")
     out, err = capsys.readouterr()
     assert not active(out)

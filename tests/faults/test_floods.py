@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from gputop import bounds
-from gputop.bench.cluster.link import Cluster, Post
+from gputop.bench.cluster.client import Cluster, LentGpu
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
@@ -169,7 +169,7 @@ async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Pat
     assert turns.starved == 0
     assert isinstance(events[-1], Failed)
     assert str(events[-1].problem) == (
-        "The stress test's worker says too much: it was over 200 events a second. "
+        "The stress test's worker sends too much: more than 200 events a second. "
         "Choose another interpreter with --python"
     )
 
@@ -196,7 +196,7 @@ async def test_a_relay_that_speaks_to_nobody_is_not_listened_to(line: str) -> No
     text = f'{{"ray": "9"}}\n{line}\n'.encode()
     program = f"os.write(1, {text!r} + {(line + chr(10)).encode()!r} * 5000)"
     async with relay(program) as cluster, Turns() as turns:
-        post = cluster._posts[7] = Post(7, cluster.send)
+        post = cluster._posts[7] = LentGpu(7, cluster.send)
         await post.known.wait()
         assert post.problem == "the connection to Ray has ended"
         assert await cluster._answer == {"ray": "9"}
@@ -205,11 +205,11 @@ async def test_a_relay_that_speaks_to_nobody_is_not_listened_to(line: str) -> No
 
 
 async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
-    post = Post(7, lambda **_: None)
+    post = LentGpu(7, lambda **_: None)
     post.known.set()
     for _ in range(2 * bounds.WORKER_LINES):
-        post.hear({"line": "x"})
-    post.hear({"ended": 0})
+        post.handle_message({"line": "x"})
+    post.handle_message({"ended": 0})
     said = [await post._worker.readline() for _ in range(bounds.WORKER_LINES + 1)]
     assert said[-2:] == [b"x", b""]
 

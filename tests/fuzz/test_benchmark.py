@@ -23,16 +23,15 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.interpreters import Interpreter
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results import compare, history, report, tensorboard
-from gputop.bench.results import page as pages
+from gputop.bench.results import compare, history, html_report, tensorboard
+from gputop.bench.results import text_report as pages
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.session import Session, _NoResultError
-from gputop.bench.run.state import Course, RunState
+from gputop.bench.run.state import RunCurves, RunState
 from gputop.schema.codec import to_json
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.model import Telemetry
 from tests import streams
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
@@ -138,8 +137,8 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
 def heard(run: RunState, said: list[bytes]) -> None:
     """Has the run take these in."""
     for event in events(run.request, said):
-        run.trace.take(event)
-        run.take(event)
+        run.trace.add_event(event)
+        run.add_event(event)
 
 
 many = settings(
@@ -181,7 +180,7 @@ def test_what_several_workers_say_is_drawn(
     group = GroupState(requests)
     for request, each in zip(requests, said, strict=True):
         for event in events(request, each):
-            group.take(request.target, event)
+            group.add_event(request.target, event)
     telemetry = Telemetry(lambda: 100.0)
     title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
     title.group = readout.group = chart.group = group
@@ -196,19 +195,19 @@ def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
     heard(run, said)
     if run.result is None:
         return
-    written(run.result, run.course())
+    written(run.result, run.history())
 
 
-def written(result: Result, course: Course) -> None:
+def written(result: Result, course: RunCurves) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
-    several = pages.table_of([(GPU, each) for each in both])
-    for text in (pages.page(result), several, history.table(both, 100)):
+    several = pages.comparison_table([(GPU, each) for each in both])
+    for text in (pages.result_page(result), several, history.table(both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
     json.loads(history.documents(both))
     for text in (history.as_csv(both), history.points_csv(result)):
         text.encode()
-    report.page(result, course).encode()
+    html_report.html_page(result, course).encode()
     compare.regression(*both)
     tensorboard.run_name(result)
     b"".join(tensorboard.records(result, course))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.plan.interpreters import Found, Interpreter
+from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
 from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
@@ -93,7 +93,9 @@ class Machine:
             sample=sample,
             system=machine,
             kernel_log=kernel_log.read(root, lambda: UPTIME),
-            found=Found(None, ()) if self.torch is None else Found(PYTHON, (PYTHON,)),
+            found=InterpreterSearch(None, ())
+            if self.torch is None
+            else InterpreterSearch(PYTHON, (PYTHON,)),
             torch=self.torch,
             environment=self.environment,
             on_terminal=True,

@@ -12,7 +12,7 @@ import pytest
 
 from gputop import __version__
 from gputop.bench.plan import interpreters
-from gputop.bench.plan.interpreters import Found
+from gputop.bench.plan.interpreters import InterpreterSearch
 from gputop.health.doctor import facts as module
 from gputop.health.doctor.checks import CHECKS, examine
 from gputop.health.doctor.facts import gather
@@ -274,11 +274,11 @@ async def test_a_results_file_that_cannot_be_written_is_found(
     async def nothing(*_: object) -> tuple[None, None, None]:
         return None, None, None
 
-    async def find(*_: object, **__: object) -> Found:
-        return Found(None, ())
+    async def find(*_: object, **__: object) -> InterpreterSearch:
+        return InterpreterSearch(None, ())
 
     monkeypatch.setattr(module, "_snapshot", nothing)
-    monkeypatch.setattr(interpreters, "find", find)
+    monkeypatch.setattr(interpreters, "find_interpreter", find)
     (tmp_path / "file").write_text("")
     where: dict[str, Any] = {"blocked": tmp_path / "file" / "data", "free": tmp_path / "data"}
     found = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from gputop.bench.plan.interpreters import Found, Interpreter
+from gputop.bench.plan.interpreters import Interpreter, InterpreterSearch
 from gputop.health.doctor.checks import CHECKS, examine
 from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
 from gputop.health.doctor.finding import Finding, Status
@@ -117,7 +117,7 @@ TWO_XIDS = replace(
 )
 PCI = {**TERMINAL, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 BROKEN = Interpreter("/opt/old/bin/python", "on the PATH", fault="it does not answer")
-HELPLESS = Found(None, (BROKEN,))
+HELPLESS = InterpreterSearch(None, (BROKEN,))
 OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040). Please update"
 EXCLUSIVE = one(compute_mode=3)
 IDLE = {"gpu_utilization_percent": 0, "performance_state": 8, "pcie_generation": 1}

@@ -27,13 +27,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Done, Failed
-from gputop.bench.plan import orders
-from gputop.bench.plan.dtypes import DTYPES
-from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.plan.request import DTYPES, Request, cpu_target
+from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.bench.worker import soak
-from gputop.bench.worker.cpu import Cpu
-from gputop.bench.worker.run import Run
+from gputop.bench.worker.backends import Cpu
+from gputop.bench.worker.main import Run
 
 if TYPE_CHECKING:
     from gputop.bench.worker.product import Product
@@ -77,7 +76,7 @@ class Turns(Cpu):
     def launch(self, product: Product, products: int, *, check: bool) -> None:
         """Lets the loop have its turn when the soak has had its own."""
         if self.run is not None:
-            seconds, iterations, _ = self.run.tally.now
+            seconds, iterations, _ = self.run.totals.now
             timed, made = seconds - self._mark[0], iterations - self._mark[1]
             if timed >= TURN_SECONDS:
                 self._mark = seconds, iterations
@@ -110,7 +109,7 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
         torch: Any = importlib.import_module("torch")
     request = Request(cpu_target(), dtype, size, 3600.0, sys.executable)
     device = Turns(torch, size, dtype, turns)
-    run = Run(os.open(os.devnull, os.O_WRONLY), orders.document(request))
+    run = Run(os.open(os.devnull, os.O_WRONLY), worker_launch.worker_request(request))
     product, pace = soak.prepare(device, run)
     device.run = run
     soak.measure(device, run, product, pace)

@@ -25,14 +25,14 @@ import warnings
 from typing import Any
 
 from gputop.bench.events import Done, Failed, Point
-from gputop.bench.plan import orders
 from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session
 from gputop.bench.worker import latency, sweep
-from gputop.bench.worker.cpu import Cpu
+from gputop.bench.worker.backends import Cpu
+from gputop.bench.worker.main import Run
 from gputop.bench.worker.product import Product
 from gputop.bench.worker.rows import Rows
-from gputop.bench.worker.run import Run
 
 TIMER = """
 import json, sys, torch
@@ -61,7 +61,9 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
         warnings.simplefilter("ignore")
         torch: Any = importlib.import_module("torch")
         benchmark: Any = importlib.import_module("torch.utils.benchmark")
-    request = orders.document(Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind))
+    request = worker_launch.worker_request(
+        Request(cpu_target(), dtype, largest, 1e6, sys.executable, kind)
+    )
     device = Cpu(torch, threading.Event())
     rows = Rows(device, Run(os.open(os.devnull, os.O_WRONLY), request), 1)
     found: Found = {}
@@ -90,7 +92,7 @@ def paired(kind: str, dtype: str, largest: int, rounds: int) -> Found:
     return found
 
 
-def _ours(rows: Rows, way: latency.Way) -> float:
+def _ours(rows: Rows, way: latency.Variant) -> float:
     timed = rows.time(way.work, way.clock, 1e-3, at_most=SECONDS)
     assert timed is not None
     return timed.seconds

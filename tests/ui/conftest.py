@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.run import group, watch
+from gputop.bench.run import group, supervision
 from gputop.ui.benchmark import screen
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -24,7 +24,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once."""
     monkeypatch.setattr(screen, "recent", lambda _: [])
     monkeypatch.setattr(screen, "append", lambda result: result)
-    monkeypatch.setattr(watch, "open_stream", PreparedStream)
+    monkeypatch.setattr(supervision, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan.request._cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr("gputop.ui.widgets.question.QUIET_SECONDS", 0.0)
     monkeypatch.setenv("TZ", "UTC")

@@ -10,15 +10,14 @@ from textual.widgets import ContentSwitcher, Input, Select
 
 from gputop.bench.events import Failed
 from gputop.bench.plan import request as plan
-from gputop.bench.run import watch
+from gputop.bench.run import supervision
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState, Source
 from gputop.stream.child import Interruption
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
 from gputop.ui.processes.widget import ProcessesView
@@ -407,7 +406,7 @@ async def test_the_heat_limit_that_holds_is_named_during_the_run(
         dataclasses.replace(sample(1, processes=[]), devices=(read,)),
     )
     watched = PreparedStream(*records)
-    monkeypatch.setattr(watch, "open_stream", lambda: watched)
+    monkeypatch.setattr(supervision, "open_stream", lambda: watched)
     app = app_with(*records)
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
@@ -425,7 +424,7 @@ async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
     hot = (readings(0, temperature_celsius=88),)
     heated = dataclasses.replace(sample(1, processes=[]), devices=hot)
     heating = PreparedStream(inventory(1), sample(1), heated)
-    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    monkeypatch.setattr(supervision, "open_stream", lambda: heating)
     app = app_with(inventory(1), sample(1, processes=[]))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

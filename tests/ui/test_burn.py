@@ -40,10 +40,10 @@ def running(count: int) -> GroupState:
     found = group_of(targets(count))
     every = list(found.runs)
     for n, target in enumerate(every):
-        found.take(target, READY)
-        found.take(target, Progress(12.0, 0.2, 1, 600.0 if n == 2 else 700.0 + n % 7))
-    found.take(every[4], Verified(3, 2))
-    found.take(every[-1], LOST)
+        found.add_event(target, READY)
+        found.add_event(target, Progress(12.0, 0.2, 1, 600.0 if n == 2 else 700.0 + n % 7))
+    found.add_event(every[4], Verified(3, 2))
+    found.add_event(every[-1], LOST)
     return found
 
 
@@ -58,7 +58,7 @@ class Stopped:
         self.times += 1
         assert self.app is not None
         for target in self.group.runs:
-            self.group.take(target, Done(dataclasses.replace(RESULT, stopped="user")))
+            self.group.add_event(target, Done(dataclasses.replace(RESULT, stopped="user")))
         self.app.ended()
 
 
@@ -95,7 +95,7 @@ async def test_the_heat_limits_that_hold_are_named() -> None:
         view = app.query_one(BurnView)
         assert "heat limit" not in view.text()
         for trace in group.traces:
-            trace.look(inventory(2), sample(2))
+            trace.add_sample(inventory(2), sample(2))
         view.redraw()
         head = view.text().splitlines()[0]
     assert head.endswith("on 2 devices of 1 host · heat limit: 86°C")
@@ -104,7 +104,7 @@ async def test_the_heat_limits_that_hold_are_named() -> None:
 async def test_a_thousand_devices_fit_and_what_does_not_is_counted() -> None:
     found = running(1000)
     for target in list(found.runs)[100:160]:
-        found.take(target, LOST)
+        found.add_event(target, LOST)
     app, _ = app_of(found)
     async with app.run_test(size=(80, 24)):
         view = app.query_one(BurnView)
@@ -161,7 +161,7 @@ async def test_escape_sequences_of_hosts_are_shown() -> None:
     found = group_of([bad, *targets(2)])
     event: Event
     for event in (Planned(*dataclasses.astuple(READY)), LOST):
-        found.take(bad, event)
+        found.add_event(bad, event)
     app, _ = app_of(found)
     async with app.run_test(size=(80, 24)):
         view = app.query_one(BurnView)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from gputop.bench.plan import devices
-from gputop.ui.benchmark.choice import ALL, CPU, MORE, SOME, Choice
+from gputop.ui.benchmark.device_choice import ALL, CPU, MORE, SOME, DeviceChoice
 from tests.bench.machines import WHOLE, divided, instance, seen
 from tests.bench.workers import CPU as A_CPU
 from tests.streams import device, inventory, sample
 
 
-def offered(gpus: int) -> Choice:
-    choice = Choice(A_CPU)
+def offered(gpus: int) -> DeviceChoice:
+    choice = DeviceChoice(A_CPU)
     choice.offer(devices.targets(inventory(gpus), sample(gpus)))
     return choice
 
 
-def labels(choice: Choice, kind: str = "soak") -> list[str]:
+def labels(choice: DeviceChoice, kind: str = "soak") -> list[str]:
     return [label for label, _ in choice.options(kind)]
 
 
-def chosen(choice: Choice, kind: str = "soak") -> list[str | None]:
+def chosen(choice: DeviceChoice, kind: str = "soak") -> list[str | None]:
     return [target.number for target in choice.targets(kind)]
 
 
@@ -44,19 +44,19 @@ def test_all_is_offered_where_there_are_two(gpus: int, soak: list[str], pairs: l
 def test_one_is_chosen_until_all_are() -> None:
     choice = offered(3)
     assert chosen(choice) == ["0"]
-    assert choice.pick(device(2).uuid)
-    assert not choice.pick(device(2).uuid), "it is no other one"
+    assert choice.choose(device(2).uuid)
+    assert not choice.choose(device(2).uuid), "it is no other one"
     assert chosen(choice) == ["2"]
-    assert choice.pick(ALL)
+    assert choice.choose(ALL)
     assert chosen(choice) == ["0", "1", "2"]
-    assert choice.pick(CPU)
+    assert choice.choose(CPU)
     assert chosen(choice) == [None]
-    assert not choice.pick(MORE)
+    assert not choice.choose(MORE)
 
 
 def test_pairs_take_two_and_leave_the_choice_of_one_as_it_is() -> None:
     choice = offered(2)
-    choice.pick(device(1).uuid)
+    choice.choose(device(1).uuid)
     assert chosen(choice, "pairs") == ["0", "1"]
     assert chosen(choice) == ["1"]
     assert chosen(offered(1), "pairs") == ["0", None]
@@ -64,45 +64,45 @@ def test_pairs_take_two_and_leave_the_choice_of_one_as_it_is() -> None:
 
 def test_several_are_picked_and_one_of_them_is_a_choice_like_any_other() -> None:
     choice = offered(4)
-    choice.pick_several([device(3).uuid, device(1).uuid, CPU, "nobody"])
+    choice.choose_several([device(3).uuid, device(1).uuid, CPU, "nobody"])
     assert chosen(choice) == chosen(choice, "pairs") == ["3", "1", None]
     assert "GPU 3, 1, CPU" in labels(choice)
     assert choice.key("soak") == SOME
-    choice.pick_several([device(2).uuid])
+    choice.choose_several([device(2).uuid])
     assert (choice.key("soak"), chosen(choice)) == (device(2).uuid, ["2"])
-    choice.pick_several([])
+    choice.choose_several([])
     assert chosen(choice) == ["2"]
 
 
 def test_who_is_away_is_named_and_refused() -> None:
     choice = offered(3)
-    choice.pick_several([device(0).uuid, device(2).uuid])
+    choice.choose_several([device(0).uuid, device(2).uuid])
     choice.offer(devices.targets(inventory(1), sample(1)))
     assert "GPU 0, 2 (away)" in labels(choice)
     with pytest.raises(ValueError, match="GPU 2, NVIDIA H100 80GB HBM3 is away"):
-        choice.there("soak")
+        choice.available_targets("soak")
     choice.offer(devices.targets(inventory(3), sample(3)))
-    assert [target.number for target in choice.there("soak")] == ["0", "2"]
+    assert [target.number for target in choice.available_targets("soak")] == ["0", "2"]
 
 
 def test_all_stays_chosen_while_they_are_away() -> None:
     choice = offered(2)
-    choice.pick(ALL)
+    choice.choose(ALL)
     choice.offer((A_CPU,))
     assert "all GPUs (away)" in labels(choice)
     with pytest.raises(ValueError, match="All GPUs are away"):
-        choice.there("soak")
+        choice.available_targets("soak")
     choice.offer(devices.targets(inventory(1), sample(1)))
     assert "all GPUs (one is there)" in labels(choice)
-    assert [target.number for target in choice.there("soak")] == ["0"]
+    assert [target.number for target in choice.available_targets("soak")] == ["0"]
     choice.offer(devices.targets(inventory(2), sample(2)))
-    assert [target.number for target in choice.there("soak")] == ["0", "1"]
+    assert [target.number for target in choice.available_targets("soak")] == ["0", "1"]
 
 
 def test_of_a_divided_gpu_all_are_its_instances() -> None:
-    choice = Choice(A_CPU)
-    choice.offer(devices.targets(divided(), seen()), devices.divided(divided()))
-    choice.pick(ALL)
+    choice = DeviceChoice(A_CPU)
+    choice.offer(devices.targets(divided(), seen()), devices.gpus_in_mig_mode(divided()))
+    choice.choose(ALL)
     assert chosen(choice) == ["0", "3:0", "3:1", "3:3"]
     assert instance(1).uuid in {key for _, key in choice.options("soak")}
     assert WHOLE.uuid not in {key for _, key in choice.options("soak")}

@@ -12,9 +12,8 @@ from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import RunState
 from gputop.problem import Problem
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.model import Telemetry
 from gputop.ui.shell.app import GputopApp
@@ -67,7 +66,7 @@ def test_wrong_elements_are_red_while_it_runs() -> None:
     run, title, readout = RunState(REQUEST), TitleView(), ReadoutView(Telemetry())
     title.group = readout.group = alone(run)
     for event in (*HALF_WAY, Verified(1, 1), *WINDOWS[4:]):
-        run.take(event)
+        run.add_event(event)
     assert "FAULTY: 1 wrong element, first at 2 s" in red(title.draw(100, 1))
     assert "1 wrong element, first at 2 s" in red(readout.draw(100, 2))
     assert "now 0.300" in "".join(span.text for span in readout.draw(100, 2)[0])
@@ -120,7 +119,7 @@ def test_the_readout_has_what_the_run_took() -> None:
     run, readout = RunState(REQUEST), ReadoutView(Telemetry())
     readout.group = alone(run)
     for event in (*HALF_WAY, Done(result)):
-        run.take(event)
+        run.add_event(event)
     text = "".join(span.text for row in readout.draw(120, 2) for span in row)
     assert "78 % of datasheet dense" in text
     assert "1.03 TFLOP/J" in text

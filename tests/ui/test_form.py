@@ -11,9 +11,9 @@ from textual.widgets import Input, Select
 
 from gputop.bench.plan import request as plan
 from gputop.schema.snapshot import DriverState
+from gputop.ui.benchmark.device_choice import DevicesDialog
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.selection import Several
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
 from tests.ui.pilots import lines, settle, text_of
@@ -324,7 +324,7 @@ async def test_b_on_several_in_an_open_list_asks_which(session: type[PreparedSes
         await pilot.press("2", "tab", "tab", "enter", "end", "b")
         await settle(pilot)
         assert session.requests == []
-        assert isinstance(app.screen, Several)
+        assert isinstance(app.screen, DevicesDialog)
 
 
 async def test_b_on_the_choice_in_an_open_list_runs_it_and_escape_chooses_nothing(

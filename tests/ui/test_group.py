@@ -10,11 +10,12 @@ import pytest
 from gputop.bench.events import Done, Failed, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.compare import ALONE, TOGETHER
+from gputop.bench.results.facts import best_row, rate_text
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.watch import Limit
+from gputop.bench.run.supervision import RunLimit
 from gputop.problem import Problem
 from gputop.ui.benchmark import group_chart, group_table
-from gputop.ui.benchmark import title as run_title
+from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS, Plot
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, WARN
@@ -39,15 +40,15 @@ def known() -> Telemetry:
 
 
 def table(made: GroupState, width: int = 80) -> list[Row]:
-    return group_table.table(made, known(), width)
+    return group_table.group_rows(made, known(), width)
 
 
 def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
-    return group_chart.rows(made, Plot(), width, height)
+    return group_chart.group_chart_rows(made, Plot(), width, height)
 
 
 def title(made: GroupState, width: int = 120) -> str:
-    return texts([run_title.title(made, width)])[0]
+    return texts([run_title.group_title(made, width)])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,8 +62,8 @@ def test_at_any_size_nothing_is_wider_or_higher(
     assert 0 < len(rows) <= height
     assert all(width_of(row) <= width for row in rows)
     under = table(made, width)
-    assert len(under) == group_table.height(made, width) == count + 2
-    assert all(width_of(row) <= width for row in [*under, run_title.title(made, width)])
+    assert len(under) == group_table.group_height(made, width) == count + 2
+    assert all(width_of(row) <= width for row in [*under, run_title.group_title(made, width)])
 
 
 def test_each_has_a_row_with_its_figures() -> None:
@@ -115,9 +116,9 @@ def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
     cpu = cpu_target()
     made = GroupState([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
     for event in begun(FIRST, 30.0):
-        made.take(FIRST, event)
+        made.add_event(FIRST, event)
     for n in range(1, 60):
-        made.take(cpu, Progress(0.5 * n, 0.5, n, 0.3))
+        made.add_event(cpu, Progress(0.5 * n, 0.5, n, 0.3))
     rows = chart(made, 120, 24)
     assert {"0.3", "100"} & {row.split("┤")[0].strip() for row in texts(rows)} == {"100"}
     assert dotted(rows, COLOURS[1]) > 20
@@ -126,7 +127,7 @@ def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
 
 def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
     made = group(3, 30.0)
-    made.take(SECOND, Verified(4, 7))
+    made.add_event(SECOND, Verified(4, 7))
     assert title(made).startswith("FAULTY: GPU 1 7 wrong elements, bfloat16 8192×8192×8192 on 3 ×")
     rows = table(made)
     assert in_style(rows, FAULT).split() == ["7", "FAULTY"]
@@ -135,21 +136,21 @@ def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
 
 def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
     made = group(3, 30.0)
-    made.take(SECOND, Failed(PROBLEM, 3))
+    made.add_event(SECOND, Failed(PROBLEM, 3))
     rows = texts(table(made))
     assert rows[2].endswith("failed")
     assert rows[-1] == f" GPU 1: {PROBLEM}"
-    assert len(rows) == group_table.height(made, 80) == 6
+    assert len(rows) == group_table.group_height(made, 80) == 6
     assert title(made).startswith("Running")
     for target in (FIRST, GPUS[2]):
-        made.take(target, Done(result(target)))
+        made.add_event(target, Done(result(target)))
     assert title(made).startswith("2 of 3 done: GPU 1 failed, The products do not fit")
 
 
 def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
     made = GroupState([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
     for target in (FIRST, SECOND):
-        made.take(target, Failed(PROBLEM, 3))
+        made.add_event(target, Failed(PROBLEM, 3))
     assert made.problem == PROBLEM
     assert len(table(made)) == 4
     assert title(made) == "Not run: The products do not fit"
@@ -157,18 +158,18 @@ def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
 
 def test_a_limit_ends_one_and_its_row_says_which() -> None:
     made = group(3, 30.0)
-    made.runs[SECOND].limit = Limit("limit", "Too hot", "it reached 88°C")
+    made.runs[SECOND].limit = RunLimit("limit", "Too hot", "it reached 88°C")
     assert texts(table(made))[2].endswith("too hot"), "also before it has ended"
-    made.take(SECOND, Done(result(SECOND, stopped="limit")))
+    made.add_event(SECOND, Done(result(SECOND, stopped="limit")))
     assert texts(table(made))[2].endswith("too hot")
     for target in (FIRST, GPUS[2]):
-        made.take(target, Done(result(target)))
+        made.add_event(target, Done(result(target)))
     assert title(made).startswith("2 of 3 done: GPU 1 too hot, it reached 88°C")
 
 
 def test_a_stop_is_of_all_that_still_run() -> None:
     made = group(3, 30.0)
-    made.take(SECOND, Failed(PROBLEM, 3))
+    made.add_event(SECOND, Failed(PROBLEM, 3))
     made.stop()
     assert title(made).startswith("Stopping ")
     states = [row.split()[-1] for row in texts(table(made))[1:4]]
@@ -186,7 +187,7 @@ def test_a_stop_is_of_all_that_still_run() -> None:
 def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str, says: str) -> None:
     made = GroupState([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
     for event in events:
-        made.take(FIRST, event)
+        made.add_event(FIRST, event)
     assert texts(table(made))[1].endswith(state)
     assert title(made).startswith(says)
 
@@ -201,7 +202,7 @@ def pair(*, together: bool = True, ended: bool = False) -> GroupState:
     )
     for target in GPUS[:2]:
         for event in begun(target, 20.0):
-            made.take(target, event)
+            made.add_event(target, event)
     if together:
         made.begin_together(GPUS[:2])
     for target in GPUS[:2] if together else ():
@@ -213,13 +214,13 @@ def pair(*, together: bool = True, ended: bool = False) -> GroupState:
             for each in rest
         ]
         for event in (hello, plan, *slower):
-            made.take(target, event)
+            made.add_event(target, event)
     for target in GPUS[:2] if ended else ():
         points = tuple(
             Point(name, x, {"tflops": rate * mean(target)})
             for name, x, rate in ((ALONE, 1, 1.0), (TOGETHER, 2, 0.9))
         )
-        made.take(target, Done(result(target, kind="pairs", points=points)))
+        made.add_event(target, Done(result(target, kind="pairs", points=points)))
     return made
 
 
@@ -256,7 +257,7 @@ def test_a_fault_alone_is_not_forgotten() -> None:
         [Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]]
     )
     for event in (*begun(FIRST, 5.0), Verified(4, 2)):
-        made.take(FIRST, event)
+        made.add_event(FIRST, event)
     made.begin_together([FIRST])
     assert made.is_faulty(FIRST)
     assert made.wrong_elements(FIRST) == 2
@@ -283,7 +284,7 @@ def test_copies_between_gpus_are_one_line() -> None:
     made = group(2, kind="copy")
     for target, peer in ((FIRST, 1), (SECOND, 0)):
         series = f"device to GPU {peer}, peer access"
-        made.take(target, Point(series, 1 << 30, {"bytes_per_second": 4e11}))
+        made.add_event(target, Point(series, 1 << 30, {"bytes_per_second": 4e11}))
     assert any(
         row.split() == ["to", "another", "GPU,", "peer", "access", "400", "400"]
         for row in texts(chart(made))
@@ -325,17 +326,14 @@ def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
     made = GroupState(
         [Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]]
     )
-    made.take(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
-    launched = made.best(FIRST)
-    assert launched is not None
-    assert launched[1] == "4.9 µs"
-    made.take(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
-    best = made.best(FIRST)
-    assert best is not None
-    assert best[0] == 5e-5
+    made.add_event(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
+    rows = made.runs[FIRST].rows
+    assert rate_text(best_row(rows)) == "4.9 µs"
+    made.add_event(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
+    assert best_row(rows) == rows[1]
 
 
 def test_a_whole_run_is_long_enough_for_its_droop() -> None:
     made = group(1, 5.0)
-    assert made.droop_percent(FIRST) is None
+    assert made.runs[FIRST].droop_percent is None
     assert whole(FIRST)[1] is PLAN

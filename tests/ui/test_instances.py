@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Select
 
-from gputop.bench.run import watch
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.bench.run import supervision
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.widgets.question import Question
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
@@ -127,7 +126,7 @@ async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
     endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heating = PreparedStream(divided(), seen(), seen(88))
-    monkeypatch.setattr(watch, "open_stream", lambda: heating)
+    monkeypatch.setattr(supervision, "open_stream", lambda: heating)
     app = app_with(divided(), seen())
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)

@@ -12,11 +12,10 @@ from gputop.bench.events import Done, Failed, Point, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.state import RunState
 from gputop.problem import Problem
-from gputop.ui.benchmark import points, screen
+from gputop.ui.benchmark import result_table, screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp
@@ -46,7 +45,7 @@ H100 = table_result(
 def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
     run = RunState(Request(cpu_target(), dtype, None, 60.0, kind=kind))
     for event in events:
-        run.take(event)
+        run.add_event(event)
     return run
 
 
@@ -165,7 +164,7 @@ def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
     confirmed = Point("B row-major, confirmed", 512, {"tflops": 0.3, "seconds": 1e-3}, (512,) * 3)
     lucky = Point("B row-major", 256, {"tflops": 0.4, "seconds": 1e-3}, (256,) * 3)
     run = run_of("peak", *table_events("peak", 0), confirmed, lucky)
-    (row,) = texts([points.figures(run, 120)])
+    (row,) = texts([result_table.last_and_best(run, 120)])
     assert "best 0.300 TFLOP/s" in row
 
 
@@ -176,12 +175,12 @@ def test_a_search_leaves_room_for_what_the_device_did() -> None:
     )
     run = run_of("peak", *many)
     assert len(chart_of(run).draw(80, 30)) == 11
-    assert len(points.rows(run, 80, 12, 3)) == 7
+    assert len(result_table.result_rows(run, 80, 12, 3)) == 7
 
 
 def test_the_best_row_is_left_out_where_it_would_be_cut() -> None:
     run = run_of("copy", *table_events("copy", 7))
-    wide, narrow = (texts([points.figures(run, width)])[0] for width in (120, 60))
+    wide, narrow = (texts([result_table.last_and_best(run, width)])[0] for width in (120, 60))
     assert " best 2730 GB/s device to device" in wide
     assert " last " in narrow
     assert " best " not in narrow
@@ -197,18 +196,18 @@ def test_many_notes_leave_the_chart_its_room() -> None:
 
 def test_how_far_it_is_counts_rows_and_the_time_that_may_be_left() -> None:
     run = run_of("latency", *table_events("latency", 9))
-    share, text = points.progress(run)
+    share, text = result_table.progress(run)
     assert share == pytest.approx(0.5, abs=0.01)
     assert text.startswith("  9 of at most 18 rows, at most ")
     assert text.endswith(" left")
-    share, text = points.progress(run_of("latency", *table_events("latency")))
+    share, text = result_table.progress(run_of("latency", *table_events("latency")))
     assert share == 1.0
     assert text.startswith("  18 rows in ")
 
 
 def test_a_run_that_was_stopped_is_not_shown_as_complete() -> None:
     stopped = Done(table_result("latency", stopped="user"))
-    share, _ = points.progress(run_of("latency", *table_events("latency", 9), stopped))
+    share, _ = result_table.progress(run_of("latency", *table_events("latency", 9), stopped))
     assert share < 0.1
 
 
@@ -217,8 +216,8 @@ def test_what_the_device_did_stays_under_the_table() -> None:
         run, clock = run_of(kind), Clock()
         run.trace.now = clock
         for event in table_events(kind, 5):
-            run.take(event)
-            run.trace.take(event)
+            run.add_event(event)
+            run.trace.add_event(event)
         around = dataclasses.replace(host(), cpu_clock_mhz=3400, cpu_temperature_celsius=61)
         look(run.trace, sample(0, [], time=NOW + 2, host=around))
         rows = texts(chart_of(run).draw(80, 20))

@@ -66,7 +66,7 @@ async def test_an_open_list_at_60_columns_is_on_screen() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 async def test_a_question_is_whole(width: int) -> None:
-    title = "GPU 0, NVIDIA GeForce RTX 4090 Laptop GPU is in use. A stress test slows down:"
+    title = "GPU 0, NVIDIA GeForce RTX 4090 Laptop GPU is in use. A stress test would slow down:"
     long = "   4000  ada        " + "python train.py " * 20
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(width, 24)) as pilot:

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.ui.benchmark.plot import Axis, Line, Plot, tick
+from gputop.ui.benchmark.plot import Plot, PlotAxis, PlotLine, tick
 from gputop.ui.drawing.draw import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.draw import Row
 
-X = Axis(0.0, 4.0, ((0.0, "0"), (2.0, "2"), (4.0, "4")))
-Y = Axis(0.0, 10.0, ((0.0, "0"), (10.0, "10")))
-UP = Line(((0.0, 0.0), (4.0, 10.0)), BUSY, "1")
-DOWN = Line(((0.0, 10.0), (4.0, 0.0)), MEMORY, "2")
+X = PlotAxis(0.0, 4.0, ((0.0, "0"), (2.0, "2"), (4.0, "4")))
+Y = PlotAxis(0.0, 10.0, ((0.0, "0"), (10.0, "10")))
+UP = PlotLine(((0.0, 0.0), (4.0, 10.0)), BUSY, "1")
+DOWN = PlotLine(((0.0, 10.0), (4.0, 0.0)), MEMORY, "2")
 LEFT, WIDTH, HEIGHT = 6, 60, 13
 
 
-def drawn(*lines: Line, width: int = WIDTH, height: int = HEIGHT) -> list[Row]:
+def drawn(*lines: PlotLine, width: int = WIDTH, height: int = HEIGHT) -> list[Row]:
     return Plot().rows(lines, X, Y, LEFT, width, height)
 
 
@@ -38,8 +38,8 @@ def of(rows: list[Row], style: object) -> str:
     return "".join(span.text for row in rows for span in row if span.style == style)
 
 
-def bare(line: Line) -> Line:
-    return Line(line.points, line.style)
+def bare(line: PlotLine) -> PlotLine:
+    return PlotLine(line.points, line.style)
 
 
 def test_where_lines_cross_the_dots_of_both_are_there() -> None:
@@ -68,7 +68,7 @@ def test_marks_are_at_the_ends_in_the_colours_of_their_lines() -> None:
 
 
 def test_marks_of_lines_that_end_together_are_beside_each_other() -> None:
-    lines = [Line(UP.points, style, mark) for style, mark in ((BUSY, "1"), (MEMORY, "2"))]
+    lines = [PlotLine(UP.points, style, mark) for style, mark in ((BUSY, "1"), (MEMORY, "2"))]
     (end,) = (row for row in drawn(*lines) if any("2" in s.text for s in row if s.style == MEMORY))
     text = "".join(span.text for span in end)
     assert {"1", "2"} <= set(text[-4:])

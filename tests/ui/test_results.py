@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
-from gputop.bench.results.compare import compared
-from gputop.bench.results.store import ResultsError
+from gputop.bench.results.compare import with_comparisons
+from gputop.bench.results.history import ResultsError
 from gputop.problem import Problem
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
@@ -35,7 +35,7 @@ NOW = time.time()
 
 def view(*results: Result) -> ResultsView:
     made = ResultsView(Telemetry())
-    made.results = compared(results, results)
+    made.results = with_comparisons(results, results)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.plan.request import Target
-from gputop.bench.run.group_state import Odd
+from gputop.bench.run.group_state import GroupOutlier
 from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.events import EventsView
@@ -80,7 +80,7 @@ def wrong(height: int) -> list[str]:
 
 
 def outliers(height: int) -> list[str]:
-    odd = [Odd(target(n), "slow", grave=False) for n in range(9)]
+    odd = [GroupOutlier(target(n), "slow", grave=False) for n in range(9)]
     return text_of(odd_rows(odd, 120, height)[:height])
 
 

@@ -23,9 +23,8 @@ from gputop.sources.nvml.driver import Reader, start
 from gputop.ui import model
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.processes.environment import Environment
 from gputop.ui.shell.app import GputopApp

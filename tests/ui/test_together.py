@@ -10,18 +10,16 @@ import pytest
 from textual.widgets import OptionList, Select
 
 from gputop.bench.events import Done, Failed, Verified
-from gputop.bench.results.store import ResultsError
-from gputop.bench.run import watch
+from gputop.bench.results.history import ResultsError
+from gputop.bench.run import supervision
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
-from gputop.ui.benchmark.choice import ALL, MORE
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.selection import Several
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.keys import KeysView
@@ -131,7 +129,7 @@ async def test_a_limit_ends_one_and_says_which(
 ) -> None:
     hot = (readings(0), readings(1, temperature_celsius=88), readings(2))
     heated = dataclasses.replace(sample(3, []), devices=hot)
-    monkeypatch.setattr(watch, "open_stream", lambda: Lasting(inventory(3), heated))
+    monkeypatch.setattr(supervision, "open_stream", lambda: Lasting(inventory(3), heated))
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
     app = quiet(3)
     async with app.run_test(size=SIZE) as pilot:
@@ -204,7 +202,7 @@ async def test_one_question_names_the_processes_of_all(scripted: type[Scripted])
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
         assert isinstance(app.screen, Question)
-        assert app.screen._title == "3 of 3 devices are in use. A stress test slows down:"
+        assert app.screen._title == "3 of 3 devices are in use. A stress test would slow down:"
         assert [line.split()[:2] for line in app.screen._lines] == [["GPU", "0,"], ["GPU", "1"]]
         await pilot.press("n")
         await settle(pilot)
@@ -235,7 +233,7 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
     app = quiet(4)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, device=MORE)
-        assert isinstance(app.screen, Several)
+        assert isinstance(app.screen, DevicesDialog)
         lines = app.screen.query_one(OptionList)
         assert [str(each.prompt)[:5] for each in lines.options] == [
             "[x] 0",
@@ -341,7 +339,7 @@ async def test_each_run_takes_in_what_its_own_device_says(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     watched = Lasting(inventory(2))
-    monkeypatch.setattr(watch, "open_stream", lambda: watched)
+    monkeypatch.setattr(supervision, "open_stream", lambda: watched)
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
     app = quiet(count)
     async with app.run_test(size=SIZE) as pilot:
@@ -349,7 +347,7 @@ async def test_each_run_takes_in_what_its_own_device_says(
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
         watched.send(sample(2, [], time=time.time() + 3600))
-        await until(pilot, lambda: app._benchmark._group.only.trace.moments != [])  # type: ignore[union-attr]
+        await until(pilot, lambda: app._benchmark._group.first.trace.moments != [])  # type: ignore[union-attr]
         view = TitleView if count > 1 else ReadoutView
         await until(pilot, lambda: "heat limit: 86°C" in shown(pilot, view))
         await pilot.press("x")

@@ -116,7 +116,7 @@ def group(count: int, until: float | None = None, kind: str = "soak") -> GroupSt
     for target in targets:
         events = whole(target) if until is None else begun(target, until)
         for event in table(kind, target) if made.is_table else events:
-            made.take(target, event)
+            made.add_event(target, event)
     return made
 
 
@@ -131,13 +131,13 @@ class Scripted:
     together: dict[str | None, list[Any]]
     """Of pairs, what it says beside others, where that is something else."""
 
-    def __init__(self, request: Request, *, waits: bool = False) -> None:
+    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
         self.requests.append(request)
         self._target, self._waits = request.target, waits
         self._stopped, self._begun = asyncio.Event(), asyncio.Event()
         self._by = ""
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """All are ready."""
         self._begun.set()
 

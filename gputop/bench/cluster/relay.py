@@ -1,7 +1,7 @@
-"""A process of its own that knows Ray: places, and passes on what is said, as JSON lines.
+"""Process that knows Ray: starts actors and relays their messages as JSON lines.
 
-It ends with its standard input, and all that it had Ray start ends with it. Ray prints, waits for
-minutes and ends the process where its head is gone: none of that reaches who started this.
+It ends with its standard input, and everything that Ray started for it ends too. Ray prints, waits
+for minutes and ends the process when its head is gone: none of that reaches the parent.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import zipfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gputop.bench.cluster import post
-from gputop.bench.plan.orders import NOT_INHERITED
+from gputop.bench.cluster import node_actor
+from gputop.bench.run.worker_launch import NOT_INHERITED
 from gputop.stream import lifeline
 
 PLACE_SECONDS = 60.0
-"""Until Ray has to have started what it is asked for: free GPUs are given at once."""
+"""Timeout for Ray to start an actor: free GPUs are given at once."""
 POLL_SECONDS = 10.0
 GATHER_SECONDS, READS_PER_SECOND = 0.2, 500
-"""How long a post gathers what is said; of many posts longer, or one process could not follow."""
+"""Seconds an actor gathers messages, longer with many actors so that one process keeps up."""
 ANSWER_SECONDS = 3.0
-"""Until a node whose process has died has to have answered."""
+"""Timeout for a node whose process has died."""
 WORKER = Path(__file__).parents[1] / "worker"
 MAIN = b"from gputop_worker.main import main\nmain()\n"
 
 
-def archive() -> bytes:
-    """The worker as a file that Python runs."""
+def worker_archive() -> bytes:
+    """Return the worker as a zip file that Python runs."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(WORKER.glob("*.py")):
@@ -42,15 +42,15 @@ def archive() -> bytes:
     return made.getvalue()
 
 
-def own() -> tuple[str, list[Any]]:
-    """Which node a task runs on, and which GPUs Ray has given it."""
+def ray_placement() -> tuple[str, list[Any]]:
+    """Return the node that a task runs on, and the GPUs that Ray has given it."""
     import ray
 
     return ray.get_runtime_context().get_node_id(), list(ray.get_gpu_ids())
 
 
 class Relay:
-    """All posts of one run."""
+    """All actors of one run."""
 
     def __init__(self, fd: int) -> None:
         import ray  # which prints, perhaps, and takes its time
@@ -60,29 +60,29 @@ class Relay:
         self._nodes: dict[int, str] = {}
         self._following: list[asyncio.Task[None]] = []
 
-    def say(self, **fields: Any) -> None:
-        """One line for who started this."""
+    def send(self, **fields: Any) -> None:
+        """Write one message to the parent."""
         line = json.dumps(fields).encode() + b"\n"
         while line:
             line = line[os.write(self._fd, line) :]
 
     def connect(self, address: str) -> None:
-        """Joins the cluster and says what there is; ends the process where that cannot be."""
+        """Join the cluster and report its size; end the process if that fails."""
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
-            self.say(failed=" ".join(str(error).split()) or type(error).__name__)
+            self.send(failed=" ".join(str(error).split()) or type(error).__name__)
             os._exit(3)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        self.say(
+        self.send(
             ray=self._ray.__version__,
             nodes=len(nodes),
             gpus=int(self._ray.cluster_resources().get("GPU", 0)),
             free=int(self._ray.available_resources().get("GPU", 0)),
         )
 
-    async def obey(self) -> None:
-        """Does what it is told, until there is nobody to tell it any more."""
+    async def serve(self) -> None:
+        """Carry out orders until standard input ends."""
         loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 20)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
         while line := await lines.readline():
@@ -96,53 +96,53 @@ class Relay:
                 actor.start.remote(order["start"].encode(), NOT_INHERITED)
                 self._following.append(asyncio.create_task(self._follow(order["post"], actor)))
             elif "tell" in order:
-                actor.tell.remote(order["tell"].encode())
+                actor.write.remote(order["tell"].encode())
             elif "signal" in order:
                 actor.signal.remote(order["signal"])
             else:
-                self._let_go(order["post"])
+                self._kill(order["post"])
 
     def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
-        self._ray.cloudpickle.register_pickle_by_value(post)  # or nodes would need gputop
-        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(post.Post)
-        code = self._ray.put(archive())
+        self._ray.cloudpickle.register_pickle_by_value(node_actor)  # or nodes would need gputop
+        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(node_actor.NodeActor)
+        code = self._ray.put(worker_archive())
         for number in range(count):
             self._actors[number] = place.remote(code, python, cpu)
             self._following.append(asyncio.create_task(self._look(number)))
 
     async def _look(self, number: int) -> None:
-        """Says where Ray has put one, or that it has not."""
-        asked = asyncio.wrap_future(self._actors[number].facts.remote(own).future())
+        """Report where Ray has placed an actor, or that it has not."""
+        asked = asyncio.wrap_future(self._actors[number].facts.remote(ray_placement).future())
         try:
             facts = await asyncio.wait_for(asked, PLACE_SECONDS)
         except TimeoutError:
-            self._let_go(number)
-            self.say(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
+            self._kill(number)
+            self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             await self._say_lost(number, error)
         else:
             self._nodes[number] = facts["node"]
-            self.say(post=number, facts=facts)
+            self.send(post=number, facts=facts)
 
     async def _follow(self, number: int, actor: Any) -> None:
-        """Passes on what a worker says, until its end or that of its post."""
+        """Relay a worker's messages until it or its actor ends."""
         gather = max(GATHER_SECONDS, len(self._nodes) / READS_PER_SECOND)
         try:
             while True:
                 for kind, what in await actor.read.remote(POLL_SECONDS, gather):
                     if kind == "line":
-                        self.say(post=number, line=what.decode(errors="replace"))
+                        self.send(post=number, line=what.decode(errors="replace"))
                     elif kind == "readings":
-                        self.say(post=number, readings=what)
+                        self.send(post=number, readings=what)
                     else:
                         status, errors = what
-                        self.say(post=number, ended=status, errors=errors.decode(errors="replace"))
+                        self.send(post=number, ended=status, errors=errors.decode(errors="replace"))
                         return
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             await self._say_lost(number, error)
 
     async def _say_lost(self, number: int, error: Exception) -> None:
-        """Says why nothing is heard of a post any more."""
+        """Report why an actor does not answer any more."""
         if await self._has_gone(self._nodes.get(number)):
             why = "its node is gone"
         elif isinstance(error, self._ray.exceptions.RayActorError):
@@ -150,10 +150,10 @@ class Relay:
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
-        self.say(post=number, lost=why)
+        self.send(post=number, lost=why)
 
     async def _has_gone(self, node: str | None) -> bool:
-        """Whether a node does not answer: Ray itself needs a quarter of a minute to be sure."""
+        """True if a node does not answer: Ray itself needs a quarter of a minute to be sure."""
         known = next((each for each in self._ray.nodes() if each["NodeID"] == node), None)
         if known is None or not known["Alive"]:
             return known is not None
@@ -165,18 +165,18 @@ class Relay:
         writer.close()
         return False
 
-    def _let_go(self, number: int) -> None:
+    def _kill(self, number: int) -> None:
         self._ray.kill(self._actors.pop(number))
 
 
 def main() -> NoReturn:
-    """Runs until standard input ends."""
+    """Run until standard input ends."""
     lifeline.end_with_parent()
     fd = os.dup(1)
     os.dup2(2, 1)  # what Ray prints
     relay = Relay(fd)
     relay.connect(sys.argv[1])
-    asyncio.run(relay.obey())
+    asyncio.run(relay.serve())
     # Not sys.exit: Ray waits for this and that, and the end of the process is what counts.
     os._exit(0)
 

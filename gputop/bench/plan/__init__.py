@@ -1,1 +1,1 @@
-"""What is to be run, on which devices, and what it is measured against."""
+"""What to run, on which devices, and what results are measured against."""

@@ -1,13 +1,17 @@
-"""The devices of a stream under stress: how they are named, what they share, whom it disturbs."""
+"""Devices to test: how they are named and chosen, and whom a test would disturb."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import Target, cpu_target
+from gputop.console import say
+from gputop.exits import COULD_NOT_RUN
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState, ProcessKind
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
     from gputop.schema.snapshot import Device, Inventory, Process, Sample
 
+
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"
 _NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
@@ -27,8 +32,8 @@ _UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGN
 
 
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
-    """Every device of a stream that can be put under stress, in its order, then the CPU."""
-    cpu, whole = cpu_target(), divided(inventory)
+    """Return every testable device of a stream, in its order, then the CPU."""
+    cpu, whole = cpu_target(), gpus_in_mig_mode(inventory)
     gpus = []
     for device in inventory.devices:
         if device.uuid in whole:
@@ -50,14 +55,14 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
     return (*gpus, cpu)
 
 
-def divided(inventory: Inventory) -> dict[str, Problem]:
-    """By UUID the GPUs in MIG mode, and why they cannot be put under stress as a whole."""
+def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
+    """Return the GPUs in MIG mode by UUID, and why they cannot be tested as a whole."""
     found = {}
     for gpu in inventory.devices:
         instances = [device for device in inventory.devices if device.parent_uuid == gpu.uuid]
         if gpu.mig_mode != "enabled" and not instances:
             continue
-        what = f"GPU {gpu.label}, {gpu.name}, cannot be put under stress as a whole"
+        what = f"GPU {gpu.label}, {gpu.name}, cannot be stress-tested as a whole"
         why, remedy = "MIG is on, and it has no instance", "Create one with `nvidia-smi mig -cgi`"
         if instances:
             named = ", ".join(f"{each.label} ({_profile(each, gpu)})" for each in instances)
@@ -67,14 +72,14 @@ def divided(inventory: Inventory) -> dict[str, Problem]:
 
 
 def _profile(instance: Device, gpu: Device) -> str:
-    """What it is besides a part of that GPU: `MIG 3g.20gb`."""
+    """Return the profile of an instance: `MIG 3g.20gb`."""
     return visible(instance.name.removeprefix(gpu.name).strip())
 
 
 def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> Target:
-    """The target that `device` (of `parse_device`) names; None is the first, a GPU if there is one.
+    """Return the target that `device` (from `parse_device`) names; None is the first one.
 
-    Raises `ValueError` where there is none, or more than one, or a GPU in MIG mode.
+    Raise `ValueError` if none or several match, or for a GPU in MIG mode.
     """
     among = targets(inventory, sample)
     if device is None:
@@ -88,7 +93,7 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
         if each.label == device or each.uuid.lower().startswith(start)
     ]
     if len(found) == 1:
-        problem = divided(inventory).get(found[0])
+        problem = gpus_in_mig_mode(inventory).get(found[0])
         if problem is not None:
             raise ValueError(f"{problem}.")
         return next(target for target in among if target.uuid == found[0])
@@ -97,12 +102,12 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
     raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
 
 
-def left_by_cuda(
+def visible_to_cuda(
     inventory: Inventory, environment: Mapping[str, str]
 ) -> tuple[Inventory, str | None]:
-    """With the devices alone that CUDA_VISIBLE_DEVICES leaves to programs of this environment.
+    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and what is wrong with that list.
 
-    Beside it what is wrong with that list; raises `ValueError` where its numbers are ambiguous.
+    Raise `ValueError` if its numbers are ambiguous.
     """
     try:
         left = seen(inventory.devices, environment.get(VARIABLE), environment.get(ORDER))
@@ -115,15 +120,15 @@ def left_by_cuda(
 def choose_all(
     inventory: Inventory, left: Inventory, sample: Sample | None, named: Sequence[str]
 ) -> list[Target]:
-    """The targets of several names (of `parse_devices`), each once; `all` are those `left`.
+    """Return the targets of several names (from `parse_devices`), each once.
 
-    Raises `ValueError` as `choose` does, and where `all` is none.
+    `all` means those in `left`. Raise `ValueError` as `choose` does, and if `all` is none.
     """
     found: list[Target] = []
     for name in named:
         if name == ALL:
             gpus = [each for each in targets(left, sample) if each.kind == "cuda"]
-            usable = [each for each in gpus if unusable(sample, each) is None]
+            usable = [each for each in gpus if why_unusable(sample, each) is None]
             if not usable:
                 why = "none of them answers" if gpus else "there is none"
                 if inventory.devices and not left.devices:
@@ -136,16 +141,17 @@ def choose_all(
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
-    """Devices with commas between them, or `all`: what `choose_all` takes; raises `ValueError`."""
+    """Parse devices separated by commas, or `all`; raise `ValueError`."""
     names = (name.strip() for name in text.split(","))
     found = (ALL if name.lower() == ALL else parse_device(name) for name in names)
     return tuple(dict.fromkeys(found))
 
 
 def parse_device(text: str) -> str:
-    """What `choose` takes; raises `ValueError` with what, why and the remedy.
+    """Parse the name of a device for `choose`; raise `ValueError` with the remedy.
 
-    It is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`) or the start of a UUID.
+    A name is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`) or the start of a
+    UUID.
     """
     device = text.strip()
     if device.lower() == "cpu":
@@ -161,8 +167,8 @@ def parse_device(text: str) -> str:
     )
 
 
-def holders(sample: Sample | None, target: Target) -> list[Process] | None:
-    """Whom a stress test would disturb: those that compute on the device; None if unknown."""
+def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
+    """Return the processes that compute on the device, or None if unknown."""
     if target.kind == "cpu":
         return []
     readings = sample.device(target.uuid or "") if sample else None
@@ -175,13 +181,13 @@ def holders(sample: Sample | None, target: Target) -> list[Process] | None:
     ]
 
 
-def unusable(sample: Sample | None, target: Target) -> Problem | None:
-    """Why no stress test is started on a device that does not answer; None for one that does."""
+def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
+    """Return why a device that does not answer cannot be tested, or None."""
     if target.kind == "cpu":
         return None
     readings = sample.device(target.uuid or "") if sample else None
-    what = f"{target.label} cannot be put under stress"
-    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi` may reset it"
+    what = f"{target.label} cannot be stress-tested"
+    remedy = "Look for Xid errors in `dmesg`; `nvidia-smi --gpu-reset` may help"
     if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
         return Problem(what, "it has not answered yet", remedy)
     if readings.state is not DeviceState.OK:
@@ -190,13 +196,13 @@ def unusable(sample: Sample | None, target: Target) -> Problem | None:
 
 
 def shared_dtypes(targets: Sequence[Target]) -> tuple[str, ...]:
-    """The data types that every one of them has, in the order in which they are offered."""
+    """Return the data types that all targets have, in the usual order."""
     first, *others = map(plan.offered_dtypes, targets)
     return tuple(dtype for dtype in first if all(dtype in other for other in others))
 
 
 def common_dtype(targets: Sequence[Target]) -> str:
-    """What one of them trains with and all of them have; with a CPU among them, its own."""
+    """Return a data type that one of them trains with and all have; float32 beside a CPU."""
     shared = shared_dtypes(targets)
     with_cpu = any(target.kind == "cpu" for target in targets)
     wanted = [] if with_cpu else [plan.default_dtype(target) for target in targets]
@@ -204,9 +210,9 @@ def common_dtype(targets: Sequence[Target]) -> str:
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
-    """Copies between GPUs: each also copies to the next one, and the last one to the first.
+    """Return requests to copy between GPUs with a peer: each copies to the next, in a ring.
 
-    A process sees one MIG instance and nothing beside it: those have no peer.
+    A process sees only one MIG instance: those have no peer.
     """
     ring = [each.target for each in requests if _has_peers(each)]
     if len(ring) < 2:
@@ -220,8 +226,180 @@ def _has_peers(request: Request) -> bool:
     return request.kind == "copy" and target.kind == "cuda" and target.parent_uuid is None
 
 
-def numbers(targets: Sequence[Target]) -> str:
-    """Which devices, in short: `GPU 0, 2`, `GPU 1, CPU`."""
+def short_labels(targets: Sequence[Target]) -> str:
+    """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
     known = [target.number for target in targets if target.number is not None]
     gpus = [f"GPU {', '.join(known)}"] if known else []
     return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
+
+
+LISTED = 8
+"""Most processes named in a question on the screen."""
+UNKNOWN = "The driver does not say who uses it."
+
+
+class RunRefusedError(Exception):
+    """A run that is not started: one line for the user, and the exit status."""
+
+    def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
+    """Return the named devices, after a question if another process uses one.
+
+    Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
+    takes every such GPU, and the CPU if there are fewer than two. Raise `RunRefusedError`.
+    """
+    if named == ("cpu",):
+        return [plan.cpu_target()]
+    # Only here: the CPU is put under stress without a look at the driver.
+    import asyncio
+
+    from gputop.stream.child import StreamError, one_snapshot
+
+    try:
+        inventory, sample = asyncio.run(one_snapshot())
+    except StreamError as error:
+        raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
+    try:
+        # Who names a device by its number or UUID means that one, whatever CUDA would see.
+        by_name = named is not None and ALL not in named
+        left, note = (inventory, None) if by_name else visible_to_cuda(inventory, os.environ)
+        if note is not None:
+            say(note)
+        found = _found(inventory, left, sample, named, kind)
+    except ValueError as error:
+        if inventory.problem is not None and not inventory.devices:
+            raise RunRefusedError(f"{inventory.problem}, or choose --device cpu.") from None
+        raise RunRefusedError(str(error)) from None
+    for target in found:
+        if target.kind == "cuda":
+            refuse_unusable(target, sample, ignore_busy=ignore_busy)
+        elif named is None and kind != "pairs":
+            _say_why_cpu(inventory, left)
+    return found
+
+
+def _found(
+    inventory: Inventory, left: Inventory, sample: Sample, named: Sequence[str] | None, kind: str
+) -> list[Target]:
+    if named is not None:
+        return choose_all(inventory, left, sample, named)
+    if kind != "pairs":
+        return [choose(left, sample, None)]
+    *gpus, cpu = targets(left, sample)
+    usable = [target for target in gpus if why_unusable(sample, target) is None]
+    return usable if len(usable) > 1 else [*usable, cpu]
+
+
+def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
+    problems = (inventory.problem, *gpus_in_mig_mode(left).values())
+    whys = [problem.why for problem in problems if problem]
+    if inventory.devices and not left.devices:
+        whys.append(HIDDEN)
+    reasons = "; ".join(dict.fromkeys(whys))
+    why = f" ({reasons})" if reasons else ""
+    say(f"no GPU can be used{why}: the CPU is tested")
+
+
+def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
+    """Raise `RunRefusedError` for a device that does not answer, or is in use."""
+    problem = why_unusable(sample, target)
+    if problem is not None:
+        raise RunRefusedError(f"{problem}.")
+    processes = processes_on(sample, target)
+    if processes == [] or ignore_busy:
+        return
+    use = (
+        "may be in use: the driver does not say by whom" if processes is None else _named(processes)
+    )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise RunRefusedError(
+            f"{target.label} {use}. "
+            "Wait for it to end, choose another --device, or add --ignore-busy."
+        )
+    print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
+    print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
+
+
+def _named(holders: list[Process]) -> str:
+    named = ", ".join(
+        f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
+        for process in holders[:3]
+    )
+    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+    return f"is in use by process {named}{more}"
+
+
+# For the dashboard.
+
+
+def usable_requests(
+    sample: Sample | None, requests: Sequence[Request], *, of_all: bool
+) -> tuple[list[Request], str]:
+    """Return the requests whose devices answer, and which do not, in words.
+
+    Raise `ValueError` if none does. Devices that do not answer are left out if all GPUs were meant,
+    and refused if they were named.
+    """
+    problems = {
+        request.target: problem
+        for request in requests
+        if (problem := why_unusable(sample, request.target))
+    }
+    left = [request for request in requests if request.target not in problems]
+    if problems and (not left or not of_all):
+        raise ValueError(str(next(iter(problems.values()))))
+    if left[0].kind == "pairs" and (problem := plan.check_pairs(left)):
+        raise ValueError(str(problem))
+    said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
+    return with_peers(left), said
+
+
+def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
+    """Return the title and lines of the question before a busy device is tested, or None.
+
+    A process on several devices is named once.
+    """
+    held = {target: processes_on(sample, target) for target in targets}
+    busy = [target for target, holders in held.items() if holders != []]
+    if not busy:
+        return None
+    if len(targets) == 1:
+        return _of_one(targets[0], held[targets[0]])
+    unknown = [target for target in busy if held[target] is None]
+    holding: dict[int, tuple[Process, list[Target]]] = {}
+    for target in busy:
+        for process in held[target] or ():
+            holding.setdefault(process.pid, (process, []))[1].append(target)
+    named = [(short_labels(on), _line(process)) for process, on in holding.values()]
+    wide = max((len(label) for label, _ in named[:LISTED]), default=0)
+    lines = [f"{label:<{wide}} {text}" for label, text in named]
+    lines = _cut(lines) + [f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
+    some = f"{len(busy)} of {len(targets)} devices"
+    if not named:
+        return f"{some} may be in use:", lines
+    be = "are" if len(busy) > 1 else "is"
+    return f"{some} {be} in use. A stress test would slow down:", lines
+
+
+def _of_one(target: Target, holders: list[Process] | None) -> tuple[str, list[str]]:
+    label = visible(target.label)
+    if holders is None:
+        return f"{label} may be in use:", [UNKNOWN]
+    lines = _cut([_line(process) for process in holders])
+    return f"{label} is in use. A stress test would slow down:", lines
+
+
+def _cut(lines: list[str]) -> list[str]:
+    more = len(lines) - LISTED
+    return [*lines[:LISTED], f"          and {more} more"] if more > 0 else lines
+
+
+def _line(process: Process) -> str:
+    user, command = visible(process.user or "–"), visible(process.command or "(not visible)", 160)
+    return f"{process.pid:>8}  {user:<10} {command}"

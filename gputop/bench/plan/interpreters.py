@@ -1,6 +1,6 @@
-"""Which Python runs the worker: gputop may be installed apart from the torch of the user.
+"""Choice of the Python that runs the worker: the one with the user's torch.
 
-Each candidate is asked in a process of its own, and without importing torch, which takes seconds.
+Each candidate is asked in a process of its own, without importing torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Origin = Literal[
 ]
 
 PROBE_SECONDS = 20.0
-"""An interpreter on a network file system can take that long to start."""
+"""Timeout of a probe: an interpreter on a network file system may start slowly."""
 KILL_SECONDS = 1.0
 OLDEST_PYTHON = (3, 9)
 GET_TORCH = "https://pytorch.org/get-started"
@@ -65,7 +65,7 @@ print(json.dumps(answer))
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python that was looked at; usable where it has a torch and no fault."""
+    """A Python that was probed. It is usable if it has torch and no fault."""
 
     path: str
     origin: Origin
@@ -74,12 +74,12 @@ class Interpreter:
 
     @property
     def usable(self) -> bool:
-        """Whether the worker can run in it."""
+        """True if the worker can run in it."""
         return self.torch_version is not None and self.fault is None
 
     @property
     def cpu_only(self) -> bool:
-        """Whether its torch says that it is built without CUDA."""
+        """True if its torch is built without CUDA support."""
         return self.torch_version is not None and self.torch_version.endswith("+cpu")
 
     def __str__(self) -> str:
@@ -88,15 +88,15 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The interpreter that will be used, if any, and those that were looked at up to it."""
+class InterpreterSearch:
+    """The chosen interpreter, if any, and those probed up to it."""
 
     chosen: Interpreter | None
     looked_at: tuple[Interpreter, ...]
 
     @property
     def problem(self) -> Problem | None:
-        """What is missing and what to type; None where an interpreter was chosen."""
+        """What is missing and what to type, or None if an interpreter was chosen."""
         if self.chosen is not None:
             return None
         working = next((each for each in self.looked_at if each.fault is None), None)
@@ -110,11 +110,11 @@ class Found:
         )
 
 
-async def find(explicit: str | None = None, *, cuda: bool = False) -> Found:
-    """Looks at the candidates, all at once, and chooses the first in their order that has torch.
+async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
+    """Probe all candidates at once, and choose the first in order that has torch.
 
-    `explicit` (of `--python`) is the only candidate where it is given. With `cuda`, one whose torch
-    is built for CPUs alone is the choice only where there is no other.
+    `explicit` (from `--python`) is the only candidate if given. With `cuda`, a torch for CPUs only
+    is the last choice.
     """
     probes = [asyncio.create_task(_probe(*each)) for each in candidates(explicit)]
     looked_at: list[Interpreter] = []
@@ -122,16 +122,18 @@ async def find(explicit: str | None = None, *, cuda: bool = False) -> Found:
         for probe in probes:
             looked_at.append(await probe)
             if looked_at[-1].usable and not (cuda and looked_at[-1].cpu_only):
-                return Found(looked_at[-1], tuple(looked_at))
+                return InterpreterSearch(looked_at[-1], tuple(looked_at))
     finally:
         for probe in probes:
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
-    return Found(next((each for each in looked_at if each.usable), None), tuple(looked_at))
+    return InterpreterSearch(
+        next((each for each in looked_at if each.usable), None), tuple(looked_at)
+    )
 
 
 def candidates(explicit: str | None = None) -> tuple[tuple[str, Origin], ...]:
-    """Paths and where they come from, best first, each path once."""
+    """Return paths and their origins, best first, each path once."""
     if explicit is not None:
         return ((explicit, "--python"),)
     named: list[tuple[str | None, Origin]] = [
@@ -155,13 +157,13 @@ def _python_of(variable: str) -> str | None:
 
 
 class NoAnswerError(Exception):
-    """An interpreter did not run a program to its end; says why."""
+    """An interpreter that did not run a program to its end, and why."""
 
 
-async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
-    """What a program that this Python runs writes, and its status; raises `NoAnswerError`.
+async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
+    """Return the output and status of a program in this Python; raise `NoAnswerError`.
 
-    It has a process and a session of its own, which end with the time.
+    The program has a process and a session of its own, which end at the timeout.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -196,7 +198,7 @@ async def ask(path: str, program: str, seconds: float) -> tuple[bytes, int | Non
 
 async def _probe(path: str, origin: Origin) -> Interpreter:
     try:
-        output, status = await ask(path, PROBE, PROBE_SECONDS)
+        output, status = await run_program(path, PROBE, PROBE_SECONDS)
     except NoAnswerError as error:
         return Interpreter(path, origin, fault=str(error))
     return _judged(path, origin, output, status)

@@ -1,4 +1,4 @@
-"""What is to be run, and whether it fits: data types, sizes, memory, before a start."""
+"""What to run: data types, targets, requests, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -12,11 +12,100 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gputop.bench.plan.dtypes import DTYPES, DataType
 from gputop.problem import Problem
 from gputop.sources.linux.cpu import cpu_name
 from gputop.text import size as sized
 from gputop.text import visible
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A data type of the products."""
+
+    name: str
+    operand_bits: int
+    """Bits of an element of A or B."""
+    result_bytes: int
+    """Bytes of an element of C."""
+    capability: tuple[int, int]
+    """CUDA compute capability from which a stress test makes sense."""
+    on_cpu: bool
+    why_missing: str = ""
+    """Reason why it is not offered below that capability, or on a CPU."""
+    multiple: int = 1
+    """Divisor of every size on a GPU."""
+    least: int = 1
+    """Smallest size on a GPU."""
+    auto_size: int = 8192
+    """Largest size that a soak chooses: beyond it throughput does not grow."""
+    cpu_library_bytes: int = 0
+    """Measured bytes per element that a CPU library needs for wider copies."""
+
+
+def _since(capability: str, what: str) -> str:
+    return f"{what} exists on GPUs of compute capability {capability} and later"
+
+
+DTYPES: dict[str, DataType] = {
+    dtype.name: dtype
+    for dtype in (
+        DataType("float32", 32, 4, (0, 0), True),
+        DataType("tf32", 32, 4, (8, 0), False, _since("8.0", "TF32")),
+        DataType("float16", 16, 2, (5, 3), True, _since("5.3", "float16 arithmetic")),
+        DataType(
+            "float16_acc16",
+            16,
+            2,
+            (7, 0),
+            False,
+            _since("7.0", "a choice of float16 sums, where float32 is usual,"),
+        ),
+        DataType(
+            "bfloat16",
+            16,
+            2,
+            (8, 0),
+            True,
+            _since("8.0", "bfloat16 arithmetic") + "; before, it is emulated",
+        ),
+        DataType("float64", 64, 8, (0, 0), True),
+        DataType(
+            "float8_e4m3", 8, 2, (8, 9), True, _since("8.9", "float8 arithmetic"), 16, 16, 16384, 20
+        ),
+        DataType(
+            "float8_mixed",
+            8,
+            2,
+            (8, 9),
+            True,
+            _since("8.9", "float8 arithmetic"),
+            16,
+            16,
+            16384,
+            20,
+        ),
+        # torch wants more than 16 rows, and multiples of 8
+        DataType("int8", 8, 4, (7, 5), True, _since("7.5", "int8 on tensor cores"), 8, 24),
+        DataType(
+            "float4", 4, 2, (10, 0), False, _since("10.0", "float4 arithmetic"), 32, 128, 16384
+        ),
+    )
+}
+"""Data types by name, in the order in which they are shown.
+
+`float16_acc16` is float16 summed in float16; `float8_mixed` is e5m2 times e4m3. Results of float8
+and float4 are bfloat16, those of int8 are int32.
+"""
+
+
+def parse_dtypes(text: str) -> tuple[str, ...]:
+    """Parse data types separated by commas; raise `ValueError` for an unknown one."""
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+    for name in names:
+        if name not in DTYPES:
+            raise ValueError(f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}.")
+    return names
+
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -28,7 +117,7 @@ KINDS = {
     "copy": "bandwidth of memory",
     "pairs": "the same work on each device alone, and then on all at once",
 }
-"""What devices can be asked for, in a few words each; pairs are of two or more."""
+"""Kinds of run in a few words each. `pairs` needs two devices."""
 
 MIB = 1 << 20
 SIZE_STEP = 64
@@ -36,23 +125,23 @@ SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 7 * 24 * 3600.0
 DEFAULT_SECONDS = 60.0
 DEFAULT_MEMORY_SHARE = 0.9
-"""Of the free memory: the rest is for what others ask for meanwhile."""
+"""Share of the free memory that a run may use. The rest is for other processes."""
 
 CONTEXT_BYTES = 512 * MIB
-"""A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and some room."""
+"""A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and a margin."""
 WORKSPACE_BYTES = 64 * MIB
-"""cuBLAS asks for up to 32 MiB; the rest is the rounding of torch's allocator."""
+"""Up to 32 MiB for cuBLAS, and the rounding of torch's allocator."""
 PROCESS_BYTES = 384 * MIB
 """Python with torch on the CPU, and the panels that the BLAS library packs."""
 CHECKED_ROWS = 64
-"""Rows that are compared in float64 at a time."""
+"""Rows compared in float64 at a time."""
 ROW_COPIES = 8
-"""Temporaries of that many rows, at most."""
+"""Most temporaries of that many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device that can be put under stress. `uuid` and `index` (NVML's) are None for the CPU.
+    """A device to test. `uuid` and `index` (NVML's) are None for the CPU.
 
     A MIG instance is one, with the `index` of its GPU.
     """
@@ -64,31 +153,31 @@ class Target:
     compute_capability: str | None
     memory_free_bytes: int | None
     parent_uuid: str | None = None
-    """Of a MIG instance: the GPU."""
+    """UUID of a MIG instance's GPU."""
     mig_index: int | None = None
-    """Of a MIG instance: its number on that GPU."""
+    """Number of a MIG instance on its GPU."""
     memory_share: float = DEFAULT_MEMORY_SHARE
-    """Of its free memory, how much a run may take: above 0, up to 1."""
+    """Share of the free memory that a run may use, above 0 and up to 1."""
     host: str | None = None
-    """The machine that it is in, where that is another one. A CPU there has the `index` of the GPU
-    in whose place it is."""
+    """Name of another machine, or None for this one. A CPU there has the `index` of the GPU that it
+    replaces."""
 
     @property
     def memory_allowed_bytes(self) -> int | None:
-        """What a run may take; None where it is not known what is free."""
+        """Memory that a run may use, or None if the free memory is unknown."""
         free = self.memory_free_bytes
         return None if free is None else int(self.memory_share * free)
 
     @property
     def number(self) -> str | None:
-        """As `--device` takes it: `3`, `3:1` for a MIG instance, None for the CPU."""
+        """Number that `--device` takes: `3`, `3:1` for a MIG instance, None for the CPU."""
         if self.index is None:
             return None
         return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
     @property
     def label(self) -> str:
-        """What people call it: `GPU 0, NVIDIA H200`, behind its host where that is another one."""
+        """Label for people, behind the name of another host: `GPU 0, NVIDIA H200`."""
         name = visible(self.name)
         if self.host is None:
             return name if self.kind == "cpu" else f"GPU {self.number}, {name}"
@@ -96,20 +185,20 @@ class Target:
 
     @property
     def place(self) -> str:
-        """Which one it is on its host, in short: `GPU 3`, `CPU`, `CPU 3` of several tests of it."""
+        """Short label on its host: `GPU 3`, `CPU`, `CPU 3` if several tests run there."""
         if self.kind == "cpu":
             return "CPU" if self.index is None else f"CPU {self.index}"
         return f"GPU {self.number}"
 
     @property
     def gpu_uuid(self) -> str | None:
-        """Of the whole GPU, which alone has a temperature and a power."""
+        """UUID of the whole GPU, which alone has a temperature and a power."""
         return self.parent_uuid or self.uuid
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A stress test as it was asked for; `size` None lets the worker measure one."""
+    """A requested stress test. With a `size` of None the worker chooses one."""
 
     target: Target
     dtype: str
@@ -119,32 +208,32 @@ class Request:
     kind: str = "soak"
     """One of `KINDS`."""
     further_dtypes: tuple[str, ...] = ()
-    """Of a sweep, behind `dtype`."""
+    """Data types of a sweep after `dtype`."""
     peer: Target | None = None
-    """Of `copy`: another GPU that it copies to."""
+    """Another GPU that `copy` copies to."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """All of them."""
+        """All data types."""
         return (self.dtype, *self.further_dtypes)
 
 
 def cpu_target() -> Target:
-    """The CPU of this machine."""
+    """Return the CPU of this machine."""
     return Target("cpu", None, None, _cpu_name(), None, _available_bytes())
 
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:
-    """The data types that a device has."""
-    return tuple(name for name, dtype in DTYPES.items() if missing(dtype, target) is None)
+    """Return the data types that a device has."""
+    return tuple(name for name, dtype in DTYPES.items() if why_missing(dtype, target) is None)
 
 
-def missing(dtype: DataType, target: Target) -> str | None:
-    """Why a device does not have a data type, or None where it has."""
+def why_missing(dtype: DataType, target: Target) -> str | None:
+    """Return why a device does not have a data type, or None if it has."""
     if target.kind == "cpu":
-        return None if dtype.on_cpu else dtype.missing
+        return None if dtype.on_cpu else dtype.why_missing
     capability = _capability(target)
-    return dtype.missing if capability is not None and capability < dtype.capability else None
+    return dtype.why_missing if capability is not None and capability < dtype.capability else None
 
 
 def _capability(target: Target) -> tuple[int, int] | None:
@@ -155,7 +244,7 @@ def _capability(target: Target) -> tuple[int, int] | None:
 
 
 def default_dtype(target: Target) -> str:
-    """What people train with on this device: the fastest floating-point type it has in hardware."""
+    """Return the usual training type: the fastest floating-point type in hardware."""
     capability = _capability(target)
     if target.kind == "cpu" or capability is None or capability < (7, 0):
         return "float32"
@@ -163,34 +252,34 @@ def default_dtype(target: Target) -> str:
 
 
 def bytes_per_element(dtype: str) -> int:
-    """Of each of the N² places: A, B, C, the first product to compare with, and a mask."""
+    """Return the bytes per element of N²: A, B, C, the first product, and a mask."""
     known = DTYPES[dtype]
     return 2 * known.operand_bits // 8 + 2 * known.result_bytes + 1
 
 
 def library_bytes(dtype: str, device: DeviceKind) -> int:
-    """Of each of the N² places, what the library takes on the way; a GPU's has a workspace."""
+    """Return the CPU library's bytes per element of N². A GPU's library has a workspace."""
     return DTYPES[dtype].cpu_library_bytes if device == "cpu" else 0
 
 
 def bytes_per_row() -> int:
-    """Of each of the N rows: the temporaries of the comparison in float64."""
+    """Return the bytes per row of N: temporaries of the comparison in float64."""
     return ROW_COPIES * CHECKED_ROWS * 8
 
 
 def fixed_bytes(device: DeviceKind) -> int:
-    """What a run takes whatever its size: the context and the workspace, or the process."""
+    """Return the bytes of a run of any size: context and workspace, or the process."""
     return CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
 
 
 def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
-    """Bytes on the device for products of N x N, at their peak."""
+    """Return the peak bytes on the device for products of N x N."""
     by_element = bytes_per_element(dtype) + library_bytes(dtype, device)
     return fixed_bytes(device) + n * n * by_element + n * bytes_per_row()
 
 
 def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
-    """The largest multiple of 64 that fits, 0 where none does: the inverse of `memory_needed`."""
+    """Return the largest multiple of 64 that fits, or 0: the inverse of `memory_needed`."""
     room = free_bytes - fixed_bytes(device)
     if room <= 0:
         return 0
@@ -201,10 +290,10 @@ def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     return n if memory_needed(n, dtype, device) <= free_bytes else n - SIZE_STEP
 
 
-def fitting(target: Target, dtype: str) -> int:
-    """The largest size that fits on this device, 0 where none does; a guess where that is unknown.
+def largest_fitting_size(target: Target, dtype: str) -> int:
+    """Return the largest size that fits, 0 if none does, or a guess.
 
-    The worker looks again, at what is free then.
+    The worker looks again at what is free then.
     """
     if target.memory_allowed_bytes is None:
         return 2 * DTYPES[dtype].auto_size
@@ -212,22 +301,22 @@ def fitting(target: Target, dtype: str) -> int:
 
 
 def auto_limit(target: Target, dtype: str) -> int:
-    """The size that `auto` does not go beyond on this device, 0 where nothing fits."""
-    return min(DTYPES[dtype].auto_size, fitting(target, dtype))
+    """Return the largest size that `auto` chooses on this device, 0 if nothing fits."""
+    return min(DTYPES[dtype].auto_size, largest_fitting_size(target, dtype))
 
 
-def check(request: Request) -> Problem | None:
-    """Why the request cannot be run, before anything is started; None where it can."""
+def check_request(request: Request) -> Problem | None:
+    """Return why the request cannot be run, or None."""
     problems = (_check(request, dtype) for dtype in request.dtypes)
     return next((problem for problem in problems if problem is not None), None)
 
 
 def check_pairs(requests: Sequence[Request]) -> Problem | None:
-    """Why devices cannot be run alone and then at once; None where they can."""
+    """Return why devices cannot be run alone and then together, or None."""
     what = "There are no pairs to run"
     if len(requests) < 2:
         named = f"{requests[0].target.label} is the only device" if requests else "there is none"
-        why = f"pairs needs two devices, and {named}"
+        why = f"pairs needs two devices, but {named}"
         return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
     least = SHORTEST_SECONDS * (len(requests) + 1)
     if requests[0].seconds < least:
@@ -238,7 +327,7 @@ def check_pairs(requests: Sequence[Request]) -> Problem | None:
 
 def _check(request: Request, name: str) -> Problem | None:
     target, dtype = request.target, DTYPES[name]
-    reason = missing(dtype, target)
+    reason = why_missing(dtype, target)
     if reason is not None:
         names = ", ".join(offered_dtypes(target))
         return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")
@@ -278,7 +367,7 @@ def _share(target: Target) -> str:
 
 
 def parse_share(text: str) -> float:
-    """A share, above 0 and up to 1; raises `ValueError` with what, why and the remedy."""
+    """Parse a share above 0 and up to 1; raise `ValueError` with the remedy."""
     try:
         share = float(text)
     except ValueError:
@@ -292,7 +381,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_size(text: str) -> int | None:
-    """`auto` is None, otherwise N; raises `ValueError` with what, why and the remedy."""
+    """Parse a size N, or `auto` as None; raise `ValueError` with the remedy."""
     if text.strip().lower() == "auto":
         return None
     # ASCII digits alone: int() also takes "4_096", " 7" and other scripts' digits
@@ -305,7 +394,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds of a run; raises `ValueError` with what, why and the remedy."""
+    """Parse the seconds of a run; raise `ValueError` with the remedy."""
     try:
         seconds = float(text)
     except ValueError:
@@ -319,7 +408,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_python(text: str) -> str:
-    """An interpreter, by path or by name on the PATH, as a path; raises `ValueError`."""
+    """Parse an interpreter by path or by name on the PATH; raise `ValueError`."""
     path = Path(text if os.sep in text else shutil.which(text) or text)
     try:
         mode = path.stat().st_mode
@@ -341,7 +430,7 @@ def _cpu_name() -> str:
 
 
 def _available_bytes() -> int | None:
-    """What a new process can take without swapping, of the machine and of this control group."""
+    """Return the memory available without swapping, to the machine and this control group."""
     found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

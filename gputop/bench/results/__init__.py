@@ -1,1 +1,1 @@
-"""Results of runs: stored, compared, and shown as text, HTML, CSV and for TensorBoard."""
+"""Results of runs: history, comparison, and reports as text, HTML, CSV and TensorBoard files."""

@@ -1,7 +1,7 @@
-"""Results that other runs wrote, one for each GPU, put together as far as they can be compared.
+"""Results from files, one for each GPU, collected as far as they are comparable.
 
-`srun gputop bench --json > FILE` makes such files. What is damaged, or is of another test, is named
-and left out.
+`srun gputop bench --json > FILE` makes such files. Damaged files and results of another test are
+named and left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Result
 from gputop.bench.results.compare import AS_LONG
-from gputop.bench.results.outliers import Member
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, visible
@@ -27,8 +27,8 @@ MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A file, or what is in it, that is not compared with the others."""
+class SkippedFile:
+    """A file, or a result in it, that is not compared with the others."""
 
     file: str
     why: str
@@ -39,63 +39,65 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What the files have in them."""
+    """The devices in the files, and what was skipped."""
 
-    members: tuple[Member, ...]
-    left_out: tuple[LeftOut, ...]
+    members: tuple[DeviceOutcome, ...]
+    left_out: tuple[SkippedFile, ...]
 
 
 def collect(files: Sequence[str]) -> Collected:
-    """Reads all files; of those that differ in what was tested, the commonest are kept."""
-    found: list[tuple[str, Member]] = []
-    left_out: list[LeftOut] = []
+    """Read all files. If their tests differ, keep those of the commonest one."""
+    found: list[tuple[str, DeviceOutcome]] = []
+    left_out: list[SkippedFile] = []
     for file in dict.fromkeys(files):
         try:
             found += [(file, member) for member in read(file)]
         except ValueError as error:
-            left_out.append(LeftOut(file, str(error)))
+            left_out.append(SkippedFile(file, str(error)))
     found, twice = _once(found)
     kept, mixed = _alike(found)
     return Collected(tuple(member for _, member in kept), (*left_out, *twice, *mixed))
 
 
-def read(file: str) -> list[Member]:
-    """The devices of one file; raises `ValueError` with why it cannot be used."""
+def read(file: str) -> list[DeviceOutcome]:
+    """Return the devices in a file; raise `ValueError` with the reason if it is unusable."""
     path = Path(file)
     try:
         if path.is_file() and path.stat().st_size > MOST_BYTES:
             raise ValueError("it is larger than any result")
         text = path.read_text()
     except UnicodeDecodeError:
-        raise ValueError("it is no text") from None
+        raise ValueError("it is not text") from None
     except OSError as error:
         raise ValueError((error.strerror or str(error)).lower()) from None
     if not text.strip():
-        raise ValueError("it is empty, as where the run had no result: see its standard error")
+        raise ValueError(
+            "it is empty, as after a run without a result: see the run's standard error"
+        )
     try:
         document = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON document, or only a part of one ({error})") from None
+        raise ValueError(f"it is not a complete JSON document ({error})") from None
     return [_member(each, path.name) for each in _documents(document)]
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _documents(document: Any) -> list[Any]:
-    """One result, several of one machine, or those of a whole cluster."""
+    """Return one result, several of one machine, or those of a cluster."""
     if isinstance(document, dict) and isinstance(document.get("results"), list):
         document = document["results"]
     documents = document if isinstance(document, list) else [document]
     if not documents:
-        raise ValueError("it has no result in it")
+        raise ValueError("it contains no result")
     return documents
 
 
-def _member(document: Any, name: str) -> Member:
+def _member(document: Any, name: str) -> DeviceOutcome:
     if not isinstance(document, dict) or "device" not in document:
-        raise ValueError("it is no result of `gputop bench --json`")
+        raise ValueError("it is not a result of `gputop bench --json`")
     host, place = (document.get(key) for key in ("host", "place"))
     place = place if isinstance(place, str) else name
     if "problem" in document:
@@ -104,7 +106,7 @@ def _member(document: Any, name: str) -> Member:
         if isinstance(problem, dict):
             remedy = problem.get("remedy")
             problem = f"{problem.get('what')}: {problem.get('why')}"
-        return Member(
+        return DeviceOutcome(
             str(host or ""),
             _text(document.get("device_uuid")),
             place,
@@ -117,34 +119,34 @@ def _member(document: Any, name: str) -> Member:
     try:
         result = from_json(Result, {key: document[key] for key in document if key != "place"})
     except (DecodeError, RecursionError) as error:
-        raise ValueError(f"it is no whole result ({error})") from None
-    return Member(result.host or "", result.device_uuid, place, result.device, result)
+        raise ValueError(f"it is not a complete result ({error})") from None
+    return DeviceOutcome(result.host or "", result.device_uuid, place, result.device, result)
 
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-Found = list[tuple[str, Member]]
+Found = list[tuple[str, DeviceOutcome]]
 
 
-def _once(found: Found) -> tuple[Found, list[LeftOut]]:
-    """Each device once: tasks that had no GPU of their own all take the same one."""
+def _once(found: Found) -> tuple[Found, list[SkippedFile]]:
+    """Keep each device once: tasks without a GPU of their own all take the same one."""
     kept: Found = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedFile] = []
     first: dict[tuple[str, str], str] = {}
     for file, member in found:
         before = member.uuid and first.setdefault((member.host, member.uuid), file)
         if before and before != file:
             why = f"it is of the same GPU as {before}: give each task one of its own"
-            left_out.append(LeftOut(file, why))
+            left_out.append(SkippedFile(file, why))
         else:
             kept.append((file, member))
     return kept, left_out
 
 
-def _alike(found: Found) -> tuple[Found, list[LeftOut]]:
-    """Those that did the same as most of them did."""
+def _alike(found: Found) -> tuple[Found, list[SkippedFile]]:
+    """Keep the results of the commonest test."""
     tested = [_test(member.result) for _, member in found if member.result is not None]
     if not tested:
         return found, []
@@ -155,18 +157,18 @@ def _alike(found: Found) -> tuple[Found, list[LeftOut]]:
         if member.result is not None and dict(_test(member.result)) == usual
     )
     kept: Found = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedFile] = []
     for file, member in found:
         why = member.result and _other(member.result, usual, seconds)
         if why:
-            left_out.append(LeftOut(file, why))
+            left_out.append(SkippedFile(file, why))
         else:
             kept.append((file, member))
     return kept, left_out
 
 
 def _test(result: Result) -> tuple[tuple[str, str], ...]:
-    """What has to be the same in results that are compared, each by its name."""
+    """Return what has to be equal in results that are compared, by name."""
     conditions = result.conditions
     found = {
         "kind": result.kind,
@@ -185,13 +187,13 @@ def _test(result: Result) -> tuple[tuple[str, str], ...]:
 
 
 def _usual_seconds(results: Iterable[Result]) -> float | None:
-    """How long runs of one shape took, where their time was up."""
+    """Return the median length of runs of one shape that took their time."""
     known = [each.seconds for each in results if not each.points and each.stopped == "time"]
     return statistics.median(known) if known else None
 
 
 def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str | None:
-    """How it differs from what most files have; None where it does not."""
+    """Return how a result differs from most others, or None."""
     own = dict(_test(result))
     names = [name for name in {**usual, **own} if own.get(name) != usual.get(name)]
     if names:

@@ -1,32 +1,203 @@
-"""`gputop bench --history`: the results of earlier runs, as a table, CSV or JSON."""
+"""Results of earlier runs: a SQLite file in the user's data directory, and their listing.
+
+A file that cannot be used is left as it is, and a `ResultsError` says why in one line.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
+import os
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import platformdirs
 
 from gputop.bench.events import Conditions, Result
-from gputop.bench.results.columns import fitting, under_percent
-from gputop.bench.results.store import recent
+from gputop.bench.results import compare
+from gputop.bench.results.facts import fitting_columns, under_percent
+from gputop.problem import Problem
+from gputop.schema.codec import DecodeError, from_json
 from gputop.text import ABSENT, csv_field, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+VERSION = 1
+"""Version of the tables, in `PRAGMA user_version`. Documents may grow without a new one."""
+LOCK_SECONDS = 2.0
+
+_TABLE = """
+CREATE TABLE results (
+    id INTEGER PRIMARY KEY,
+    started_at REAL NOT NULL,
+    device_uuid TEXT,
+    document TEXT NOT NULL
+)
+"""
+
+
+class ResultsError(Exception):
+    """A results file that cannot be read or written, and the problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def results_path() -> Path:
+    """Return the path of the results file."""
+    return Path(platformdirs.user_data_dir("gputop"), "results.sqlite")
+
+
+def append(result: Result) -> Result:
+    """Keep a result with its comparison, and return it; raise `ResultsError` if not possible."""
+    result = compare.with_comparison(result, of_device(result.device_uuid, result.device))
+    document = json.dumps(asdict(result), allow_nan=False)
+    with _opened("write") as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if _version(connection) == 0:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(
+            "INSERT INTO results (started_at, device_uuid, document) VALUES (?, ?, ?)",
+            (result.started_at, result.device_uuid, document),
+        )
+        connection.execute("COMMIT")
+    return result
+
+
+def check_writable() -> None:
+    """Raise `ResultsError` if a result could not be kept; change nothing."""
+    file = results_path()
+    if _is_there():
+        with _opened("write") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _version(connection)
+            connection.execute("ROLLBACK")
+        return
+    folder = next(each for each in file.parents if each.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        remedy = f"See the permissions of {visible(str(folder))}"
+        raise ResultsError(_problem("its folder cannot be made or written to", remedy))
+
+
+def recent(limit: int | None = None) -> list[Result]:
+    """Return the latest results, newest first; raise `ResultsError` if they cannot be read.
+
+    Older versions kept results without a comparison: it is made with the runs before them.
+    """
+    results = [*_read("", (), limit)]
+    if all(result.comparison is not None for result in results):
+        return results
+    return compare.with_comparisons(results, results if limit is None else _read(""))
+
+
+def of_device(uuid: str | None, name: str) -> Iterator[Result]:
+    """Yield the results of a device, newest first: by UUID, or for a CPU by name."""
+    if uuid is not None:
+        return _read("WHERE device_uuid = ?", (uuid,))
+    return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)
+
+
+def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> Iterator[Result]:
+    if not _is_there():
+        return
+    with _opened("read") as connection:
+        if _version(connection) == 0:
+            return
+        query = f"SELECT document FROM results {where}"  # noqa: S608 - `where` is one of ours
+        rows = connection.execute(
+            f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
+            (*values, -1 if limit is None else limit),
+        )
+        yield from (from_json(Result, json.loads(document)) for (document,) in rows)
+
+
+def _is_there() -> bool:
+    try:
+        results_path().stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _refused(error, results_path()) from error
+    return True
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        why = f"a newer gputop made it (version {version}, this one knows {VERSION})"
+        raise ResultsError(_problem(why, "Upgrade this gputop"))
+    return int(version)
+
+
+@contextlib.contextmanager
+def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
+    file = results_path()
+    try:
+        if purpose == "write":
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Made by hand for its mode: SQLite gives its journal the same one.
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(
+            sqlite3.connect(
+                # To read as well: whoever comes first takes back what a killed writer left half
+                # done. SQLite itself only reads a file that may not be written to.
+                f"{file.as_uri()}?mode=rw",
+                uri=True,
+                timeout=LOCK_SECONDS,
+                isolation_level=None,  # transactions are begun and committed here
+            )
+        ) as connection:
+            yield connection
+    except (sqlite3.Error, DecodeError, ValueError, RecursionError, OSError) as error:
+        raise _refused(error, file) from error
+
+
+def _refused(error: Exception, file: Path) -> ResultsError:
+    """Return the error for the user, with a remedy."""
+    shown = visible(str(file))
+    if isinstance(error, OSError):
+        remedy = f"See the permissions of {shown}, and the room on its disk"
+        return ResultsError(_problem(error.strerror or str(error), remedy))
+    # The low byte is the kind of error, the rest a detail of it; without one it is the content.
+    kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = f"See whether another program holds {shown}"
+    elif kind == sqlite3.SQLITE_FULL:
+        remedy = f"Free some space on the disk of {shown}"
+    elif kind == sqlite3.SQLITE_IOERR:
+        remedy = f"See whether the disk of {shown} has room, and works"
+    elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        remedy = f"See the permissions of {shown} and of its folder"
+    else:
+        remedy = f"Move {shown} away; a new one is begun"
+    return ResultsError(_problem(str(error), remedy))
+
+
+def _problem(why: str, remedy: str) -> Problem:
+    return Problem("The file of earlier results cannot be used", visible(why), remedy)
+
 
 Form = Literal["table", "csv", "json"]
 ROOM_FOR_ALL = 1 << 16
-"""Cells, for what is no terminal."""
+"""Cells for output that is not a terminal."""
 
 
-def text(device: str | None, form: Form, width: int | None = None) -> str:
-    """All kept results, or those of one device (of `plan.parse_device`), newest first.
+def listing(device: str | None, form: Form, width: int | None = None) -> str:
+    """Return all kept results, or those of one device (from `parse_device`), newest first.
 
-    A table is made to fit into `width` cells, where that is given.
-
-    Raises `ResultsError` where they cannot be read, and `ValueError` for a device without a name.
+    A table fits into `width` cells if given. Raise `ResultsError` if the results cannot be read,
+    and `ValueError` for a device that is not known.
     """
     if device is not None and device[0].isdigit():
         device = _uuid_of(device)
@@ -47,7 +218,7 @@ def _is_of(result: Result, device: str) -> bool:
 
 
 def _uuid_of(label: str) -> str:
-    """Of an index: what it is the index of today."""
+    """Return the UUID of the device that has this index today."""
     from gputop.stream.child import StreamError, one_snapshot
 
     try:
@@ -61,9 +232,9 @@ def _uuid_of(label: str) -> str:
 
 
 def table(results: Sequence[Result], width: int | None = None) -> str:
-    """The columns that have something in them, and room in `width` where there is one."""
+    """Return a table of the columns that have values, and room in `width`."""
     rows = [""] * (len(results) + 1)
-    for column, cells in fitting(width or ROOM_FOR_ALL):
+    for column, cells in fitting_columns(width or ROOM_FOR_ALL):
         texts = [column.text(each) for each in results]
         if all(text == ABSENT for text in texts):
             continue
@@ -78,12 +249,12 @@ def table(results: Sequence[Result], width: int | None = None) -> str:
 
 
 def documents(results: Iterable[Result]) -> str:
-    """A JSON list of the results, as they are kept."""
+    """Return a JSON list of the results."""
     return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """One line a result under a heading: units are in the names, `started_at` is ISO 8601, UTC."""
+    """Return a heading and a line per result. Names end in units; `started_at` is ISO 8601, UTC."""
     nested = ("points", "conditions", "comparison")
     names = [f.name for f in fields(Result) if f.name not in nested]
     conditions = [f.name for f in fields(Conditions)]
@@ -105,7 +276,7 @@ def _iso(stamp: float) -> str:
 
 
 def points_csv(result: Result) -> str:
-    """The rows of a run that is a table: `series`, `x`, `shape`, and the names of its values."""
+    """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
     names = list(dict.fromkeys(name for point in result.points for name in point.values))
     rows = [
         {"series": point.series, "x": point.x, "shape": "x".join(map(str, point.shape))}
@@ -116,11 +287,11 @@ def points_csv(result: Result) -> str:
 
 
 def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    listing = io.StringIO()
+    writer = csv.writer(listing, lineterminator="\n")
     writer.writerow(map(_field, names))
     writer.writerows([_field(row.get(name)) for name in names] for row in rows)
-    return text.getvalue().removesuffix("\n")
+    return listing.getvalue().removesuffix("\n")
 
 
 def _field(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Which of many devices are not like the others: slow, throttled, wrong, or dead. Pure."""
+"""Outliers among many devices: slow, throttled, wrong, or dead. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.compare import NOTICED_PERCENT, score
+from gputop.bench.results.compare import NOTICED_PERCENT, percent_below, score
+from gputop.bench.results.facts import ending, wrong_results
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.clock_events import CLOCK_EVENTS
-from gputop.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
     from gputop.bench.run.state import RunState
 
 MAD_TO_SIGMA = 1.4826
-"""The median absolute deviation times this is the standard deviation of a normal distribution."""
+"""Standard deviation of a normal distribution per median absolute deviation."""
 FAR_SIGMAS = 3.0
 FEWEST = 5
-"""Of fewer devices it is not known what is normal, and only the percentage counts."""
+"""Least devices that show what is normal. With fewer only the percentage counts."""
 THROTTLES = frozenset(event.word for event in CLOCK_EVENTS if event.fault)
-"""Clock event reasons that are no normal end of a device's power."""
+"""Clock event reasons that are not a normal limit of power."""
 THROTTLED_SHARE = 0.01
-"""Of the run: a single short event among many devices is no finding."""
+"""Least share of the run: a single short event among many devices is no finding."""
 GRAVEST_FIRST = (FAULT, COULD_NOT_RUN, DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One device of many, with how its run ended."""
+class DeviceOutcome:
+    """A device of many, with the end of its run."""
 
     host: str
     uuid: str | None
     place: str
-    """Which one it is on its host: `GPU 3`."""
+    """Device on its host: `GPU 3`."""
     device: str
-    """Its name: devices of one name are compared with each other."""
+    """Name of its model: devices of one model are compared."""
     result: Result | None = None
     problem: str | None = None
-    """Why there is no result."""
+    """Reason why there is no result."""
     status: int = FINE
-    """The exit status that comes with the problem."""
+    """Exit status of the problem."""
     remedy: str | None = None
-    """What to do about it."""
+    """Remedy of the problem."""
 
     @property
     def group(self) -> tuple[str, str]:
-        """Which others it is compared with: the same model, at the same data type."""
+        """Model and data type, within which devices are compared."""
         return self.device, self.result.dtype if self.result is not None else ""
 
     @property
     def score(self) -> float | None:
-        """What it is compared by; None where that says nothing about the device."""
+        """Score of its result, or None if that says nothing about the device."""
         if self.result is None or self.result.wrong_elements:
             return None
         return score(self.result)
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
-    """Of the devices that can be compared, what `score` says of them."""
+class RateDistribution:
+    """Distribution of the scores of comparable devices."""
 
     device: str
     dtype: str
@@ -74,43 +74,45 @@ class Distribution:
     least: float
     most: float
     sigma: float
-    """The robust standard deviation: 1.4826 times the median absolute deviation."""
+    """Robust standard deviation: 1.4826 times the median absolute deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A device with all that is not as it is with the others, and the exit status for that."""
+    """A device with everything unusual about it, and the exit status for that."""
 
-    member: Member
+    member: DeviceOutcome
     reasons: tuple[str, ...]
     status: int
 
 
-def member_of(run: RunState) -> Member:
-    """A device with how its run ended."""
+def device_outcome(run: RunState) -> DeviceOutcome:
+    """Return the device of a run that has ended."""
     target, problem = run.request.target, run.problem
-    found = Member(target.host or "", target.uuid, target.place, target.name, run.result)
+    found = DeviceOutcome(target.host or "", target.uuid, target.place, target.name, run.result)
     if problem is None:
         return found
     why = f"{problem.what}: {problem.why}"
     return replace(found, problem=why, status=run.status or FINE, remedy=problem.remedy)
 
 
-def was_stopped(member: Member) -> bool:
-    """Whether somebody ended its run before its time."""
+def was_stopped(member: DeviceOutcome) -> bool:
+    """True if somebody ended the run early."""
     if member.result is None:
         return member.status == INTERRUPTED
     return member.result.stopped == "user"
 
 
-def distribution(values: Sequence[float], device: str = "", dtype: str = "") -> Distribution | None:
-    """Of any values in any order; None of none. Percentiles lie between the two nearest values."""
+def distribution(
+    values: Sequence[float], device: str = "", dtype: str = ""
+) -> RateDistribution | None:
+    """Return the distribution of values in any order, or None for none."""
     if not values:
         return None
     ordered = sorted(values)
     middle = statistics.median(ordered)
     mad = statistics.median(abs(value - middle) for value in ordered)
-    return Distribution(
+    return RateDistribution(
         device,
         dtype,
         len(ordered),
@@ -124,15 +126,15 @@ def distribution(values: Sequence[float], device: str = "", dtype: str = "") -> 
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Of sorted values, linear between the nearest two."""
+    """Return a percentile of sorted values, linear between the nearest two."""
     at = (len(ordered) - 1) * percent / 100
     below = int(at)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (at - below) * (ordered[above] - ordered[below])
 
 
-def distributions(members: Iterable[Member]) -> dict[tuple[str, str], Distribution]:
-    """One for each model and data type."""
+def distributions(members: Iterable[DeviceOutcome]) -> dict[tuple[str, str], RateDistribution]:
+    """Return the distribution of each model and data type."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for member in members:
         if member.score is not None:
@@ -141,16 +143,16 @@ def distributions(members: Iterable[Member]) -> dict[tuple[str, str], Distributi
     return {group: each for group, each in found.items() if each is not None}
 
 
-def slow(value: float, among: Distribution) -> str | None:
-    """By how much it is too slow, in words; None where it is not.
+def slow_reason(value: float, among: RateDistribution) -> str | None:
+    """Return by how much a value is too slow, or None.
 
-    That is more than `NOTICED_PERCENT` under the median, or more than three robust standard
-    deviations.
+    Slow is more than `NOTICED_PERCENT`, or more than three robust standard deviations, under the
+    median.
     """
     under = among.median - value
     if under <= 0 or among.count < 2:
         return None
-    percent = 100 * under / among.median
+    percent = percent_below(value, among.median)
     far = among.count >= FEWEST and among.sigma > 0 and under > FAR_SIGMAS * among.sigma
     if percent <= NOTICED_PERCENT and not far:
         return None
@@ -158,10 +160,10 @@ def slow(value: float, among: Distribution) -> str | None:
     return f"slow: {percent:.1f} % under the median{sigmas}"
 
 
-def throttled(result: Result) -> str | None:
-    """By what it was throttled and for how long, in words; None where it was not."""
+def throttled_reason(result: Result) -> str | None:
+    """Return the cause and duration of throttling, or None."""
     if result.stopped == "limit":
-        return "too hot: ended by the temperature limit"
+        return f"too hot: {ending(result).sentence}"
     events: Mapping[str, float] = {}
     if result.conditions is not None:
         events = result.conditions.clock_event_seconds
@@ -176,43 +178,37 @@ def throttled(result: Result) -> str | None:
     return f"throttled: {named} of {result.seconds:.0f} s"
 
 
-def wrong_results(elements: int) -> str:
-    """`computed wrong results: 3 elements`."""
-    return f"computed wrong results: {count(elements, 'element')}"
-
-
-def outliers(members: Sequence[Member]) -> tuple[Outlier, ...]:
-    """Those that are not like the others, gravest first."""
+def outliers(members: Sequence[DeviceOutcome]) -> tuple[Outlier, ...]:
+    """Return the devices unlike the others, gravest first."""
     known = distributions(members)
     found = [
         outlier
         for member in members
-        if (outlier := judged(member, known.get(member.group))) is not None
+        if (outlier := find_outlier(member, known.get(member.group))) is not None
     ]
     return tuple(sorted(found, key=lambda each: _rank(each, known)))
 
 
-def _rank(outlier: Outlier, known: Mapping[tuple[str, str], Distribution]) -> tuple[int, float]:
+def _rank(outlier: Outlier, known: Mapping[tuple[str, str], RateDistribution]) -> tuple[int, float]:
     grave = GRAVEST_FIRST.index(outlier.status) if outlier.status in GRAVEST_FIRST else 1
     value, among = outlier.member.score, known.get(outlier.member.group)
     return grave, value / among.median if value is not None and among and among.median else 0.0
 
 
-def judged(member: Member, among: Distribution | None) -> Outlier | None:
-    """What is wrong with one device; None where nothing is."""
+def find_outlier(member: DeviceOutcome, among: RateDistribution | None) -> Outlier | None:
+    """Return what is wrong with a device, or None."""
     result = member.result
     if result is None:
         if member.status == INTERRUPTED:
             return None  # like all others that were stopped
         return Outlier(member, (member.problem or "it has no result",), member.status)
     if result.wrong_elements:
-        wrong = wrong_results(result.wrong_elements)
-        return Outlier(member, (f"{wrong} in {result.checks} checks",), FAULT)
+        return Outlier(member, (wrong_results(result.wrong_elements, result.checks),), FAULT)
     value = member.score
-    reasons = [throttled(result)]
+    reasons = [throttled_reason(result)]
     if value is not None and among is not None:
-        reasons.append(slow(value, among))
+        reasons.append(slow_reason(value, among))
     if result.stopped == "silent":
-        reasons.append("ended: the device could not be watched")
+        reasons.append(ending(result).sentence)
     said = tuple(reason for reason in reasons if reason is not None)
     return Outlier(member, said, DEGRADED) if said else None

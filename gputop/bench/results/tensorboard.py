@@ -1,4 +1,4 @@
-"""A run as scalars that TensorBoard reads.
+"""A run as scalars for TensorBoard.
 
 Its files are TFRecords of protobuf messages, simple enough to be written here: a run need not have
 TensorBoard installed, which is then only for whoever looks at it.
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gputop.bench.events import Result
-    from gputop.bench.run.state import Course
+    from gputop.bench.run.state import RunCurves
 
 Scalar = tuple[str, float, int, float]
 """Tag, Unix seconds, step, value."""
 LARGEST_STEP = (1 << 63) - 1
-"""It is a signed integer of 64 bits."""
+"""Largest step, a signed integer of 64 bits."""
 
 
-def write(folder: Path, result: Result, course: Course) -> Path:
-    """Writes the run into a folder of its own in `folder`; returns the file, raises `OSError`."""
+def write(folder: Path, result: Result, course: RunCurves) -> Path:
+    """Write the run into a folder of its own in `folder`, and return the file; raise `OSError`."""
     own = folder / run_name(result)
     own.mkdir(parents=True, exist_ok=True)
     file = own / f"events.out.tfevents.{result.started_at:.0f}.gputop"
@@ -39,7 +39,7 @@ def write(folder: Path, result: Result, course: Course) -> Path:
 
 
 def run_name(result: Result) -> str:
-    """Of the folder, which is the name of the run in TensorBoard."""
+    """Return the folder's name, which is the run's name in TensorBoard."""
     began = moment(result.started_at, "%Y-%m-%dT%H-%M-%S")
     device = (result.device_uuid or "cpu")[:12]
     words = (began, short_name(result.device), device, result.kind, result.dtype)
@@ -47,8 +47,8 @@ def run_name(result: Result) -> str:
     return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", word).strip("-.") for word in (*words, size))
 
 
-def scalars(result: Result, course: Course) -> Iterator[Scalar]:
-    """Over time the step is in milliseconds of the run; of a table it is what x is."""
+def scalars(result: Result, course: RunCurves) -> Iterator[Scalar]:
+    """Yield scalars. The step is the run's milliseconds, or x for a table."""
     start = result.started_at
     for window in course.progress:
         at, step = start + window.elapsed_seconds, _milliseconds(window.elapsed_seconds)
@@ -71,8 +71,8 @@ def _milliseconds(seconds: float) -> int:
     return round(1000 * seconds)
 
 
-def records(result: Result, course: Course) -> Iterator[bytes]:
-    """The file, piece by piece: its version, and an event for each scalar."""
+def records(result: Result, course: RunCurves) -> Iterator[bytes]:
+    """Yield the pieces of the file: its version, and an event for each scalar."""
     yield _record(_event(result.started_at, 0, _bytes(3, b"brain.Event:2")))
     for tag, at, step, value in scalars(result, course):
         scalar = _bytes(1, tag.encode()) + _key(2, 5) + struct.pack("<f", value)
@@ -90,13 +90,13 @@ def _record(data: bytes) -> bytes:
 
 
 def _checksum(data: bytes) -> bytes:
-    """Masked, as it is in these files: a checksum of what has checksums in it says little."""
+    """Return the masked checksum of these files."""
     crc = crc32c(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C (Castagnoli) of some bytes."""
+    """Return the CRC-32C (Castagnoli) of some bytes."""
     table, crc = _table(), 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]

@@ -1,1 +1,1 @@
-"""Runs: sessions with workers, the state of a run, and their supervision."""
+"""Runs: sessions with workers, their state and supervision."""

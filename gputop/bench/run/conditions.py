@@ -1,86 +1,178 @@
-"""What a device was like during a run: its samples on the run's time axis, and their sums. Pure."""
+"""State of a device during a run: samples on the run's time axis, and their means. Pure."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gputop.bench.events import Conditions, Event, Planned, Point, Progress
-from gputop.bench.plan import limits, peaks
+from gputop.bench.plan import heat_limits as limits
+from gputop.bench.plan import peaks
 from gputop.bench.results.compare import score
-from gputop.bench.run.series import Counter, Mean, Series
 from gputop.stream.history import FASTEST
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.plan.limits import HeatLimit
+    from gputop.bench.plan.heat_limits import HeatLimit
     from gputop.bench.plan.request import Target
     from gputop.schema.snapshot import Device, Inventory, Sample
 
+
+MOST_ITEMS = 4000
+"""Most items of a series: more than can be drawn."""
+
+Item = TypeVar("Item")
+
+
+class MergedSeries(Generic[Item]):
+    """Items in order of time. Beyond `most` of them, `merge` joins neighbours."""
+
+    def __init__(self, merge: Callable[[Sequence[Item]], Item], most: int = MOST_ITEMS) -> None:
+        self._merge, self._most = merge, most
+        self._kept: list[Item] = []
+        self._waiting: list[Item] = []
+        """Items to be joined with the next ones."""
+        self._together = 1
+
+    def add(self, item: Item) -> None:
+        """Append an item."""
+        self._waiting.append(item)
+        if len(self._waiting) < self._together:
+            return
+        self._kept.append(self._merge(self._waiting))
+        self._waiting = []
+        if len(self._kept) >= self._most:
+            self._kept = [self._merge(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)]
+            self._together *= 2
+
+    @property
+    def items(self) -> list[Item]:
+        """All items, up to the newest."""
+        return [*self._kept, *([self._merge(self._waiting)] if self._waiting else [])]
+
+
+@dataclass(slots=True)
+class Mean:
+    """A mean over time."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float | None, seconds: float) -> None:
+        """Count a value for that long; an absent one does not count."""
+        if value is not None:
+            self.total += value * seconds
+            self.seconds += seconds
+
+    @property
+    def value(self) -> float | None:
+        """Mean so far, or None before the first value."""
+        return self.total / self.seconds if self.seconds else None
+
+
+def mean_over_time(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """Return the mean of values that held for so many seconds each, or None without any."""
+    mean = Mean()
+    for value, seconds in values:
+        mean.add(value, seconds)
+    return mean.value
+
+
+@dataclass(slots=True)
+class DeviceCounter:
+    """A counter of the device. Times are Unix seconds."""
+
+    first: tuple[float, float]
+    last: tuple[float, float]
+    fastest: float = math.inf
+    """Largest plausible increase per second."""
+    broken: bool = False
+    """True after a reset or a leap: the increase is unknown then."""
+
+    def add(self, at: float, value: float) -> None:
+        """Add a reading."""
+        most = self.fastest * max(1.0, at - self.last[0])
+        self.broken = self.broken or not 0 <= value - self.last[1] <= most
+        self.last = (at, value)
+
+    @property
+    def increase(self) -> float | None:
+        """Increase since the first reading, or None if unknown."""
+        return None if self.broken else self.last[1] - self.first[1]
+
+    @property
+    def seconds(self) -> float:
+        """Time between the first and the last reading."""
+        return self.last[0] - self.first[0]
+
+
 LONGEST_SECONDS = 5.0
-"""A reading says nothing about more time before it than this: what is longer is a gap."""
+"""Longest time that a reading stands for. A longer one is a gap."""
 WITHIN = "device to device"
-"""The series of copies whose bandwidth is that of the device's memory."""
+"""Series of copies whose bandwidth is that of the device's memory."""
 BANDWIDTH = "datasheet memory bandwidth"
 LEAST_COVERED = 0.5
-"""Of the run, between the first and the last reading of the energy: less would be a guess."""
+"""Least share of the run between the first and last reading of the energy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Readings that stand for the time from `since` to `seconds`, both on the run's time axis."""
+class TraceMoment:
+    """Readings for the time from `since` to `seconds` on the run's time axis."""
 
     since: float
     seconds: float
     power_watts: float | None = None
     sm_clock_mhz: float | None = None
-    """Of a CPU, the clock of its cores."""
+    """SM clock, or the core clock of a CPU."""
     temperature_celsius: float | None = None
     reasons: tuple[str, ...] | None = None
-    """Clock event reasons that held; None where the device does not say."""
+    """Clock event reasons that held, or None if the device does not report any."""
 
 
 @dataclass
 class Trace:
-    """Takes in a run's events and a stream's samples, in the order in which they come.
+    """Readings of a target during its run, from events and samples in order of arrival.
 
-    The readings are those of the target; of a MIG instance, which has none, those of its GPU.
+    A MIG instance has no readings: those of its GPU are taken.
     """
 
     target: Target
     now: Callable[[], float] = time.time
     device: Device | None = None
-    """What does not change about the target; None for a CPU."""
+    """Static properties of the target, or None for a CPU."""
     gpu: Device | None = None
-    """The same, but of a MIG instance its GPU."""
+    """The same, for a MIG instance those of its GPU."""
     driver_version: str | None = None
     power_limit_watts: float | None = None
     began: float | None = None
-    """When the timed part began, in Unix seconds."""
+    """Begin of the timed part in Unix seconds."""
     temperature_max: float | None = None
     heat_limits: tuple[HeatLimit, ...] = ()
-    """Those that hold; none before the first sample, and for a CPU."""
+    """Heat limits of the GPU; empty before the first sample and for a CPU."""
     _origin: float = 0.0
-    """Where the run's time is zero. It moves where a CPU's checks, which are not timed, go by."""
+    """Zero of the run's time. It moves past a CPU's checks, which are not timed."""
     _last_at: float = 0.0
     _last: Progress | None = None
     _sampled_at: float | None = None
     _newest: float = 0.0
-    """Where the run's time is that there are moments of."""
-    _moments: Series[Moment] = field(default_factory=lambda: Series(_merged))
-    _power: Mean = field(default_factory=Mean)
-    _clock: Mean = field(default_factory=Mean)
-    _energy: Counter | None = None
-    _counted: dict[str, Counter] = field(default_factory=dict)
+    """Run time up to which there are moments."""
+    _moments: MergedSeries[TraceMoment] = field(
+        default_factory=lambda: MergedSeries(_merge_moments)
+    )
+    power: Mean = field(default_factory=Mean)
+    """Mean power in watts, over time; the next one is the mean clock in MHz."""
+    clock: Mean = field(default_factory=Mean)
+    _energy: DeviceCounter | None = None
+    _counted: dict[str, DeviceCounter] = field(default_factory=dict)
     _seen: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds by reason."""
+    """Seconds by clock event reason."""
 
-    def take(self, event: Event) -> None:
-        """Takes in what the worker said just now."""
+    def add_event(self, event: Event) -> None:
+        """Add an event of the worker that came just now."""
         if isinstance(event, Planned | Point) and self.began is None:
             self.began = self._origin = self._last_at = self.now()
         elif isinstance(event, Progress):
@@ -88,8 +180,8 @@ class Trace:
             self._origin = self._last_at - event.elapsed_seconds
             self.began = self._origin if self.began is None else self.began
 
-    def look(self, inventory: Inventory, sample: Sample) -> None:
-        """Takes in a sample of the stream."""
+    def add_sample(self, inventory: Inventory, sample: Sample) -> None:
+        """Add a sample of the stream."""
         if self.target.uuid is None:
             host = sample.host
             self._add(sample.time, None, host.cpu_clock_mhz, host.cpu_temperature_celsius, None)
@@ -119,13 +211,13 @@ class Trace:
         if joules is not None and running:
             if self._energy is None:
                 fastest = FASTEST["energy_joules"]
-                self._energy = Counter((at, joules), (at, joules), fastest)
+                self._energy = DeviceCounter((at, joules), (at, joules), fastest)
             self._energy.add(at, joules)
         for cause, seconds in causes.items():
             if running and at != self.began and cause in self._counted:
                 self._counted[cause].add(at, seconds)
             else:  # counted from the last reading before the run
-                self._counted[cause] = Counter((at, seconds), (at, seconds))
+                self._counted[cause] = DeviceCounter((at, seconds), (at, seconds))
 
     def _add(
         self,
@@ -140,8 +232,8 @@ class Trace:
             return
         start = max(self.began, at - LONGEST_SECONDS, before or self.began)
         weight = at - start
-        self._power.add(power, weight)
-        self._clock.add(clock, weight)
+        self.power.add(power, weight)
+        self.clock.add(clock, weight)
         if celsius is not None:
             self.temperature_max = max(celsius, self.temperature_max or celsius)
         for reason in reasons or ():
@@ -149,15 +241,15 @@ class Trace:
         seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
         since = max(self._newest, seconds - weight)
         self._newest = seconds
-        self._moments.add(Moment(since, seconds, power, clock, celsius, reasons))
+        self._moments.add(TraceMoment(since, seconds, power, clock, celsius, reasons))
 
     @property
-    def moments(self) -> Sequence[Moment]:
-        """The samples of the run in order of time; of a long one, means of neighbours."""
+    def moments(self) -> Sequence[TraceMoment]:
+        """Samples of the run in order of time, joined with neighbours in a long one."""
         return self._moments.items
 
     def intervals(self) -> dict[str, list[tuple[float, float]]]:
-        """From when to when each clock event reason held, in seconds of the run's time axis."""
+        """Return the intervals of run time in which each clock event reason held."""
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for moment in self.moments:
             for reason in moment.reasons or ():
@@ -168,23 +260,14 @@ class Trace:
                     spans.append((moment.since, moment.seconds))
         return dict(found)
 
-    @property
-    def power_mean(self) -> float | None:
-        """Of the run so far, in watts, weighted by time; so is the clock's."""
-        return self._power.value
-
-    @property
-    def clock_mean(self) -> float | None:
-        return self._clock.value
-
     def clock_event_seconds(self) -> dict[str, float]:
-        """How long each reason held so far: as the device counts, or else by the samples."""
+        """Return how long each reason held: as counted by the device, or by the samples."""
         counted = {cause: count.increase for cause, count in self._counted.items()}
         known = {cause: seconds for cause, seconds in counted.items() if seconds is not None}
         return {cause: seconds for cause, seconds in {**self._seen, **known}.items() if seconds > 0}
 
     def conditions(self, result: Result) -> Conditions | None:
-        """What the device was like until now, where the run ended; None where nothing is known."""
+        """Return the state of the device up to now, the run's end, or None if unknown."""
         if self.gpu is None and not self.moments:
             return None
         seconds = self._length(result)
@@ -193,9 +276,9 @@ class Trace:
         return Conditions(
             driver_version=self.driver_version,
             pci_device_id=self.gpu.pci_device_id if self.gpu else None,
-            power_watts_mean=self.power_mean,
+            power_watts_mean=self.power.value,
             power_limit_watts=self.power_limit_watts,
-            sm_clock_mhz_mean=self.clock_mean,
+            sm_clock_mhz_mean=self.clock.value,
             sm_clock_max_mhz=self.gpu.sm_clock_max_mhz if self.gpu else None,
             temperature_celsius_max=self.temperature_max,
             heat_limit=limits.in_words(self.heat_limits) if self.gpu else None,
@@ -208,14 +291,14 @@ class Trace:
         )
 
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
-        """Of what a result is compared by; of copies what the device's memory reached."""
+        """Return percentages of the result's score, or of the memory bandwidth for copies."""
         if result.kind == "copy":
             return _percent_of_bandwidth(result, peaks.memory_bytes_per_second(self.device))
-        known = peaks.denominators(self.device, result.dtype, self.clock_mean)
+        known = peaks.denominators(self.device, result.dtype, self.clock.value)
         return peaks.percent_of_peak(score(result), known)
 
     def _length(self, result: Result) -> float:
-        """Seconds from the begin of the timed part to its end."""
+        """Return the seconds from the begin of the timed part to its end."""
         if self._last is None:
             return result.seconds
         rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
@@ -223,9 +306,9 @@ class Trace:
         return max(0.0, self._last_at - (self.began or self._origin)) + rest
 
     def _joules(self, seconds: float) -> float | None:
-        """Energy of the whole run: as much a second as between the counter's readings in it.
+        """Return the energy of the run, extrapolated from the readings of the counter.
 
-        An instance shares the counter of its GPU with others, and has no energy of its own.
+        A MIG instance shares its GPU's counter and has no energy of its own.
         """
         count = self._energy
         if count is None or count.increase is None or self._shared:
@@ -240,7 +323,7 @@ class Trace:
 
 
 def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, float]:
-    """Of the largest copy within the device: smaller ones may fit into its caches."""
+    """Return the percentage for the largest copy: smaller ones may fit into caches."""
     copies = [
         (point.x, rate)
         for point in result.points
@@ -251,22 +334,23 @@ def _percent_of_bandwidth(result: Result, peak: float | None) -> Mapping[str, fl
     return {BANDWIDTH: 100 * max(copies)[1] / peak}
 
 
-def _merged(moments: Sequence[Moment]) -> Moment:
-    """Neighbours as one: the mean of what they read, and every reason that held."""
+def _merge_moments(moments: Sequence[TraceMoment]) -> TraceMoment:
+    """Return neighbours as one: means over time, and every reason that held."""
     if len(moments) == 1:
         return moments[0]
-    told = [moment.reasons for moment in moments if moment.reasons is not None]
-    reasons = tuple(dict.fromkeys(reason for each in told for reason in each))
-    return Moment(
+    known = [moment.reasons for moment in moments if moment.reasons is not None]
+    reasons = tuple(dict.fromkeys(reason for each in known for reason in each))
+
+    def mean(reading: str) -> float | None:
+        return mean_over_time(
+            (getattr(each, reading), each.seconds - each.since) for each in moments
+        )
+
+    return TraceMoment(
         moments[0].since,
         moments[-1].seconds,
-        _mean(moment.power_watts for moment in moments),
-        _mean(moment.sm_clock_mhz for moment in moments),
-        _mean(moment.temperature_celsius for moment in moments),
-        reasons if told else None,
+        mean("power_watts"),
+        mean("sm_clock_mhz"),
+        mean("temperature_celsius"),
+        reasons if known else None,
     )
-
-
-def _mean(values: Iterator[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

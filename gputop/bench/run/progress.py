@@ -1,31 +1,41 @@
-"""The progress of stress tests on one line of a terminal."""
+"""Stress tests in the foreground, with their progress on one line of the terminal."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from gputop.bench.results.columns import rate
+from gputop.bench.results.facts import rate_text
+from gputop.bench.run.group import group_runner
+from gputop.bench.run.group_state import GroupState
+from gputop.bench.run.supervision import Supervisor
+from gputop.console import say
 from gputop.terminal import terminal_size
-from gputop.text import ABSENT, duration, percentage, tflops, visible
+from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from gputop.bench.events import Point
-    from gputop.bench.plan.request import Target
-    from gputop.bench.run.group_state import GroupState
+    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.group import DeviceGroup, Ending, Pairs
     from gputop.bench.run.state import RunState
+    from gputop.bench.run.supervision import RunLimit, Supervision
 
+
+if TYPE_CHECKING:
     Text = Callable[[GroupState, int], str]
-    """The progress in at most that many columns."""
+    """Renders the progress in at most that many columns."""
 
 DRAW_SECONDS = 0.25
 LONGEST_BAR, SHORTEST_BAR = 40, 12
 
 
 class ProgressLine:
-    """Draws on `stream` where that is a terminal, and is silent otherwise."""
+    """Progress drawn on `stream` if that is a terminal."""
 
     def __init__(self, stream: TextIO, group: GroupState, text: Text) -> None:
         self._stream, self._group, self._text = stream, group, text
@@ -45,7 +55,7 @@ class ProgressLine:
         self._drawn = len(line)
 
     def clear(self) -> None:
-        """Leave the line empty, with the cursor at its begin."""
+        """Clear the line, with the cursor at its begin."""
         if self._drawn:
             self._write(f"\r{' ' * self._drawn}\r")
             self._drawn = 0
@@ -65,8 +75,8 @@ class ProgressLine:
 
 
 def one_device(group: GroupState, width: int) -> str:
-    """Progress of one run; what matters least goes first."""
-    run, seconds = group.only, group.request.seconds
+    """Return the progress of one run. The least important part gives way first."""
+    run, seconds = group.first, group.request.seconds
     if run.planned is None or run.planned_at is None:
         word = f"preparing {run.hello.device_name}" if run.hello else "starting"
         return f"{word} ..."[:width]
@@ -87,16 +97,16 @@ def one_device(group: GroupState, width: int) -> str:
 
 
 def _rows(run: RunState, most: int, elapsed: float) -> list[str]:
-    """Rows that are there, of those that there may be, and the last one."""
+    """Return the rows so far, of those expected at most, and the last one."""
     parts = [f"{len(run.rows)} of at most {most} rows", duration(elapsed)]
     if run.rows:
         last = run.rows[-1]
-        parts += [_figure(last), f"{last.series}, {last.x:.0f}"]
+        parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
     return parts
 
 
 def several_devices(group: GroupState, width: int) -> str:
-    """Time of the run that is under way, and a figure of each device."""
+    """Return the time of the current run, and a figure of each device."""
     words = {target: _word(run) for target, run in group.runs.items() if run.state != "starting"}
     if not words:
         return "starting ..."[:width]
@@ -112,14 +122,14 @@ def several_devices(group: GroupState, width: int) -> str:
 
 def _word(run: RunState) -> str:
     if run.state == "running" and run.rows:
-        return _figure(run.rows[-1])
+        return rate_text(run.rows[-1])
     if run.state == "running" and run.progress is not None:
         return tflops(run.progress.tflops)
     return "prepares" if run.state == "preparing" else run.state
 
 
 def many_devices(group: GroupState, width: int) -> str:
-    """The time, how many devices are how far, and how their throughput lies."""
+    """Return the time, the devices in each state, and the range of their throughput."""
     counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
     if group.measured_at is None:
         return f"{counts} ..."[:width]
@@ -128,7 +138,7 @@ def many_devices(group: GroupState, width: int) -> str:
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
     if group.wrong:
         parts.append(f"{len(group.wrong)} wrong")
-    if behind := group.behind():
+    if behind := group.slow_devices():
         first, by = next(iter(behind.items()))
         more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
         parts.append(f"{visible(first.host or '')} {first.place} {percentage(by)} behind{more}")
@@ -140,7 +150,7 @@ def many_devices(group: GroupState, width: int) -> str:
 
 
 def _fitting(parts: list[str], width: int) -> str:
-    """The parts that fit, two at least: what matters least is last."""
+    """Return the parts that fit, two at least. The least important is last."""
     while len(parts) > 2 and len("  ".join(parts)) > width:
         parts.pop()
     return "  ".join(parts)
@@ -151,7 +161,7 @@ def _short(target: Target) -> str:
 
 
 def _with_bar(share: float, text: str, width: int) -> str:
-    """The text, behind a bar where there is room for one."""
+    """Return the text behind a bar, if there is room for one."""
     room = min(LONGEST_BAR, width - len(text) - 4)
     if room < SHORTEST_BAR:
         return text[:width]
@@ -159,6 +169,65 @@ def _with_bar(share: float, text: str, width: int) -> str:
     return f"[{'#' * full}{'-' * (room - full)}]  {text}"
 
 
-def _figure(point: Point) -> str:
-    found = rate(point)
-    return found[1] if found else ABSENT
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run_in_foreground(requests: Sequence[Request]) -> list[RunState]:
+    """Run them together to their ends, in the order of the requests."""
+    group = GroupState(requests)
+    with Supervisor() as watch:
+        text = several_devices if group.is_several else one_device
+        return await follow_on_a_line(group_runner(group), group, watch, text)
+
+
+async def follow_on_a_line(
+    runs: DeviceGroup | Pairs, group: GroupState, watch: Supervision, text: Text
+) -> list[RunState]:
+    """Follow runs to their ends with a line of progress, in the order of the requests.
+
+    The first signal stops the workers, a second one kills them.
+    """
+    stops: list[asyncio.Task[None]] = []
+
+    def interrupted() -> None:
+        if stops:
+            runs.kill()
+        else:
+            stops.append(asyncio.create_task(runs.stop()))
+
+    line = ProgressLine(sys.stderr, group, text)
+    with on_signals(interrupted):
+        ticking = asyncio.create_task(line.keep_drawing())
+        try:
+            return await follow(runs, group, watch, _say_limit)
+        finally:
+            ticking.cancel()
+            await asyncio.gather(ticking, *stops, return_exceptions=True)
+            line.clear()
+
+
+async def follow(
+    runs: DeviceGroup | Pairs, group: GroupState, watch: Supervision, ending: Ending
+) -> list[RunState]:
+    """Follow runs to their ends, in the order of the requests; `group` takes in their events."""
+    async with contextlib.aclosing(runs.events(watch, ending)) as events:
+        async for target, event in events:
+            group.add_event(target, event)
+    return list(group.runs.values())
+
+
+@contextlib.contextmanager
+def on_signals(act: Callable[[], None]) -> Iterator[None]:
+    """Have `act` called for the signals that end a program."""
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, act)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _say_limit(target: Target, limit: RunLimit) -> None:
+    say(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Point, Result, Verified
-from gputop.bench.plan import orders
 from gputop.bench.plan import request as plan
-from gputop.bench.run.places import STEP_SECONDS, Here, PlaceError
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import STEP_SECONDS, LaunchError, LocalLauncher
 from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem
 from gputop.schema.codec import from_json
@@ -23,17 +23,17 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.places import Place, Worker
+    from gputop.bench.run.worker_launch import Launcher, Worker
 
 STOP_SECONDS = 0.4
-"""From the stop message to SIGTERM; the worker needs half of it."""
+"""Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
-"""What a worker may say at most, on average: many times what one has to say."""
+"""Most events of a worker, at once and on average: many times what one sends."""
 
 
 class _NoResultError(Exception):
-    """The run is over without a result; carries how."""
+    """The end of a run without a result."""
 
     def __init__(self, problem: Problem, status: int = COULD_NOT_RUN) -> None:
         super().__init__(str(problem))
@@ -43,23 +43,22 @@ class _NoResultError(Exception):
 class Session:
     """A stress test, from its request to its one `Done` or `Failed`. Never used twice.
 
-    With `waits` it is prepared, and begins at `go`: how several begin together. Its worker runs
-    at `place`, which is this machine unless another one is given.
+    With `waits` it prepares and then waits for `begin`, so that several begin together.
     """
 
     def __init__(
-        self, request: Request, *, waits: bool = False, place: Place | None = None
+        self, request: Request, *, waits: bool = False, launcher: Launcher | None = None
     ) -> None:
         self._request = request
-        self._place: Place = place or Here()
-        self._wait_seconds = orders.wait_seconds(request.seconds) if waits else 0.0
+        self._launcher: Launcher = launcher or LocalLauncher()
+        self._wait_seconds = worker_launch.wait_seconds(request.seconds) if waits else 0.0
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
         self._planned: Planned | None = None
         self._started_at = 0.0
         self._due = 0.0
-        self._silence = orders.HELLO_SECONDS
+        self._silence = worker_launch.HELLO_SECONDS
         self._stopped_by: str | None = None
         self._verified = Verified(0, 0)
         self._points: list[Point] = []
@@ -67,7 +66,7 @@ class Session:
         self._said = 0
 
     async def events(self) -> AsyncGenerator[Event]:
-        """What happens, as it happens; the last is a `Done` or a `Failed`.
+        """Yield events as they come; the last is a `Done` or a `Failed`.
 
         However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
         """
@@ -76,21 +75,21 @@ class Session:
             async with contextlib.aclosing(self._run(python)) as events:
                 async for event in events:
                     yield event
-        except PlaceError as error:
+        except LaunchError as error:
             yield Failed(error.problem, COULD_NOT_RUN)
         except _NoResultError as end:
             yield self._judged(end.failed)
         finally:
             await self._reap()
 
-    def go(self) -> None:
-        """Begins what was `Planned`, for a session that waits."""
+    def begin(self) -> None:
+        """Begin the planned run of a session that waits."""
         self._wait_seconds = 0.0
         if self._worker is not None:
-            self._worker.tell(b"go\n")
+            self._worker.write(b"go\n")
 
     async def stop(self, by: str = "user") -> None:
-        """Ends the run, within half a second where the worker listens.
+        """End the run, within half a second if the worker responds.
 
         `by` is for the result; the first reason counts.
         """
@@ -100,7 +99,7 @@ class Session:
         if worker is None or worker.status is not None:
             return
         if self._hello is not None:
-            worker.tell(b"stop\n")
+            worker.write(b"stop\n")
             if await worker.ended(STOP_SECONDS):
                 return
         for step in (signal.SIGTERM, signal.SIGKILL):
@@ -109,17 +108,17 @@ class Session:
                 return
 
     def kill(self) -> None:
-        """Ends the worker at once and without a result, for exits that cannot wait."""
+        """Kill the worker without a result, for exits that cannot wait."""
         self._stopping.set()
         if self._worker is not None:
             self._worker.signal(signal.SIGKILL)
 
     async def _prepared(self) -> str:
-        """The interpreter to use, once the plan is known to fit."""
-        problem = plan.check(self._request)
+        """Return the interpreter to use, once the request is known to fit."""
+        problem = plan.check_request(self._request)
         if problem is not None:
             raise _NoResultError(problem)
-        finding = asyncio.create_task(self._place.find(self._request))
+        finding = asyncio.create_task(self._launcher.find_python(self._request))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -146,15 +145,18 @@ class Session:
 
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
-        order = json.dumps(orders.document(self._request, self._wait_seconds)).encode() + b"\n"
-        self._worker = worker = await self._place.start(python, self._request, order)
-        self._await(orders.HELLO_SECONDS)
+        order = (
+            json.dumps(worker_launch.worker_request(self._request, self._wait_seconds)).encode()
+            + b"\n"
+        )
+        self._worker = worker = await self._launcher.start(python, self._request, order)
+        self._await(worker_launch.HELLO_SECONDS)
         if self._stopping.is_set():  # asked for while the process was being made
             worker.signal(signal.SIGKILL)
         return worker
 
     async def _line(self, worker: Worker) -> bytes:
-        """The next line, b"" at the end; raises `_NoResultError` where it is late or has no end."""
+        """Return the next line, b"" at the end; raise `_NoResultError` if it is late or endless."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._due):
@@ -166,10 +168,10 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it said nothing within {orders.HELLO_SECONDS:g} s"
-                remedy = "See whether `import torch` works in that Python, or choose another"
+                why = f"it did not answer within {worker_launch.HELLO_SECONDS:g} s"
+                remedy = "Check that `import torch` works in that Python, or choose another"
             elif self._planned is not None:
-                why = f"it said nothing for {self._silence:.0f} s in the middle of the run"
+                why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
             hung = self._planned is not None and self._request.target.kind == "cuda"
             status = FAULT if hung else COULD_NOT_RUN
             raise _NoResultError(Problem(what, why, remedy), status) from None
@@ -177,7 +179,7 @@ class Session:
             raise _garbage(b"a line without an end") from None
 
     def _await(self, seconds: float) -> None:
-        """Bounds the time to the next event."""
+        """Bound the time to the next event."""
         self._silence = seconds
         self._due = asyncio.get_running_loop().time() + seconds
 
@@ -202,18 +204,20 @@ class Session:
         return event
 
     def _count(self) -> None:
-        """Counts an event; raises `_NoResultError` where they are more than can be followed."""
+        """Count an event; raise `_NoResultError` for more than can be followed."""
         self._said += 1
         if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
-            what = "The stress test's worker says too much"
-            why = f"it was over {EVENTS_PER_SECOND} events a second"
+            what = "The stress test's worker sends too much"
+            why = f"more than {EVENTS_PER_SECOND} events a second"
             raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
 
     def _remember(self, event: Event) -> None:
-        """Keeps what the result is made of, and bounds the time to the next event."""
+        """Keep what the result is made of, and bound the time to the next event."""
         if isinstance(event, Hello):
             self._hello = event
-            self._await(orders.prepare_seconds(self._request.seconds) + orders.MARGIN_SECONDS)
+            self._await(
+                worker_launch.prepare_seconds(self._request.seconds) + worker_launch.MARGIN_SECONDS
+            )
         elif isinstance(event, Planned):
             self._planned = event
         elif isinstance(event, Verified):
@@ -222,7 +226,7 @@ class Session:
             self._points.append(event)
         if self._planned is not None:  # longer than the worker waits itself: it can say more
             patience = 1.25 * self._planned.patience_seconds
-            self._await(max(patience, self._wait_seconds) + orders.MARGIN_SECONDS)
+            self._await(max(patience, self._wait_seconds) + worker_launch.MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
@@ -241,7 +245,7 @@ class Session:
             "torch_version": hello.torch_version,
             "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
             "python": python,
-            "host": self._place.host or platform.node() or None,
+            "host": self._launcher.host or platform.node() or None,
             "method": planned.method,
             "started_at": self._started_at,
             "accumulate": planned.accumulate,
@@ -261,15 +265,15 @@ class Session:
 
     @property
     def _status_of_death(self) -> int:
-        return self._status if self._stopping.is_set() else self._place.status_of_death
+        return self._status if self._stopping.is_set() else self._launcher.status_of_death
 
     def _status_of(self, kind: str) -> int:
-        """The exit status of the worker's own error: a device that fails in the run is a fault."""
+        """Return the exit status of a worker's error: a device failing in the run is a fault."""
         failed = kind == "hang" or (kind == "device" and self._planned is not None)
         return FAULT if failed else self._status
 
     def _judged(self, failed: Failed) -> Failed:
-        """The failure with the wrong elements that were found before it: those are what counts."""
+        """Return the failure with the wrong elements found before it, which are graver."""
         checks, wrong = self._verified.checks, self._verified.wrong_elements
         if not wrong:
             return failed
@@ -279,7 +283,7 @@ class Session:
         return Failed(Problem(problem.what, why, problem.remedy), FAULT)
 
     async def _silent_end(self, worker: Worker) -> Problem:
-        """Why a worker ended that did not say why."""
+        """Return why a worker ended that did not say why."""
         if self._stopping.is_set():
             return _stopped_early(self._stopped_by).failed.problem
         if worker.lost is not None:
@@ -290,9 +294,9 @@ class Session:
         status = worker.status
         if status is None:
             return Problem(what, "it closed its output", "Try another torch with --python")
-        choose = "See whether `import torch` works in that Python, or choose another with --python"
+        choose = "Check that `import torch` works in that Python, or choose another with --python"
         if status < 0:
-            remedy = choose if self._hello is None else "See what `dmesg` says of it"
+            remedy = choose if self._hello is None else "Look for the cause in `dmesg`"
             if -status == signal.SIGKILL:  # nearly always the kernel's
                 remedy = "If memory ran out (`dmesg` says so), choose a smaller --size"
             return Problem(what, f"it was ended by {signal_name(status)}", remedy)
@@ -316,7 +320,10 @@ def _stopped_early(by: str | None) -> _NoResultError:
     if by in (None, "user"):
         what, remedy = "The stress test was stopped", "Start it again to have a result"
         return _NoResultError(Problem(what, why, remedy), INTERRUPTED)
-    what, remedy = "The stress test was ended by a limit", "See to the device, and start it again"
+    what, remedy = (
+        "The stress test was ended by a limit",
+        "Check the device, then start the test again",
+    )
     return _NoResultError(Problem(what, why, remedy), DEGRADED)
 
 
@@ -328,4 +335,6 @@ def _problem(document: dict[str, Any]) -> Problem:
 def _garbage(line: bytes) -> _NoResultError:
     text = visible(line[:200].decode(errors="replace").strip())
     remedy = "Choose another interpreter with --python"
-    return _NoResultError(Problem("The stress test's worker said what is no event", text, remedy))
+    return _NoResultError(
+        Problem("The stress test's worker sent something that is not an event", text, remedy)
+    )

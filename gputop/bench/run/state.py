@@ -1,4 +1,4 @@
-"""The state of one run, accumulated from the events of its worker. Pure."""
+"""State of one run, accumulated from the events of its worker. Pure."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
-from gputop.bench.run.conditions import Trace
-from gputop.bench.run.series import Mean, Series
+from gputop.bench.results.compare import percent_below
+from gputop.bench.run.conditions import Mean, MergedSeries, Trace, mean_over_time
 from gputop.exits import FAULT
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.watch import Limit
+    from gputop.bench.run.supervision import RunLimit
     from gputop.problem import Problem
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
-"""Without a word of a worker whose next window is due: of both, the longer."""
+"""Silence of a worker after its next window is due; the longer of both counts."""
+DROOP_SECONDS = 10.0
+"""Shortest run with a droop, as in the worker."""
 OVER_TIME = ("soak", "pairs")
-"""Kinds that have a throughput over time, and no rows as they run."""
+"""Kinds with a throughput over time, and without rows while they run."""
 STATES = ("starting", "preparing", "ready", "running", "done", "failed")
 RECENT_WINDOWS = 10
-"""Windows that a running device is judged by: one alone is too restless."""
+"""Windows by which a running device is judged: a single one is too noisy."""
 READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
-"""Readings that are drawn under the throughput, in this order."""
+"""Readings drawn under the throughput, in this order."""
 
 Curve = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """A run over time, for a report: seconds since its first timed product."""
+class RunCurves:
+    """A run over time for a report, in seconds since its first timed product."""
 
     progress: tuple[Progress, ...] = ()
     readings: Mapping[str, Curve] = field(default_factory=dict)
@@ -43,27 +45,24 @@ class Course:
     """Intervals (from, to) in which each clock event reason held."""
 
 
-def merged(windows: Sequence[Progress]) -> Progress:
-    """Windows that follow each other as one: rates are means over time."""
+def merge_windows(windows: Sequence[Progress]) -> Progress:
+    """Return consecutive windows as one, with rates as means over time."""
     last = windows[-1]
     if len(windows) == 1:
         return last
-    rate, on_device = Mean(), Mean()
-    for window in windows:
-        rate.add(window.tflops, window.window_seconds)
-        on_device.add(window.tflops_device, window.window_seconds)
+    mean = mean_over_time((each.tflops, each.window_seconds) for each in windows)
     return Progress(
         last.elapsed_seconds,
-        sum(window.window_seconds for window in windows),
+        sum(each.window_seconds for each in windows),
         last.iterations,
-        last.tflops if rate.value is None else rate.value,
-        on_device.value,
+        last.tflops if mean is None else mean,
+        mean_over_time((each.tflops_device, each.window_seconds) for each in windows),
     )
 
 
 @dataclass
 class RunState:
-    """What the events of one run have said so far. Times on its clock end in `_at`."""
+    """State of one run. Attributes that end in `_at` are times on the clock `now`."""
 
     request: Request
     now: Callable[[], float] = time.monotonic
@@ -74,50 +73,50 @@ class RunState:
     end: Done | Failed | None = None
     rows: list[Point] = field(default_factory=list)
     """Rows of a run that is a table."""
-    windows: Series[Progress] = field(default_factory=lambda: Series(merged))
+    windows: MergedSeries[Progress] = field(default_factory=lambda: MergedSeries(merge_windows))
     recent: deque[Progress] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
-    limit: Limit | None = None
-    """The limit that ended it before its time."""
+    limit: RunLimit | None = None
+    """Limit that ended the run early."""
     wrong_at: float | None = None
-    """Seconds into the run when the first wrong element was found."""
+    """Seconds into the run at the first wrong element."""
     started_at: float = field(init=False)
-    said_at: float = field(init=False)
-    """When the worker said something last."""
+    last_event_at: float = field(init=False)
+    """Time of the worker's last event."""
     planned_at: float | None = None
-    """When the preparation was over."""
+    """Time at which the preparation ended."""
     measured_at: float | None = None
-    """When the first figure came."""
+    """Time of the first figure."""
     ended_at: float | None = None
     trace: Trace = field(init=False)
-    """The device meanwhile; whoever watches it lets it take in what there is."""
+    """Readings of the device during the run, added by whoever supervises it."""
 
     def __post_init__(self) -> None:
         self.trace = Trace(self.request.target)
-        self.started_at = self.said_at = self.now()
+        self.started_at = self.last_event_at = self.now()
 
-    def take(self, event: Event) -> None:
-        """Take in what the worker said."""
-        self.said_at = self.now()
+    def add_event(self, event: Event) -> None:
+        """Add an event of the worker."""
+        self.last_event_at = self.now()
         match event:
             case Hello():
                 self.hello = event
             case Planned():
-                self.planned, self.planned_at = event, self.said_at
+                self.planned, self.planned_at = event, self.last_event_at
             case Point():
                 self.rows.append(event)
-                self.measured_at = self.measured_at or self.said_at
+                self.measured_at = self.measured_at or self.last_event_at
             case Progress():
                 self._measure(event)
-                self.measured_at = self.measured_at or self.said_at
+                self.measured_at = self.measured_at or self.last_event_at
             case Verified():
                 self.verified = event
                 if event.wrong_elements and self.wrong_at is None:
                     self.wrong_at = self.elapsed_seconds
             case Done() | Failed():
-                self.end, self.ended_at = event, self.said_at
+                self.end, self.ended_at = event, self.last_event_at
 
     def _measure(self, window: Progress) -> None:
         self.progress = window
@@ -128,17 +127,17 @@ class RunState:
 
     @property
     def result(self) -> Result | None:
-        """The result, once the run has ended with one."""
+        """Result of a run that has ended with one."""
         return self.end.result if isinstance(self.end, Done) else None
 
     @property
     def problem(self) -> Problem | None:
-        """Why the run ended without a result."""
+        """Reason why the run ended without a result."""
         return self.end.problem if isinstance(self.end, Failed) else None
 
     @property
     def status(self) -> int | None:
-        """The exit status that a failure deserves: 1 is a fault of the device."""
+        """Exit status of a failed run: 1 is a fault of the device."""
         return self.end.status if isinstance(self.end, Failed) else None
 
     @property
@@ -147,7 +146,7 @@ class RunState:
 
     @property
     def state(self) -> str:
-        """How far it is, one of `STATES`."""
+        """Progress of the run, one of `STATES`."""
         if self.end is not None:
             return "failed" if self.problem else "done"
         if self.progress or self.rows:
@@ -156,32 +155,32 @@ class RunState:
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """(seconds since the start, TFLOP/s) of its windows, or of neighbours of a long run."""
+        """(seconds, TFLOP/s) of the windows, joined with neighbours in a long run."""
         return [(window.elapsed_seconds, window.tflops) for window in self.windows.items]
 
-    def course(self) -> Course:
-        """The run and its device over time so far."""
+    def history(self) -> RunCurves:
+        """Return the run and its device over time so far."""
         readings: dict[str, list[tuple[float, float]]] = {name: [] for name in READINGS}
         for moment in self.trace.moments:
             for name, curve in readings.items():
                 if (value := getattr(moment, name)) is not None:
                     curve.append((moment.seconds, value))
         known = {name: curve for name, curve in readings.items() if curve}
-        return Course(tuple(self.windows.items), known, self.trace.intervals())
+        return RunCurves(tuple(self.windows.items), known, self.trace.intervals())
 
     @property
     def is_table(self) -> bool:
-        """Whether it has rows, and no throughput over time."""
+        """True if the run has rows instead of a throughput over time."""
         return self.request.kind not in OVER_TIME
 
     @property
     def measured(self) -> bool:
-        """Whether there is something to see of it."""
+        """True if there is something to show."""
         return bool(self.rows) if self.is_table else self.progress is not None
 
     @property
-    def what(self) -> str:
-        """The kind, where it is no soak, and the data type: `sweep, float32 and 5 more`."""
+    def description(self) -> str:
+        """Data type, behind the kind unless that is soak: `sweep, float32 and 5 more`."""
         kind, (first, *more) = self.request.kind, self.request.dtypes
         if kind == "soak":
             return first
@@ -191,19 +190,19 @@ class RunState:
 
     @property
     def wrong_elements(self) -> int:
-        """So far, or in all."""
+        """Wrong elements so far."""
         if self.result is not None:
             return self.result.wrong_elements
         return self.verified.wrong_elements if self.verified else 0
 
     @property
     def faulty(self) -> bool:
-        """Whether the device failed: it computed wrongly, or did not go through with it."""
+        """True if the device computed wrong results or hung."""
         return self.wrong_elements > 0 or self.status == FAULT
 
     @property
     def elapsed_seconds(self) -> float:
-        """Of the measurement, without the time that torch takes to start."""
+        """Seconds of the measurement, without the start of torch."""
         if self.is_table:
             since = self.planned_at
             return 0.0 if since is None else (self.ended_at or self.now()) - since
@@ -213,31 +212,42 @@ class RunState:
 
     @property
     def preparing_seconds(self) -> float:
-        """Since the start was asked for."""
+        """Seconds since the start was requested."""
         return self.now() - self.started_at
 
     @property
     def silent_seconds(self) -> float | None:
-        """Since its last word, once a run over time should have said more; None where all is well.
+        """Seconds since the last event if another one is overdue, else None.
 
-        A window lasts as long as its products, and one of a CPU may take many seconds.
+        A window lasts as long as its products, which may take many seconds on a CPU.
         """
         if self.progress is None or self.ended or self.is_table:
             return None
-        silent = self.now() - self.said_at
+        silent = self.now() - self.last_event_at
         due = max(SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds)
         return silent if silent > due else None
 
     @property
     def tflops_recent(self) -> float | None:
-        """Mean of the last windows; None before the first, and of a run that failed."""
+        """Mean of the last windows, or None before the first and for a failed run."""
         if self.problem is not None:
             return None
-        return merged(self.recent).tflops if self.recent else None
+        return merge_windows(self.recent).tflops if self.recent else None
+
+    @property
+    def droop_percent(self) -> float | None:
+        """Droop of the last half below the peak, or None for a run that is too short."""
+        if self.result is not None:
+            return self.result.droop_percent
+        elapsed = self.elapsed_seconds
+        late = [window for window in self.windows.items if window.elapsed_seconds > elapsed / 2]
+        if elapsed < DROOP_SECONDS or not late or not self.peak:
+            return None
+        return max(0.0, percent_below(merge_windows(late).tflops, self.peak))
 
     @property
     def tflops_now(self) -> float | None:
-        """None before its first window, when it has ended, and while it says nothing."""
+        """TFLOP/s of the last window, or None before it, after the end and during silence."""
         if self.progress is None or self.ended or self.silent_seconds is not None:
             return None
         return self.progress.tflops

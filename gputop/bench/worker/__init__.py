@@ -1,4 +1,4 @@
-"""The stress test's worker: matrix products on one device, in the interpreter that has torch.
+"""Worker of the stress test: matrix products on one device, in the Python that has torch.
 
 `__main__.py` is run as a file in a process of its own, with nothing but the standard library and
 torch (Python 3.9 and later). The request is the first line of standard input, as JSON; then `stop`

@@ -1,4 +1,4 @@
-"""Loads the worker from the files beside this one, under a name of its own, and runs it.
+"""Load the worker from the files beside this one, under its own package name, and run it.
 
 Neither gputop nor anything on the path of modules is needed, and nothing is put there.
 """
@@ -14,7 +14,7 @@ NAME = "gputop_worker"
 
 
 def load() -> None:
-    """Makes the package importable as `gputop_worker`."""
+    """Make the package importable as `gputop_worker`."""
     here = Path(__file__).resolve().parent
     spec = spec_from_file_location(
         NAME, str(here / "__init__.py"), submodule_search_locations=[str(here)]

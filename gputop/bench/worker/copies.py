@@ -1,48 +1,48 @@
-"""`copy`: bandwidth of the memory, and between host and device."""
+"""`copy`: bandwidth of memory, and between host and device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .rows import Rows
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 MIB = 1 << 20
 HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
-"""64 KiB to 1 GiB: from within the caches to far beyond them."""
+"""64 KiB to 1 GiB: from inside the caches to far beyond them."""
 DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
 SHARE_OF_FREE = 4
-"""One part in as many of the free memory is the most that is copied: it is there twice, and more
-where it is compared."""
+"""Divisor of the free memory for the largest copy. It exists twice, and once more when compared."""
 BUFFERS_SECONDS = 3.0
-"""To make the largest, on a slow host."""
+"""Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
 
 Clock = Callable[[Callable[[int], None], int], float]
 
 
-class Way:
-    """From where to where: two buffers, the clock for it, and how often each byte counts."""
+class CopyPath(NamedTuple):
+    """Two buffers, the clock that times a copy between them, and how often each byte counts."""
 
-    def __init__(
-        self, series: str, to: Any, source: Any, clock: Clock, counted: int, threads: int = 0
-    ) -> None:
-        self.series, self.to, self.source, self.clock = series, to, source, clock
-        self.counted, self.threads = counted, threads
+    series: str
+    to: Any
+    source: Any
+    clock: Clock
+    counted: int
+    threads: int = 0
 
     def copy(self, times: int) -> None:
-        """Copies as often, enqueued where memory allows it."""
+        """Copy that many times, enqueued where memory allows it."""
         to, source = self.to, self.source
         for _ in repeat(None, times):
             to.copy_(source, non_blocking=True)
 
 
 def copy(device: Any, run: Run) -> None:
-    """A row for each size and each way."""
+    """Measure a row for each size and path."""
     cuda = device.place == "cuda"
     torch, free = device.torch, run.request["free_bytes"]
     if cuda:
@@ -79,7 +79,7 @@ def copy(device: Any, run: Run) -> None:
         run.known.update(device.memories())
 
 
-def _row(rows: Rows, way: Way, size: int) -> None:
+def _row(rows: Rows, way: CopyPath, size: int) -> None:
     rows.expect("a copy", BUFFERS_SECONDS)
     way.to.zero_()
     each = rows.device.wall(way.copy, 1)
@@ -93,32 +93,32 @@ def _row(rows: Rows, way: Way, size: int) -> None:
     rows.point(way.series, size, timed, {"bytes_per_second": rate})
 
 
-def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[Way]:
+def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
     to, source = (_words(device.torch, size) for _ in range(2))
     for threads in counted:
         name = "1 thread" if threads == 1 else f"{threads} threads"
-        yield Way(f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads)
+        yield CopyPath(f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads)
 
 
-def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[Way]:
-    """In the order in which a buffer is the source before it is written to."""
+def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
+    """Yield the paths in an order in which a buffer is read before it is written."""
     torch = device.torch
     here, pageable = _words(torch, size).cuda(), _words(torch, size)
-    yield Way("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
+    yield CopyPath("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
     yield from _peer_way(device, here, run)
-    yield Way("host to device, pageable", here, pageable, device.wall, 1)
-    yield Way("device to host, pageable", pageable, here, device.wall, 1)
+    yield CopyPath("host to device, pageable", here, pageable, device.wall, 1)
+    yield CopyPath("device to host, pageable", pageable, here, device.wall, 1)
     try:
         pinned = pageable.pin_memory()
     except RuntimeError as error:
         run.notes.append(f"pinned: absent at {size / MIB:.4g} MiB, {str(error).splitlines()[0]}")
         return
-    yield Way("host to device, pinned", here, pinned, device.timed, 1)
-    yield Way("device to host, pinned", pinned, here, device.timed, 1)
+    yield CopyPath("host to device, pinned", here, pinned, device.timed, 1)
+    yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
 
 
-def _peer_way(device: Any, here: Any, run: Run) -> Iterator[Way]:
-    """To the other GPU that this process sees, where there is one."""
+def _peer_way(device: Any, here: Any, run: Run) -> Iterator[CopyPath]:
+    """Yield the path to the other GPU that this process sees, if there is one."""
     torch, peer = device.torch, run.request["peer"]
     if not peer:
         return
@@ -130,7 +130,7 @@ def _peer_way(device: Any, here: Any, run: Run) -> Iterator[Way]:
         run.notes.append(f"to {peer}: absent at {size:.4g} MiB, {str(error).splitlines()[0]}")
         return
     how = "peer access" if direct else "through the host"
-    yield Way(f"device to {peer}, {how}", there, here, device.timed, 1)
+    yield CopyPath(f"device to {peer}, {how}", there, here, device.timed, 1)
 
 
 def _words(torch: Any, size: int) -> Any:

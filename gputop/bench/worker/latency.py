@@ -1,33 +1,33 @@
-"""`latency`: small products, and what launching, synchronising and fetching cost beside them."""
+"""`latency`: small products, and the cost of launching, synchronising and fetching."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .pace import MOST_PRODUCTS
 from .product import Product, require
 from .rows import Rows
+from .throughput import MOST_PRODUCTS
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 SIZES = (5, 100, 1000)
 IN_A_GRAPH = 100
-"""Products that one CUDA graph has."""
+"""Products in one CUDA graph."""
 MEASURABLE = 1.02
-"""Less is within what two rows may differ by."""
+"""Ratio below which two rows differ by noise only."""
 QUEUED = 500
-"""Launched in one go where nothing waits: the queue takes some 1000, and then it does wait."""
+"""Launches at once without waiting. The queue holds about 1000, and then a launch waits."""
 EAGER, LAUNCH, GRAPH = "eager", "launch alone", "CUDA graph"
 SYNCHRONISED = "synchronised each time"
 NORM_LAST, NORM_EACH = "norm fetched at the end", "norm fetched each step"
 
 
 def latency(device: Any, run: Run) -> None:
-    """A row for each size and each way to run the same products."""
+    """Measure a row for each size and each way to run the same products."""
     dtype: str = run.request["dtype"]
     require(device.torch, dtype, device.place)
     cuda = device.place == "cuda"
@@ -56,26 +56,20 @@ def latency(device: Any, run: Run) -> None:
     run.known.update(device.memories())
 
 
-class Way:
-    """One way to make the same products. A call of `work` has so many of them."""
+class Variant(NamedTuple):
+    """One way to make the same products. A call of `work` makes `products` of them."""
 
-    def __init__(
-        self,
-        series: str,
-        work: Callable[[int], None],
-        clock: Callable[[Callable[[int], None], int], float],
-        products: int = 1,
-        most: int = MOST_PRODUCTS,
-        *,
-        waits: bool = True,
-    ) -> None:
-        """`waits` is whether the clock does, until the products are made: else it times no work."""
-        self.series, self.work, self.clock = series, work, clock
-        self.products, self.most, self.waits = products, most, waits
+    series: str
+    work: Callable[[int], None]
+    clock: Callable[[Callable[[int], None], int], float]
+    products: int = 1
+    most: int = MOST_PRODUCTS
+    waits: bool = True
+    """False for a clock that stops before the products are made."""
 
 
 def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
-    """The rows of one size."""
+    """Measure the rows of one size."""
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
     for way in _ways(rows.device, product):
@@ -83,7 +77,7 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
         timed = rows.time(way.work, way.clock, each * way.products, flop=flop, most=way.most)
         if timed is None:
             return
-        timed = timed.of_each(way.products)
+        timed = timed.divided_by(way.products)
         found[way.series] = timed.seconds
         rows.check(product)
         if way.waits:
@@ -94,10 +88,10 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> None:
     rows.run.notes.extend(_words(product.n, found))
 
 
-def _ways(device: Any, product: Product) -> list[Way]:
+def _ways(device: Any, product: Product) -> list[Variant]:
     torch, norm = device.torch, device.torch.linalg.vector_norm
 
-    once, c = product.format.once(product), product.c
+    once, c = product.format.single_product(product), product.c
 
     def synchronised(times: int) -> None:
         for _ in repeat(None, times):
@@ -115,22 +109,22 @@ def _ways(device: Any, product: Product) -> list[Way]:
             once()
             norm(c).item()
 
-    ways = [Way(EAGER, product.multiply, device.wall)]
+    ways = [Variant(EAGER, product.multiply, device.wall)]
     if device.place == "cuda":
         replay = _replay(_graph(torch, product))
         ways += [
-            Way(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
-            Way(GRAPH, replay, device.wall, products=IN_A_GRAPH),
-            Way(SYNCHRONISED, synchronised, device.wall),
+            Variant(LAUNCH, product.multiply, _launched(device), most=QUEUED, waits=False),
+            Variant(GRAPH, replay, device.wall, products=IN_A_GRAPH),
+            Variant(SYNCHRONISED, synchronised, device.wall),
         ]
     if c.is_floating_point():
-        ways.append(Way(NORM_LAST, fetched_last, device.wall))
-        ways.append(Way(NORM_EACH, fetched_each, device.wall))
+        ways.append(Variant(NORM_LAST, fetched_last, device.wall))
+        ways.append(Variant(NORM_EACH, fetched_each, device.wall))
     return ways
 
 
 def _launched(device: Any) -> Callable[[Callable[[int], None], int], float]:
-    """A clock that does not wait for what it launches: what a figure without waiting shows."""
+    """Return a clock that stops without waiting for the launched work."""
 
     def clock(work: Callable[[int], None], times: int) -> float:
         device.synchronize()
@@ -164,7 +158,7 @@ def _graph(torch: Any, product: Product) -> Any:
 
 
 def _words(n: int, found: dict[str, float]) -> list[str]:
-    """What the rows of one size say, in words."""
+    """Return the findings of one size as a note."""
     if EAGER not in found:
         return []
     eager = found[EAGER]

@@ -1,23 +1,168 @@
-"""From the request to the last event."""
+"""Run the worker from the request to the last event."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import select
 import sys
 import threading
+import time
 from collections.abc import Callable
+from signal import SIGKILL
 from typing import Any, NoReturn
 
+from .backends import Cpu, open_cuda
 from .copies import copy
-from .cpu import Cpu
-from .cuda import open_cuda
+from .errors import RunError, explain, nobody_comes, not_ready
 from .latency import latency
-from .lifeline import end_with_parent
 from .peak import peak
-from .refusals import explain
-from .run import Run, own_channel, read_request
 from .soak import soak
 from .sweep import sweep
+from .throughput import SoakTotals, TableTotals
+
+WATCH_SECONDS = 0.5
+STOP_SECONDS = 0.2
+"""Time that the current product may go on after a stop before the process ends."""
+
+
+class Run:
+    """A run so far, and its one ending, by whichever thread comes first."""
+
+    def __init__(self, fd: int, request: dict[str, Any]) -> None:
+        self.request = request
+        self.halt = threading.Event()
+        self.halted_by = "time"
+        self.totals: SoakTotals | TableTotals = SoakTotals()
+        self.known: dict[str, Any] = {}
+        """Result fields that are not counts: memory, the best shape."""
+        self.notes: list[str] = []
+        """Notes of the result: what was left out and why, and what follows from the rows."""
+        self._ready_by = time.monotonic() + request["prepare_seconds"]
+        self._fd = fd
+        self._go = threading.Event()
+        self._line = threading.Lock()
+        self._ending = threading.Lock()
+        self.preparing()
+
+    def preparing(self) -> None:
+        """Expect the end of the preparation."""
+        left = self._ready_by - time.monotonic()
+        self.expect(left, not_ready(self.request["prepare_seconds"]))
+
+    def expect(self, seconds: float, otherwise: RunError) -> None:
+        """End the run with that error unless something else is expected within that time."""
+        self._expected = time.monotonic() + seconds, otherwise  # one step for the other thread
+
+    def send(self, event: str, **fields: Any) -> None:
+        """Write one event."""
+        line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
+        with self._line:
+            while line:
+                line = line[os.write(self._fd, line) :]
+
+    def planned(self, **fields: Any) -> None:
+        """Send the plan and wait for the other devices, if there are any.
+
+        `wait_seconds` of the request is how long they may take; they all go on at `go`.
+        """
+        self.send("plan", **fields)
+        seconds: float = self.request["wait_seconds"]
+        if seconds:
+            began = time.monotonic()
+            self.expect(seconds, nobody_comes(seconds))
+            self._go.wait()
+            self._ready_by += time.monotonic() - began
+            self.preparing()
+
+    def verified(self, wrong: int, products: int) -> None:
+        """Count a check of so many products, and send what it found."""
+        self.totals.checks += 1
+        self.totals.wrong += wrong
+        self.totals.verified += products
+        self.send("verify", checks=self.totals.checks, wrong_elements=self.totals.wrong)
+
+    def end(self, event: str, **fields: Any) -> NoReturn:
+        """Write the last event with the measured figures, and end the process at once."""
+        self._ending.acquire()  # never released: who comes second waits for the end
+        try:
+            self.send(event, **fields, **self.totals.result())
+        finally:
+            # Not sys.exit: tearing torch down takes longer than a stop may.
+            os._exit(0)
+
+    def finish(self) -> NoReturn:
+        """End with the measured figures."""
+        self.end("done", stopped=self.halted_by, notes=list(self.notes), **self.known)
+
+    def watch(self, received: bytes) -> None:
+        """Wait for `stop`, an overdue event or the parent's end, in a thread."""
+        overdue = None
+        while not self.halt.is_set():
+            if select.select([0], [], [], WATCH_SECONDS)[0]:
+                data = os.read(0, 4096)
+                if not data:
+                    os._exit(1)  # the parent is gone, and nobody reads what could be said
+                received += data
+            if b"stop\n" in received:
+                self.halted_by = "user"
+                self.halt.set()
+                self._go.set()
+                break
+            if b"go\n" in received:
+                self._go.set()
+            expected = self._expected
+            # Overdue twice: where this process itself was held up, it needs the time between.
+            if expected is overdue:
+                self._overdue(expected[1])
+            overdue = expected if time.monotonic() > expected[0] else None
+        # The main thread ends by itself between two products; in a long one it cannot.
+        threading.Event().wait(STOP_SECONDS)
+        self.finish()
+
+    def _overdue(self, refusal: RunError) -> NoReturn:
+        if refusal.kind == "too_slow" and isinstance(self.totals, TableTotals) and self.totals.rows:
+            self.notes.append(f"the time was up in the middle: {refusal.fields['why']}")
+            self.finish()  # the rows before it are worth having
+        self.end("error", **refusal.fields)
+
+
+def own_channel() -> int:
+    """Return a private descriptor for events. torch's prints go to standard error from then on."""
+    fd = os.dup(1)
+    os.dup2(2, 1)
+    return fd
+
+
+def read_request() -> tuple[dict[str, Any], bytes]:
+    """Return the request, the first line of standard input, and the bytes behind it."""
+    received = b""
+    while b"\n" not in received:
+        data = os.read(0, 65536)
+        if not data:
+            os._exit(1)
+        received += data
+    line, _, rest = received.partition(b"\n")
+    request: dict[str, Any] = json.loads(line)
+    return request, rest
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, if the parent asked for it."""
+    parent = os.environ.pop("GPUTOP_PARENT", None)
+    if parent != str(os.getppid()):
+        return  # through a program that may end before it
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # a system without it
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if parent != str(os.getppid()):
+        os._exit(1)
+
 
 KINDS: dict[str, Callable[[Any, Run], None]] = {
     "soak": soak,
@@ -29,14 +174,14 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {
 
 
 def open_device(torch: Any, run: Run) -> Any:
-    """The device of the request, ready; raises `RefusedError`."""
+    """Return the requested device, ready to use; raise `RunError` if it is not available."""
     if run.request["device"] == "cpu":
         return Cpu(torch, run.halt)
     return open_cuda(torch, run.halt, run.request["free_bytes"])
 
 
 def main() -> NoReturn:
-    """Reads the request, does it, and ends the process."""
+    """Read the request, run it and end the process."""
     end_with_parent()
     fd = own_channel()
     request, rest = read_request()

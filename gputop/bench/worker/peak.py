@@ -1,37 +1,36 @@
-"""`peak`: a search over shapes and layouts for the most that the device achieves."""
+"""`peak`: search for the fastest shape and layout of a product."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .memory import Shape, facts, fits
-from .product import Product, require
+from .product import Product, Shape, dtype_facts, fits, require
 from .rows import LONG_SECONDS, ROW_SECONDS, Rows
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 SMALLEST = 256
 PROBE_SECONDS = 0.25
-"""For a shape that may be the best; the best ones are timed again."""
+"""Timed seconds of a candidate shape. The best ones are timed again."""
 PROBES = 200
-"""A short run makes its probes shorter, until it has as many of them."""
+"""Least number of probes. Short runs shorten each probe to reach it."""
 CONFIRMED = 3
-"""Shapes that are timed again at the end: the best of many short figures is partly luck."""
+"""Shapes timed again at the end: the best of many short figures is partly luck."""
 FINEST, COARSEST = 64, 256
-"""Steps in m, n and k of the search around the best shape."""
+"""Smallest and largest step in m, n and k around the best shape."""
 
 Candidate = tuple[Shape, bool]
-"""m, n, k and whether B is column-major."""
+"""m, n, k and True if B is column-major."""
 
 
 def peak(device: Any, run: Run) -> None:
-    """Squares first, then rectangles, then ever smaller steps around the best; the best again."""
+    """Try squares, then rectangles, then ever smaller steps around the best."""
     request, dtype = run.request, run.request["dtype"]
     require(device.torch, dtype, device.place)
     rows = Rows(device, run, PROBES + CONFIRMED)
-    known = facts(request, dtype)
+    known = dtype_facts(request, dtype)
     largest = min(request["size"] or 2 * known["largest"], known["fitting"])
     largest = max(SMALLEST, largest // FINEST * FINEST)
     form = Product(device.torch, dtype, (FINEST,) * 3, device.place).format
@@ -56,7 +55,7 @@ def peak(device: Any, run: Run) -> None:
 
 
 class Search:
-    """What was tried, and how fast it was."""
+    """Candidates tried so far and their TFLOP/s."""
 
     def __init__(self, rows: Rows, dtype: str, largest: int) -> None:
         self.rows, self.dtype, self.largest = rows, dtype, largest
@@ -69,15 +68,15 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Whether what is left is for the confirmation."""
+        """True if only the time for the confirmation is left."""
         return self.rows.over or self.rows.left < self._confirming
 
     def best(self) -> Candidate | None:
-        """The fastest so far."""
+        """Return the fastest candidate so far."""
         return max(self.found, key=self.found.__getitem__) if self.found else None
 
     def coarse(self) -> Iterator[Candidate]:
-        """Squares of growing size, as long as a product is short; then rectangles like the best."""
+        """Yield squares of growing size while products are short, then rectangles near the best."""
         n = SMALLEST
         while n <= self.largest:
             for size in (n, n + n // 2):
@@ -101,7 +100,7 @@ class Search:
                 yield shape, column_major
 
     def climb(self) -> None:
-        """Steps away from the best shape, smaller ones where none of them is better."""
+        """Step away from the best shape, in smaller steps whenever no neighbour is faster."""
         step = COARSEST
         while step >= FINEST and not self.over:
             before = self.best()
@@ -116,14 +115,14 @@ class Search:
                 step //= 2
 
     def probe(self, candidate: Candidate) -> None:
-        """Times a shape for a moment, where it can be and was not yet."""
+        """Time a candidate briefly if it is possible and new."""
         shape, _ = candidate
         usable = min(shape) >= FINEST and max(shape) <= self.largest
         if usable and candidate not in self.found and not self.over and self._is_short(shape):
             self._time(candidate, self._probing)
 
     def confirm(self) -> None:
-        """Times the best shapes again, for longer; only these figures count."""
+        """Time the best shapes again, for longer. Only these figures count."""
         rows, table = self.rows, self.rows.table
         ranked = sorted(self.found, key=self.found.__getitem__, reverse=True)[:CONFIRMED]
         if rows.over or not ranked:
@@ -142,7 +141,7 @@ class Search:
         )
 
     def _is_short(self, shape: Shape) -> bool:
-        """Whether a product of that shape takes no longer than it may, at the best rate so far."""
+        """True if a product of that shape is short enough at the best rate so far."""
         m, n, k = shape
         fastest = max(self.found.values(), default=0.0)
         if fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS:

@@ -1,20 +1,73 @@
-"""C = A·B with all that is needed to trust it."""
+"""A matrix product C = A·B, its verification, and the memory that it needs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .dtypes import ROWS, TRIED, TYPES, attempt, format_of
-from .refusals import RefusedError
+from .errors import RunError
+from .formats import ROWS, TRIED, TYPES, format_of, try_product
+
+STEP = 64
+
+Shape = tuple[int, int, int]
+
+
+def dtype_facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """Return the plan's figures for a data type: bytes, sizes, the largest that fits."""
+    found: dict[str, Any] = next(each for each in request["dtypes"] if each["name"] == dtype)
+    return found
+
+
+def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
+    """Return the bytes that products of a shape need, including those of the process.
+
+    A and B, C twice and a mask, what the library takes on the way, and rows in float64.
+    """
+    m, n, k = shape
+    each = dtype_facts(request, dtype)
+    operands = (m * k + k * n) * each["operand_bits"] // 8
+    results = m * n * (2 * each["result_bytes"] + 1)
+    on_the_way = max(m * n, m * k, k * n) * each["library_bytes"]
+    rows = max(shape) * request["bytes_per_row"]
+    return int(operands + results + on_the_way + rows + request["fixed_bytes"])
+
+
+def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:
+    """True if the device has room for such products now, or if its free memory is unknown."""
+    free = device.free_bytes()
+    return free is None or bytes_needed(request, dtype, shape) - request["context_bytes"] <= free
+
+
+def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
+    """Return the error for an N that does not fit, with the largest N that does."""
+    room = free + request["context_bytes"]
+
+    def need(size: int) -> int:
+        return bytes_needed(request, dtype, (size, size, size))
+
+    low, high = 0, STEP
+    while need(high) <= room:
+        low, high = high, 2 * high
+    while high - low > STEP:
+        middle = (low + high) // 2 // STEP * STEP
+        low, high = (middle, high) if need(middle) <= room else (low, middle)
+    taken = need(n) - request["context_bytes"]
+    return RunError(
+        "memory",
+        f"Products of size {n} do not fit in the device's memory",
+        f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free",
+        f"Choose --size {low} or smaller" if low else "End what holds the memory",
+    )
+
 
 GROSS_ERROR = 1e-2
-"""No setting of any data type makes a product as inexact: the device computes wrong results."""
+"""Relative error beyond any data type's: the device computes wrong results."""
 ANSWER = 16
-"""About what is left of the terms of an exact product, once the pairs have cancelled out."""
+"""Approximate number of terms left in an exact product after pairs have cancelled out."""
 
 
 class Product:
-    """m x k times k x n. `place` is torch's name of the device.
+    """A product of m x k times k x n matrices. `place` is torch's name of the device.
 
     B is column-major on GPUs unless asked otherwise: the kernels reach their maximum more often.
     """
@@ -48,30 +101,30 @@ class Product:
 
     @property
     def flop(self) -> int:
-        """Of one product."""
+        """FLOP of one product."""
         return 2 * self.m * self.n * self.k
 
     @property
     def layout(self) -> str:
-        """In words."""
+        """Layout of A and B in words."""
         return "A row-major, B column-major" if self.column_major else "A and B row-major"
 
     def bits(self, tensor: Any) -> Any:
-        """The same memory as integers: NaN differs from a number there, and -0 from 0."""
+        """Return the same memory as integers, where NaN differs from a number and -0 from 0."""
         words = {2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
         return tensor.view(words[tensor.element_size()])
 
     def multiply(self, times: int = 1) -> None:
-        """Products, enqueued on a GPU, done on a CPU."""
+        """Make products: enqueue them on a GPU, run them on a CPU."""
         self.format.multiply(self, times)
 
     def fill(self) -> None:
-        """Random numbers in A and B."""
+        """Fill A and B with random numbers."""
         self.format.fill(self.a)
         self.format.fill(self.stored_b)
 
     def exact(self) -> int:
-        """Elements that differ from the known answer of a product of small integers.
+        """Return the elements that differ from the known answer of a product of small integers.
 
         A = u·vᵀ and B = w·xᵀ with small integers, so that C = (v·w)·u·xᵀ. The products along k are
         ±1 (times up to 3), in pairs of opposite signs whose order is random, with a few single ones
@@ -105,19 +158,19 @@ class Product:
     def _put(self, operand: Any, rows: Any, columns: Any) -> None:
         for at in range(0, len(rows), ROWS):
             part = self.torch.outer(rows[at : at + ROWS], columns)
-            self.format.put(operand[at : at + ROWS], part)
+            self.format.store(operand[at : at + ROWS], part)
 
     def keep_first(self) -> None:
-        """Makes the product that all later ones are compared with."""
+        """Make the product that all later ones are compared with."""
         self.multiply()
         self.first.copy_(self.c)
 
     def judge(self) -> int:
-        """Compares a corner of the first product with float64: `relative_error`, as a norm.
+        """Compare a corner of the first product with float64, and set the norm `relative_error`.
 
         Returns the elements that are wrong by any measure, which is not the same as inexact.
         """
-        take = self.format.take
+        take = self.format.to_float64
         b = take(self.stored_b[:ROWS]).t() if self.column_major else take(self.b[:, :ROWS])
         right = take(self.a[:ROWS]) @ b
         far = (self.first[:ROWS, :ROWS].double() - right).abs()
@@ -130,7 +183,7 @@ class Product:
         return int((~(far <= limit * right.norm() / right.numel() ** 0.5)).sum())
 
     def errors(self) -> tuple[float, float]:
-        """The relative error that is to be expected: from and below."""
+        """Return the range of the expected relative error: from, and below."""
         return self.format.errors(*self.shape)
 
     def check_precision(self) -> None:
@@ -140,7 +193,7 @@ class Product:
             return
         cpu = self.place == "cpu"
         variable = "ONEDNN_DEFAULT_FPMATH_MODE" if cpu else "NVIDIA_TF32_OVERRIDE"
-        raise RefusedError(
+        raise RunError(
             "precision",
             f"The {self.dtype} product was not made in {self.dtype}",
             f"its relative error is {self.relative_error:.1e}",
@@ -148,7 +201,7 @@ class Product:
         )
 
     def unexplained(self) -> int:
-        """Elements of C that differ from the first product by more than the order of summation can.
+        """Return the elements of C too far from the first product for mere rounding.
 
         CPU libraries do not promise the same bits every time. The roundings of a sum of k products
         in float32 are a random walk: some 0.2·sqrt(k)·eps of the sum's own size, |a|·|b|/sqrt(k) of
@@ -166,7 +219,7 @@ class Product:
         wrong = 0
         for at in range(0, self.m, ROWS):
             rows = slice(at, at + ROWS)
-            lengths = self.format.take(self.a[rows]).norm(dim=1) * (slack / k**0.5)
+            lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * (slack / k**0.5)
             first = self.first[rows].double()
             bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
             far = ~((self.c[rows].double() - first).abs() <= bound)  # NaN is far
@@ -175,7 +228,7 @@ class Product:
 
     def _lengths_of_columns(self) -> Any:
         torch, b = self.torch, self.stored_b
-        blocks = (self.format.take(b[at : at + ROWS]) for at in range(0, b.shape[0], ROWS))
+        blocks = (self.format.to_float64(b[at : at + ROWS]) for at in range(0, b.shape[0], ROWS))
         if self.column_major:
             return torch.cat([block.norm(dim=1) for block in blocks])
         return torch.as_tensor(sum(block.square().sum(0) for block in blocks)).sqrt()
@@ -184,4 +237,4 @@ class Product:
 def require(torch: Any, dtype: str, place: str) -> None:
     """Raises `RefusedError` where torch does not have the data type on this device."""
     if dtype in TYPES or dtype == "float16_acc16":
-        attempt(Product(torch, dtype, (TRIED, TRIED, TRIED), place))
+        try_product(Product(torch, dtype, (TRIED, TRIED, TRIED), place))

@@ -1,4 +1,4 @@
-"""What the kinds of run that are tables share: rows that are timed in time, verified, and sent."""
+"""Rows of the kinds of run that are tables: timed, verified and sent."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .memory import Shape, facts, needed
-from .pace import MOST_PRODUCTS, fit, patience
-from .product import Product
-from .refusals import hangs, too_slow
-from .tally import Table
+from .errors import hangs, too_slow
+from .product import Product, Shape, bytes_needed, dtype_facts
+from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 BLOCK_SECONDS = 0.01
-"""What is timed in one go, where it is not one product alone."""
+"""Seconds timed in one go, unless one product takes longer."""
 LEAST_BLOCKS, LEAST_SECONDS = 7, 0.2
-"""Fewer say nothing about their own scatter."""
+"""Least blocks and seconds of a row: fewer do not show their scatter."""
 ROW_SECONDS = 1.0
-"""No row takes more: what is not steady by then does not get steadier."""
+"""Longest row: what is not steady by then does not get steadier."""
 WARM_UP = 3
-"""Calls before any is timed: the first of a kind is slow."""
+"""Untimed calls: the first of a kind is slow."""
 REPEATABLE = 0.005
-"""The standard error of the median at which a row is done; two of them on both sides are 2 %."""
+"""Relative standard error of the median at which a row is done: 2 % is four of them."""
 LONG_SECONDS = 0.1
-"""No product that is not asked for by its size takes longer."""
+"""Longest product, unless its size was requested."""
 COLD_SECONDS = 10.0
-"""The first product of a shape may take as long: kernels are loaded on the way."""
+"""Time allowed for the first product of a shape: kernels are loaded on the way."""
 WAKE_SECONDS = 0.3
-"""Until clocks are up and threads are there."""
+"""Seconds until clocks are up and threads have started."""
 
 
 class Timed:
-    """How long one call takes: the median of blocks, and half of what the middle half spans."""
+    """Seconds of one call: the median of blocks, and half of their interquartile range."""
 
     def __init__(self, blocks: list[float], calls: int, total: float) -> None:
         self.seconds = statistics.median(blocks)
@@ -43,42 +41,44 @@ class Timed:
         quarters = statistics.quantiles(blocks, n=4) if len(blocks) > 2 else [self.seconds] * 3
         self.spread = (quarters[2] - quarters[0]) / 2
 
-    def of_each(self, products: int) -> Timed:
-        """Of one of as many products that a call has."""
+    def divided_by(self, products: int) -> Timed:
+        """Divide the times by the number of products in a call."""
         self.seconds, self.spread = self.seconds / products, self.spread / products
         self.calls *= products
         return self
 
     def error(self, blocks: int) -> float:
-        """The standard error of the median, as a share of it; of normal scatter."""
+        """Return the relative standard error of the median, for normal scatter."""
         return 1.86 * self.spread / blocks**0.5 / self.seconds if self.seconds else 0.0
 
 
 class Rows:
-    """The rows of one run; `to_come` is how many there will be at most, for their shares of it."""
+    """Rows of one run. `to_come` is the most rows still expected, which share the time left."""
 
     def __init__(self, device: Any, run: Run, to_come: int) -> None:
         self.device, self.run, self.to_come = device, run, to_come
-        self.table = run.tally = Table()
+        self.table = run.totals = TableTotals()
         self._until = time.monotonic() + run.request["seconds"]
 
     @property
     def left(self) -> float:
-        """Seconds of the run."""
+        """Seconds left of the run."""
         return float(self._until - time.monotonic())
 
     @property
     def over(self) -> bool:
-        """Whether the run is halted, or its time is up."""
+        """True if the run is halted or its time is up."""
         return self.run.halt.is_set() or self.left <= 0
 
     def note_time_up(self) -> None:
-        """Says that rows are missing, unless somebody wanted it so."""
+        """Note that rows are missing, unless the run was stopped."""
         if not self.run.halt.is_set():
-            self.run.notes.append("the time was up before all rows were there: give more --seconds")
+            self.run.notes.append(
+                "the time was up before all rows were measured: give more --seconds"
+            )
 
     def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
-        """Says what will be run; `shape` is the largest."""
+        """Send the plan. `shape` is the largest of the run."""
         request = self.run.request
         threads = self.device.torch.get_num_threads()
         where = f"; {threads} threads" if self.device.place == "cpu" else ""
@@ -100,7 +100,7 @@ class Rows:
         self._until = time.monotonic() + request["seconds"]  # what came before was preparation
 
     def wake(self, dtype: str) -> None:
-        """Products for a moment: the first ones are slow, whatever their size."""
+        """Make products for a moment: the first ones are slow, whatever their size."""
         n = self.device.smallest_size
         product = Product(self.device.torch, dtype, (n, n, n), self.device.place)
         product.fill()
@@ -111,7 +111,7 @@ class Rows:
     def open(
         self, dtype: str, shape: Shape, column_major: bool | None = None
     ) -> tuple[Product, float]:
-        """A product that is filled and checked, and about how long one takes.
+        """Return a filled and checked product, and about how long one takes.
 
         Raises `RefusedError` where it is not made in its data type.
         """
@@ -129,12 +129,12 @@ class Rows:
         return product, seconds
 
     def check(self, product: Product) -> None:
-        """Compares the last product with the first."""
+        """Compare the last product with the first."""
         self.expect("a check", COLD_SECONDS)
         self.run.verified(self.device.check(product)[0], 1)
 
     def expect(self, work: str, seconds: float) -> None:
-        """What takes about as long is taken for hung after many times that."""
+        """Expect work of about that many seconds: many times that counts as a hang."""
         limit = patience(self.device, seconds)
         self.run.expect(limit, hangs(self.device.place, work, seconds, limit))
 
@@ -148,7 +148,7 @@ class Rows:
         most: int = MOST_PRODUCTS,
         at_most: float = ROW_SECONDS,
     ) -> Timed | None:
-        """Times work that takes about `each` seconds a call, in its share of what is left.
+        """Time work of about `each` seconds a call, within its share of the time left.
 
         None where the run was halted before anything was timed. At most `most` calls in one go,
         and at most so many seconds.
@@ -159,7 +159,7 @@ class Rows:
         for _ in range(WARM_UP if each < LONG_SECONDS else 0):
             each = min(each, self._block(work, clock, each, 1))
         while not self.run.halt.is_set():
-            times = min(most, fit(BLOCK_SECONDS, each))
+            times = min(most, products_in(BLOCK_SECONDS, each))
             took = self._block(work, clock, each, times)
             blocks.append(took / times)
             calls, total = calls + times, total + took
@@ -182,7 +182,7 @@ class Rows:
         return clock(work, times)
 
     def send(self, series: str, x: float, timed: Timed, product: Product) -> float:
-        """A row about products, whose TFLOP/s are returned; the best one is remembered."""
+        """Send a row about products, keep the best shape, and return the TFLOP/s."""
         tflops = product.flop / timed.seconds / 1e12
         self.table.best(tflops, product.shape)
         self.point(series, x, timed, {"tflops": tflops}, product.shape)
@@ -191,18 +191,18 @@ class Rows:
     def point(
         self, series: str, x: float, timed: Timed, values: dict[str, float], shape: Any = ()
     ) -> None:
-        """A row: what was asked for, the seconds of a call, and how far they scatter."""
+        """Send a row: its values, the seconds of a call, and their scatter."""
         spread = 100 * timed.spread / timed.seconds if timed.seconds else 0.0
         values = {**values, "seconds": timed.seconds, "spread_percent": spread}
         self.run.send("point", series=series, x=x, values=values, shape=list(shape))
         self.table.rows += 1
 
     def need(self, dtype: str, shape: Shape) -> int:
-        """Bytes that such products take."""
-        return needed(self.run.request, dtype, shape)
+        """Return the bytes that such products need."""
+        return bytes_needed(self.run.request, dtype, shape)
 
     def usable(self, dtype: str, n: int) -> int:
-        """The size from N on that the data type can be multiplied in on this device."""
-        each = facts(self.run.request, dtype)
+        """Return the smallest size from N on that the data type supports on this device."""
+        each = dtype_facts(self.run.request, dtype)
         multiple: int = each["multiple"]
         return max(int(each["least"]), -(-n // multiple) * multiple)

@@ -1,4 +1,4 @@
-"""`soak`: one shape for a duration."""
+"""`soak`: products of one shape for a duration."""
 
 from __future__ import annotations
 
@@ -6,36 +6,34 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from .memory import facts, fits, needed, out_of_memory
-from .pace import Pace
-from .product import Product, require
-from .refusals import computes_wrong, hangs, too_slow
-from .tally import Tally
+from .errors import computes_wrong, hangs, too_slow
+from .product import Product, bytes_needed, dtype_facts, fits, out_of_memory, require
+from .throughput import Pace, SoakTotals
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 PRODUCT_SECONDS = 0.05
-"""`auto` takes no size whose product takes longer."""
+"""Longest product of a size that `auto` chooses."""
 TRIAL_SECONDS = 0.4
-"""No product that is made to choose a size is expected to take longer."""
+"""Longest predicted product while choosing a size."""
 LEAST_TRIALS = 4
-"""Of a size: where others use the cores, a single one says little, and larger sizes follow."""
+"""Trials of a size: on cores that others use, a single one says little."""
 COLD_SECONDS = 10.0
-"""The first product may take as long, however short the run: kernels are loaded on the way."""
+"""Time allowed for the first product in short runs too: kernels are loaded on the way."""
 WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
-"""All of the warm-up, and products that are timed in one go: fewer would be all jitter."""
+"""Seconds of the whole warm-up, and of products timed in one go: fewer are all jitter."""
 
 
 def soak(device: Any, run: Run) -> None:
-    """Prepares, and makes products until the time is up."""
+    """Prepare, then make products until the time is up."""
     product, pace = prepare(device, run)
     if not run.halt.is_set():
         measure(device, run, product, pace)
 
 
 def choose_size(device: Any, run: Run) -> int:
-    """The size asked for, or the largest whose product takes at most `PRODUCT_SECONDS`.
+    """Return the requested size, or the largest whose product takes at most `PRODUCT_SECONDS`.
 
     Found by growing: each step predicts the next (eight times the work for twice the size), so that
     none takes long, also where a data type is emulated. Where other processes hold the cores up,
@@ -43,7 +41,7 @@ def choose_size(device: Any, run: Run) -> int:
     Raises `RefusedError` where not one product of the size asked for would end within the run.
     """
     request = run.request
-    most: int = request["size"] or facts(request, request["dtype"])["largest"]
+    most: int = request["size"] or dtype_facts(request, request["dtype"])["largest"]
     chosen: int = min(device.smallest_size, most)
     n = larger = chosen
     seconds = 0.0
@@ -74,7 +72,7 @@ def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
 
 
 def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
-    """Operands, the exact check, the first product and a warm-up; then the plan is sent."""
+    """Make operands, check exact and first products, warm up and send the plan."""
     request, dtype = run.request, run.request["dtype"]
     require(device.torch, dtype, device.place)
     n = choose_size(device, run)
@@ -82,23 +80,23 @@ def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
     if not fits(device, request, dtype, shape):
         raise out_of_memory(request, dtype, n, device.free_bytes())
     product = Product(device.torch, dtype, shape, device.place)
-    run.tally = Tally(product.flop)
+    run.totals = SoakTotals(product.flop)
     limit = max(request["seconds"], COLD_SECONDS)
     run.expect(limit, too_slow(request, dtype, f"more than {limit:g}"))
-    run.tally.wrong += product.exact()
+    run.totals.wrong += product.exact()
     run.preparing()
-    run.tally.checks += 1
+    run.totals.checks += 1
     product.fill()
     product.keep_first()
-    run.tally.wrong += product.judge()
-    if run.tally.wrong:
+    run.totals.wrong += product.judge()
+    if run.totals.wrong:
         raise computes_wrong()
     product.check_precision()
     product_seconds, products = warm_up(device, run, product)
     device.check(product)  # the first one is slower, and only the second one is counted
     wrong, check_seconds = device.check(product)
     pace = Pace(device, product_seconds, check_seconds)
-    need = needed(request, dtype, shape)
+    need = bytes_needed(request, dtype, shape)
     run.known.update(device.memories())
     run.planned(**describe(device, run.request, product, pace, products, need))
     run.verified(wrong, 0)
@@ -106,7 +104,7 @@ def prepare(device: Any, run: Run) -> tuple[Product, Pace]:
 
 
 def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
-    """Seconds of a product, the median of some, and how many were made."""
+    """Return the median seconds of a product and how many were made."""
     began, made, times = time.monotonic(), 0, []
     products = 1
     while not run.halt.is_set():
@@ -124,7 +122,7 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
 def describe(
     device: Any, request: dict[str, Any], product: Product, pace: Pace, warmed_up: int, need: int
 ) -> dict[str, Any]:
-    """The plan: everything that a number has to be read with."""
+    """Return the plan: everything needed to interpret the figures."""
     m, n, k = product.shape
     form = product.format
     threads = f"; {device.torch.get_num_threads()} threads" if device.place == "cpu" else ""
@@ -146,7 +144,7 @@ def describe(
         "warmup_products": warmed_up,
         "products_per_batch": pace.batch,
         "need_bytes": need,
-        "largest_size": facts(request, product.dtype)["fitting"],
+        "largest_size": dtype_facts(request, product.dtype)["fitting"],
         "expected_seconds": request["seconds"],
         "relative_error": product.relative_error,
         "method": method,
@@ -156,9 +154,9 @@ def describe(
 
 
 def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
-    """Batches until the time is up or the run is halted, with a sample per window."""
-    assert isinstance(run.tally, Tally)
-    tally, wanted = run.tally, run.request["seconds"]
+    """Run batches until the time is up or the run is halted, and send a sample per window."""
+    assert isinstance(run.totals, SoakTotals)
+    totals, wanted = run.totals, run.request["seconds"]
     expected = pace.batch * pace.product_seconds
     hang = hangs(device.place, "a batch", expected, pace.patience)
     run.expect(pace.patience, hang)
@@ -167,7 +165,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     while not run.halt.is_set():
         while (
             device.in_flight < pace.most_in_flight
-            and tally.seconds + device.in_flight * pace.batch * pace.product_seconds < wanted
+            and totals.seconds + device.in_flight * pace.batch * pace.product_seconds < wanted
         ):
             due = time.perf_counter() - checked >= pace.check_interval
             device.launch(product, pace.batch, check=due)
@@ -181,14 +179,14 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
         # On a GPU a batch was launched while the one before it ran.
         seconds = ended.ended - max(ended.began, previous)
         previous = ended.ended
-        sample = tally.add(ended.products, seconds, ended.device_seconds)
-        pace.saw(ended)
+        sample = totals.add(ended.products, seconds, ended.device_seconds)
+        pace.update(ended)
         if sample is not None:
             run.send("sample", **sample)
         last_is_checked = ended.wrong is not None
         if ended.wrong is not None:
             run.verified(ended.wrong, 1)
-    if tally.iterations and not last_is_checked:
+    if totals.iterations and not last_is_checked:
         run.verified(device.check(product)[0], 1)
     if not run.halt.is_set():  # once more with a known answer, now that the device is hot
         run.expect(pace.patience, hang)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .memory import facts, fits
-from .product import require
-from .refusals import RefusedError, is_memory
+from .errors import RunError, is_memory
+from .product import dtype_facts, fits, require
 from .rows import LONG_SECONDS, Rows
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .main import Run
 
 PARTS_FROM = 64
-"""From here on two sizes in every octave, a power of two and half as much again; below one."""
+"""Size from which an octave has two sizes, 2^n and 1.5 · 2^n; below it has one."""
 PRODUCTS = 4
-"""As many are made of a size at least: for the checks, and to be timed."""
+"""Least products of a size: for the checks and the timing."""
 
 
 def sizes(largest: int) -> list[int]:
-    """From 1 on, log-spaced, to the largest, which is one of them."""
+    """Return log-spaced sizes from 1 to the largest, which is included."""
     found, n = [], 1
     while n <= largest:
         found.append(n)
@@ -30,7 +29,7 @@ def sizes(largest: int) -> list[int]:
 
 
 def sweep(device: Any, run: Run) -> None:
-    """Each data type from its smallest size on, until a product is too long or too large."""
+    """Measure each data type from its smallest size until products are too long or too large."""
     request = run.request
     names: list[str] = [each["name"] for each in request["dtypes"]]
     offered = [name for name in names if _has(device, run, name, alone=len(names) == 1)]
@@ -52,21 +51,21 @@ def sweep(device: Any, run: Run) -> None:
         layout="B column-major" if device.place == "cuda" else "A and B row-major",
         data="random normal",
         need_bytes=rows.need(widest, (top, top, top)),
-        largest_size=facts(request, widest)["fitting"],
+        largest_size=dtype_facts(request, widest)["fitting"],
     )
     for name in offered:
         _sweep(rows, name, planned[name])
 
 
 def _planned(rows: Rows, name: str) -> list[int]:
-    """The sizes of a data type; raises `RefusedError` where the largest is less than its least."""
+    """Return the sizes of a data type; raise `RunError` if the largest is below its smallest."""
     request = rows.run.request
-    largest: int = request["size"] or facts(request, name)["fitting"]
+    largest: int = request["size"] or dtype_facts(request, name)["fitting"]
     usable = (rows.usable(name, n) for n in sizes(largest))
     found = sorted({n for n in usable if n <= largest})
     if not found:
         least = rows.usable(name, 1)
-        raise RefusedError(
+        raise RunError(
             "size",
             f"There are no {name} products of size {largest} or less",
             f"the smallest is {least}",
@@ -78,7 +77,7 @@ def _planned(rows: Rows, name: str) -> list[int]:
 def _has(device: Any, run: Run, name: str, *, alone: bool) -> bool:
     try:
         require(device.torch, name, device.place)
-    except RefusedError as refusal:
+    except RunError as refusal:
         if alone:
             raise
         run.notes.append(f"{name}: {refusal.fields['why']}")
@@ -87,7 +86,7 @@ def _has(device: Any, run: Run, name: str, *, alone: bool) -> bool:
 
 
 def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
-    """The rows of one data type, in its share of the time; the next size is predicted by the last.
+    """Measure a data type in its share of the time, predicting each size from the one before.
 
     A prediction is a bound: where a product is short, launching is most of it.
     """

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.plan import interpreters
-from gputop.bench.plan.interpreters import Found, NoAnswerError, ask
-from gputop.bench.results import store
+from gputop.bench.plan.interpreters import InterpreterSearch, NoAnswerError, run_program
+from gputop.bench.results import history
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DeviceState, DriverState
 from gputop.sources.linux import driver_files as system
@@ -101,7 +101,7 @@ class TorchFacts:
 async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) -> TorchFacts:
     """What the torch of that interpreter says, within the time."""
     try:
-        output, status = await ask(interpreter.path, PROBE, seconds)
+        output, status = await run_program(interpreter.path, PROBE, seconds)
     except NoAnswerError as error:
         return TorchFacts(failure=str(error))
     try:
@@ -127,7 +127,7 @@ class Facts:
     """Why there is no inventory."""
     system: System = field(default_factory=System)
     kernel_log: KernelLog = field(default_factory=KernelLog)
-    found: Found = field(default_factory=lambda: Found(None, ()))
+    found: InterpreterSearch = field(default_factory=lambda: InterpreterSearch(None, ()))
     """The interpreter for stress tests."""
     torch: TorchFacts | None = None
     """What its torch says; None where there is none."""
@@ -194,13 +194,13 @@ async def gather(
     python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
 ) -> Facts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
-    asked_torch = asyncio.create_task(interpreters.find(python, cuda=True))
+    asked_torch = asyncio.create_task(interpreters.find_interpreter(python, cuda=True))
     inventory, sample, unanswered = await _snapshot(driver_seconds)
     found = await asked_torch
     try:
-        store.check_writable()
+        history.check_writable()
         results_problem = None
-    except store.ResultsError as error:
+    except history.ResultsError as error:
         results_problem = error.problem
     return Facts(
         inventory=inventory,
@@ -215,7 +215,7 @@ async def gather(
         colours=terminfo_colours(),
         bindings=bindings.installed(),
         other_gputop=_version_of(OTHER),
-        results_file=str(store.path()),
+        results_file=str(history.results_path()),
         results_problem=results_problem,
     )
 

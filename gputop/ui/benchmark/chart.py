@@ -1,4 +1,4 @@
-"""The one large space of the benchmark tab: throughput over time, or the rows of a table."""
+"""Large space of the benchmark tab: throughput over time, or the rows of a table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request
 from gputop.text import visible
-from gputop.ui.benchmark import group_chart, points, strip, sweep
-from gputop.ui.benchmark.plot import Axis, Line, Plot, linear_axis, round_up, thin
-from gputop.ui.benchmark.title import RunView
+from gputop.ui.benchmark import group_chart, sweep, trace_chart
+from gputop.ui.benchmark import result_table as points
+from gputop.ui.benchmark.plot import (
+    LABEL,
+    Plot,
+    PlotAxis,
+    PlotLine,
+    linear_axis,
+    round_up,
+    thin_out,
+)
+from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing.draw import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
 from gputop.ui.widgets.host import wrap
@@ -23,55 +32,55 @@ if TYPE_CHECKING:
     from gputop.problem import Problem
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
-LEAST_WIDTH_FOR_STRIPS = strip.LEFT + strip.RIGHT + 24
-LABEL = 8
-"""Cells of the axis and its labels where nothing is drawn under them."""
+LEAST_WIDTH_FOR_STRIPS = trace_chart.LEFT + trace_chart.RIGHT + 24
 
-OTHERS = "The GPUs of other hosts are not offered: for those, ssh -t HOST gputop."
+OTHERS = "GPUs of other hosts are not offered here: use ssh -t HOST gputop."
 
 
 class ThroughputChart(RunView):
-    """TFLOP/s over the seconds of a run or over N, or its rows; without one, how to start it."""
+    """TFLOP/s over time or over N, or rows; without a run, how to start one."""
 
     def __init__(self) -> None:
         super().__init__(id="chart")
         self.results: list[Result] = []
-        """Earlier ones, newest first: sweeps of other devices are drawn along."""
+        """Earlier results, newest first: sweeps of other devices are drawn too."""
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
-        """What to show without a run, in rows of that width, as many as there is room for."""
+        """Draws what to show without a run, for a width and height."""
         self._plot = Plot()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The chart in the space there is, and under it what the device did."""
+        """Draw the chart, and below it the readings of the device."""
         run, group = self.run, self.group
         if group is None or not group.measured or height < 4 or width < LEAST_WIDTH:
             return self.hint(width, height)
         if run is None:
-            return group_chart.rows(group, self._plot, width, height)
+            return group_chart.group_chart_rows(group, self._plot, width, height)
         if not run.is_table:
             return self._over_time(run, width, height)
         under = _meanwhile_rows(run, width)
         if run.request.kind == "sweep":
-            rows = sweep.rows(run, self.results, self._plot, width, height, under)
+            rows = sweep.sweep_rows(run, self.results, self._plot, width, height, under)
         else:
-            rows = points.rows(run, width, height, under)
+            rows = points.result_rows(run, width, height, under)
         return [*rows, *_meanwhile(run, width, height - len(rows))]
 
     def _over_time(self, run: RunState, width: int, height: int) -> list[Row]:
-        wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+        wanted = trace_chart.rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
         # What leaves the plot its least, for a row each; where there is more room, half of it.
         spare = max(0, height - LEAST_PLOT_ROWS) if wanted else 0
         under = max(min(wanted, spare), spare // 2)
-        left, right = (strip.LEFT, strip.RIGHT) if under else (LABEL, 0)
+        left, right = (trace_chart.LEFT, trace_chart.RIGHT) if under else (LABEL, 0)
         room = width - left - right
         seconds = max(run.request.seconds, run.points[-1][0])
-        below = strip.rows(run, strip.Axis(seconds, room), under) if under else []
-        points = thin(run.points, 2 * room)
+        below = (
+            trace_chart.trace_rows(run, trace_chart.TimeAxis(seconds, room), under) if under else []
+        )
+        points = thin_out(run.points, 2 * room)
         top = round_up(1.08 * max(y for _, y in run.points))
         rest = height - len(below)
         plot = self._plot.rows(
-            [Line(tuple(points), BUSY)],
-            Axis(0, seconds),
+            [PlotLine(tuple(points), BUSY)],
+            PlotAxis(0, seconds),
             linear_axis(0, top, rest),
             left,
             left + room,
@@ -81,27 +90,30 @@ class ThroughputChart(RunView):
 
 
 def _meanwhile_rows(run: RunState, width: int) -> int:
-    """As many as it takes to show all that the device did, with the axis."""
-    wanted = strip.wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
+    """Return the rows for all readings of the device, with the axis."""
+    wanted = trace_chart.rows_wanted(run) if width >= LEAST_WIDTH_FOR_STRIPS else 0
     return wanted + 1 if wanted else 0
 
 
 def _meanwhile(run: RunState, width: int, room: int) -> list[Row]:
-    """What the device did under what is not over time: on an axis of its own."""
+    """Draw the device's readings on a time axis of their own."""
     wanted = _meanwhile_rows(run, width)
     if not wanted or room < 2:
         return []
-    across = width - strip.LEFT - strip.RIGHT
+    across = width - trace_chart.LEFT - trace_chart.RIGHT
     seconds = max(0.1, run.elapsed_seconds, run.trace.moments[-1].seconds)
     end = f"{seconds:.0f} s"
-    axis = f"{' ' * strip.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
-    return [[Span(axis, DIM)], *strip.rows(run, strip.Axis(seconds, across), min(wanted, room) - 1)]
+    axis = f"{' ' * trace_chart.LEFT}0 {'─' * max(0, across - 3 - len(end))} {end}"
+    return [
+        [Span(axis, DIM)],
+        *trace_chart.trace_rows(run, trace_chart.TimeAxis(seconds, across), min(wanted, room) - 1),
+    ]
 
 
 def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
-    """How to start a run, and what there is to be run; spaced where there is room.
+    """Draw how to start a run, and the kinds of run.
 
-    Of `others`, which are on other hosts, it is said why they are not offered.
+    With `others`, devices on other hosts, it says why those are not offered.
     """
     text = (
         "It verifies results while it runs, asks before it disturbs anybody, and stops within half "
@@ -120,7 +132,7 @@ def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False)
 
 
 def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row]:
-    """What is wrong, why, and what to type, in the space of the chart."""
+    """Draw what is wrong, why, and the remedy, in the space of the chart."""
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
         for line in text.splitlines():

@@ -1,87 +1,114 @@
-"""What to run: kind, device, data type, size, duration."""
+"""Form of the benchmark tab: kind, device, data type, size, duration."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.containers import Container, Horizontal
-from textual.content import Content
+from textual.content import Content, ContentText
 from textual.message import Message
 from textual.widgets import Button, Input, Label, OptionList, Select
 
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
-from gputop.ui.benchmark.choice import ALL as ALL_GPUS
-from gputop.ui.benchmark.choice import CPU, MORE, Choice, key_of, label
-from gputop.ui.benchmark.field import Field
+from gputop.ui.benchmark.device_choice import ALL as ALL_GPUS
+from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from textual.app import ComposeResult
+    from textual.events import Key
     from textual.widget import Widget
 
     from gputop.bench.plan.request import Target
     from gputop.problem import Problem
 
+
+EDITING = {
+    "backspace": "delete_left",
+    "delete": "delete_right",
+    "left": "cursor_left",
+    "right": "cursor_right",
+    "home": "home",
+    "end": "end",
+    "ctrl+a": "home",
+    "ctrl+e": "end",
+    "ctrl+d": "delete_right",
+    "ctrl+k": "delete_right_all",
+    "ctrl+u": "delete_left_all",
+    "ctrl+w": "delete_left_word",
+    "enter": "submit",
+}
+"""Keys that edit the text, and their actions of `Input`."""
+
+
+class ShortInput(Input):
+    """An input that takes the characters of `letters`, and leaves other keys to the dashboard.
+
+    Textual gives printable keys to an `Input` at once and editing keys through the app, so that
+    keys that come together overtake each other. Here the input handles both in the order typed.
+    """
+
+    def __init__(self, value: str, letters: str, **changes: Any) -> None:
+        super().__init__(value, compact=True, restrict=f"[{letters}]*", **changes)
+        self._letters = letters
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002
+        """True if the key is text here, and not a key of the dashboard."""
+        return character is not None and character in self._letters
+
+    async def on_key(self, event: Key) -> None:
+        """Edit at once, leave text to `Input`, and pass on other keys."""
+        if event.is_printable:
+            if not self.check_consume_key(event.key, event.character):
+                event.prevent_default()
+            return
+        action = EDITING.get(event.key)
+        if action is not None:
+            event.prevent_default().stop()
+            await self.run_action(action)
+
+
 KINDS = tuple(kind for kind in request.KINDS if kind != "pairs")
-"""Those of one device."""
+"""Kinds of run on one device."""
 DEFAULT_KIND = "soak"
 WITHOUT_TYPE, WITHOUT_SIZE = ("copy",), ("latency", "copy")
-"""Kinds that have no data type, and those that have sizes of their own."""
+"""Kinds without a data type, and kinds with sizes of their own."""
 LONGEST_TEXT = 32
-"""Characters of a number; the fields show as many as a value that is taken can have."""
+"""Most characters of a number. A longer value is refused, not cut."""
 ALL = "all"
-"""The choice of every data type that the device has, for a sweep."""
+"""Choice of every data type of the device, for a sweep."""
 
 
 class Form(Container):
-    """One line of fields, two where it is narrow; every field is an argument of `gputop bench`.
+    """One line of fields, or two on a narrow screen; each is an argument of `gputop bench`.
 
-    What was chosen outlives what is on offer: a device that is away is named so, and refused.
+    A device that is away stays chosen, is marked as away, and is refused.
     """
 
     class Submitted(Message):
-        """Somebody pressed Enter in a field, or the button."""
+        """Enter was pressed in a field, or the button."""
 
     class Several(Message):
-        """Somebody wants to pick several devices."""
+        """The dialog for several devices was requested."""
 
     def __init__(self) -> None:
         super().__init__(id="form")
         cpu = request.cpu_target()
-        self.choice = Choice(cpu)
+        self.choice = DeviceChoice(cpu)
         self._dtype: str | None = None
-        """As chosen by hand; None is what suits the device."""
+        """Data type chosen by the user, or None for the device's default."""
         self._listed: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-        """Choices of device and of data type: label and value."""
+        """Options of device and data type: label and value."""
         self._kinds = [(kind, kind) for kind in KINDS]
-        self._kind_field: Select[str] = Select(
-            self._kinds,
-            value=DEFAULT_KIND,
-            id="kind",
-            compact=True,
-            allow_blank=False,
-            type_to_search=False,
-        )
-        self._device_field: Select[str] = Select(
-            _inert([(label(cpu), CPU)]),
-            id="device",
-            compact=True,
-            allow_blank=False,
-            type_to_search=False,
-        )
-        self._dtype_field: Select[str] = Select(
-            _dtypes((cpu,), DEFAULT_KIND),
-            id="dtype",
-            compact=True,
-            allow_blank=False,
-            type_to_search=False,
-        )
+        self._kind_field = _select("kind", self._kinds)
+        self._device_field = _select("device", _inert([(label(cpu), CPU)]))
+        self._dtype_field = _select("dtype", _dtypes((cpu,), DEFAULT_KIND))
         # Far longer than any value: a character that is dropped would make another number.
-        self._size_field = Field("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
-        self._seconds_field = Field(
+        self._size_field = ShortInput("auto", "0123456789auto", id="size", max_length=LONGEST_TEXT)
+        self._seconds_field = ShortInput(
             f"{request.DEFAULT_SECONDS:g}", "0123456789.", id="seconds", max_length=LONGEST_TEXT
         )
         self._button = Button("Start", id="start", compact=True)
@@ -102,7 +129,7 @@ class Form(Container):
             yield self._button
 
     def step(self, step: int) -> None:
-        """Goes to the next field of the kind, or the one before; before there is a layout too."""
+        """Focus the next field, or the one before. Works before the layout."""
         every: list[Widget] = [
             self._kind_field,
             self._device_field,
@@ -119,23 +146,23 @@ class Form(Container):
 
     @property
     def kind(self) -> str:
-        """What kind of run it is."""
+        """Kind of run."""
         return str(self._kind_field.value)
 
     def offer(
         self, targets: tuple[Target, ...], refused: Mapping[str, Problem] | None = None
     ) -> None:
-        """Offers these devices; the choice stays as it is.
+        """Offer these devices and keep the choice.
 
-        Of those that are there and cannot be tested, `refused` says why, by UUID.
+        `refused` has the reasons, by UUID, of devices that cannot be tested.
         """
         self.choice.offer(targets, refused)
         self._show()
 
     def choose(self, uuid: str | None, kind: str | None = None) -> None:
-        """Sets the device; if it is another one, the data type that suits it too. And the kind.
+        """Choose a device, with its default data type if it is a new one, and the kind.
 
-        Raises `ValueError` with what, why and the remedy where it is not on offer.
+        Raise `ValueError` with the remedy if it is not on offer.
         """
         key = uuid or CPU
         if all(key_of(target) != key for target in self.choice.offered):
@@ -147,8 +174,8 @@ class Form(Container):
         self._show()
 
     def choose_several(self, keys: Sequence[str]) -> None:
-        """Sets the devices by their keys, and the data type that suits them."""
-        self.choice.pick_several(keys)
+        """Choose devices by their keys, with the data type that suits them."""
+        self.choice.choose_several(keys)
         self._dtype = None
         self._show()
 
@@ -188,7 +215,7 @@ class Form(Container):
         return key != MORE
 
     def _pick(self, key: str) -> None:
-        if self.choice.pick(key):
+        if self.choice.choose(key):
             self._dtype = None
 
     def _show(self) -> None:
@@ -219,13 +246,13 @@ class Form(Container):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Those that the devices on offer can run."""
+        """Kinds that the devices on offer can run."""
         pairs = self.choice.can_pair or self.kind == "pairs"
         return (*KINDS, "pairs") if pairs else KINDS
 
     @property
     def means_all(self) -> bool:
-        """Whether it is all that can be used, and none by its name."""
+        """True if all usable devices are meant, and none by name."""
         return self.choice.key(self.kind) == ALL_GPUS
 
     def _suitable_dtype(self) -> str:
@@ -256,8 +283,8 @@ class Form(Container):
         self.post_message(self.Submitted())
 
     def requests(self, python: str | None) -> list[Request]:
-        """What the fields say, for each device; raises `ValueError` with what, why, the remedy."""
-        targets = self.choice.there(self.kind)
+        """Return a request for each device; raise `ValueError` with the remedy."""
+        targets = self.choice.available_targets(self.kind)
         dtype, *further = self._chosen_dtypes()
         sized = self.kind not in WITHOUT_SIZE
         size = request.parse_size(self._size_field.value) if sized else None
@@ -268,7 +295,7 @@ class Form(Container):
         ]
 
     def _chosen_dtypes(self) -> tuple[str, ...]:
-        """The usual one first: a run that is stopped early has that."""
+        """Return the data types, the usual one first: a run stopped early has that."""
         usual = devices.common_dtype(self._targets)
         if self.kind in WITHOUT_TYPE:
             return (usual,)
@@ -278,13 +305,17 @@ class Form(Container):
         return tuple(dict.fromkeys((usual, *devices.shared_dtypes(self._targets))))
 
 
+def _select(name: str, options: Iterable[tuple[ContentText, str]]) -> Select[str]:
+    return Select(options, id=name, compact=True, allow_blank=False, type_to_search=False)
+
+
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
-    """Names of devices as they are: a `str` would be taken for markup."""
+    """Return device names that are not parsed as markup."""
     return [(Content(text), key) for text, key in options]
 
 
 def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
-    """Of several devices one type: their lines are told apart by device."""
+    """Return the data type options. Several devices share one type."""
     names = [*devices.shared_dtypes(targets)]
     if kind == "sweep" and len(targets) == 1:
         names.append(ALL)

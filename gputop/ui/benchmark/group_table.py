@@ -1,12 +1,12 @@
-"""Several devices under stress: a row for each, how far they are, and who is behind."""
+"""Table of several devices under test: a row for each, the progress, and who is behind."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.bench.events import Conditions
-from gputop.bench.plan.devices import numbers
-from gputop.bench.results.columns import ENDS, percent_of_peak
+from gputop.bench.plan.devices import short_labels
+from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
 from gputop.exits import INTERRUPTED
 from gputop.schema.snapshot import Host
 from gputop.text import (
@@ -19,7 +19,7 @@ from gputop.text import (
     that_fit,
     visible,
 )
-from gputop.ui.benchmark import points
+from gputop.ui.benchmark import result_table
 from gputop.ui.benchmark.plot import COLOURS, MARKS
 from gputop.ui.drawing.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
@@ -31,54 +31,60 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.compare import Spread
+    from gputop.bench.results.compare import DeviceSpread
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.model import Telemetry
 
 WIDEST_DEVICE = 30
 MOST_NOTES = 4
-"""Rows that say why devices failed."""
+"""Most rows about failed devices."""
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
 
-class Column(NamedTuple):
-    """One column; those of a lower `rank` stay where the width is not enough for all."""
+class DeviceColumn(NamedTuple):
+    """A column of devices. In a narrow table those of a low `rank` stay."""
 
     title: str
     width: int
     rank: int
 
 
-DEVICE, STATE = Column("DEVICE", 6, 0), Column("STATE", 13, 0)
-NOW, OF_PEAK = Column("NOW", 6, 4), Column("OF PEAK", 7, 4)
-"""The second in the place of the first, when nothing is now any more."""
+DEVICE, STATE = DeviceColumn("DEVICE", 6, 0), DeviceColumn("STATE", 13, 0)
+NOW, OF_PEAK = DeviceColumn("NOW", 6, 4), DeviceColumn("OF PEAK", 7, 4)
+"""Columns NOW and, after the end, OF PEAK in its place."""
 CONDITIONS = (
-    Column("POWER", 6, 6),
-    Column("TEMP", 5, 3),
-    Column("CLOCK", 8, 7),
-    Column("ERRORS", 6, 2),
+    DeviceColumn("POWER", 6, 6),
+    DeviceColumn("TEMP", 5, 3),
+    DeviceColumn("CLOCK", 8, 7),
+    DeviceColumn("ERRORS", 6, 2),
     STATE,
 )
 OVER_TIME = (
     DEVICE,
     NOW,
-    Column("MEAN", 6, 1),
-    Column("PEAK", 6, 5),
-    Column("DROOP", 6, 4),
+    DeviceColumn("MEAN", 6, 1),
+    DeviceColumn("PEAK", 6, 5),
+    DeviceColumn("DROOP", 6, 4),
     *CONDITIONS,
 )
-PAIRS = (DEVICE, Column("ALONE", 6, 1), Column("TOGETHER", 8, 1), Column("COST", 7, 1), *CONDITIONS)
-ROWS = (DEVICE, Column("ROWS", 8, 4), Column("BEST", 14, 1), *CONDITIONS)
+PAIRS = (
+    DEVICE,
+    DeviceColumn("ALONE", 6, 1),
+    DeviceColumn("TOGETHER", 8, 1),
+    DeviceColumn("COST", 7, 1),
+    *CONDITIONS,
+)
+ROWS = (DEVICE, DeviceColumn("ROWS", 8, 4), DeviceColumn("BEST", 14, 1), *CONDITIONS)
 
 
-def height(group: GroupState, width: int) -> int:
-    """Rows that `table` takes."""
+def group_height(group: GroupState, width: int) -> int:
+    """Return the rows that `group_rows` needs."""
     return 2 + len(group.runs) + len(_notes(group, width))
 
 
-def table(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
-    """A heading, a row for each device, how far it is and who is behind, and why some failed."""
+def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
+    """Draw a heading, a row for each device, the progress, and failures."""
     kinds = {"soak": OVER_TIME, "pairs": PAIRS}
     wanted = kinds.get(group.kind, ROWS)
     if group.ended:
@@ -101,8 +107,8 @@ def table(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
     return [*rows, _progress(group, spreads, width), *_notes(group, width)]
 
 
-def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Those that there is room for, each with its cells; the device takes what is left."""
+def _fitting(columns: Sequence[DeviceColumn], width: int) -> list[tuple[DeviceColumn, int]]:
+    """Return the columns that fit with their cells; the device gets the rest."""
     room = width - 2
     ranked = sorted(columns, key=lambda column: column.rank)
     shown = that_fit(ranked, room, lambda column: column.width + 1)
@@ -112,15 +118,14 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _cells(
-    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[Spread]
+    group: GroupState, target: Target, telemetry: Telemetry, spreads: Sequence[DeviceSpread]
 ) -> dict[str, tuple[str, Style]]:
-    """By the title of the column."""
+    """Return text and style by the column's title."""
     run = group.runs[target]
     alone, together, cost = group.pair(target)
-    best = group.best(target) if group.is_table else None
     errors = group.wrong_elements(target)
     rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
-    name = numbers([target])
+    name = short_labels([target])
     if target.number is None or len({each.name for each in group.runs}) > 1:
         name += f" {short_name(visible(target.name))}"
     return {
@@ -129,20 +134,20 @@ def _cells(
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
         "MEAN": (tflops(run.tflops_mean), STRONG),
         "PEAK": (tflops(run.tflops_peak), STRONG),
-        "DROOP": (percentage(group.droop_percent(target), digits=1), TEXT),
+        "DROOP": (percentage(run.droop_percent, digits=1), TEXT),
         "ALONE": (tflops(alone), STRONG),
         "TOGETHER": (tflops(together), STRONG),
         "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
-        "BEST": (best[1] if best else ABSENT, STRONG),
+        "BEST": (rate_text(best_row(run.rows)), STRONG),
         **_conditions(run, target, telemetry),
         "ERRORS": (ABSENT if errors is None else str(errors), FAULT if errors else TEXT),
         STATE.title: _state(group, target, spreads),
     }
 
 
-def readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
-    """Watts, their limit, MHz and °C that the device says now; of an instance those of its GPU."""
+def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
+    """Return current watts, their limit, MHz and °C; for an instance those of its GPU."""
     if target.gpu_uuid is None:
         host = telemetry.host or Host()
         return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
@@ -153,9 +158,9 @@ def readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
 def _conditions(
     run: RunState, target: Target, telemetry: Telemetry
 ) -> dict[str, tuple[str, Style]]:
-    """What the device says now; of a run that has ended the means, and the highest temperature."""
+    """Return current readings, or after the end the means and the highest temperature."""
     if run.result is None:
-        watts, _, clock, celsius = readings(target, telemetry)
+        watts, _, clock, celsius = live_readings(target, telemetry)
     else:
         known = run.result.conditions or Conditions()
         watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
@@ -167,8 +172,8 @@ def _conditions(
     }
 
 
-def _state(group: GroupState, target: Target, spreads: Sequence[Spread]) -> tuple[str, Style]:
-    """The gravest first: a fault, an end before its time, being behind, and then how it goes."""
+def _state(group: GroupState, target: Target, spreads: Sequence[DeviceSpread]) -> tuple[str, Style]:
+    """Return the gravest of fault, early end, lag and progress."""
     run = group.runs[target]
     behind = {label: by for spread in spreads for label, by in spread.behind.items()}
     percent = behind.get(target.label)
@@ -180,7 +185,7 @@ def _state(group: GroupState, target: Target, spreads: Sequence[Spread]) -> tupl
         stopped = run.stopping or run.status == INTERRUPTED
         return ("stopped", TEXT) if stopped else ("failed", WARN)
     if run.result is not None and run.result.stopped != "time":
-        return ENDS.get(run.result.stopped, visible(run.result.stopped, 12)), TEXT
+        return ending(run.result).word, TEXT
     if percent is not None:
         return f"{percentage(percent, digits=1)} behind", WARN
     if run.result is not None:
@@ -200,15 +205,15 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
         return "ready"
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
-    return "running" if group.kind != "pairs" else group.turn(target)
+    return "running" if group.kind != "pairs" else group.pair_phase(target)
 
 
-def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
-    """How far it is, how far the devices are apart, and who is behind."""
+def _progress(group: GroupState, spreads: Sequence[DeviceSpread], width: int) -> Row:
+    """Return how far the group is, how far devices are apart, and who is behind."""
     seconds, elapsed = group.request.seconds, group.elapsed_seconds
     share, text = share_of(elapsed, seconds), f"  {duration(elapsed)} of {duration(seconds)}"
     if group.is_table:
-        share = min(points.progress(run)[0] for run in group.runs.values())
+        share = min(result_table.progress(run)[0] for run in group.runs.values())
         text = f"  {duration(elapsed)} of at most {duration(seconds)}"
     if group.ended:
         text = f"  {duration(elapsed)}"
@@ -224,8 +229,8 @@ def _progress(group: GroupState, spreads: Sequence[Spread], width: int) -> Row:
     return row
 
 
-def _in_words(spread: Spread) -> str:
-    """`7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
+def _in_words(spread: DeviceSpread) -> str:
+    """Return a spread in words: `7.2 % apart: GPU 3 7.2 % behind GPU 0`."""
     apart = f"{percentage(spread.percent, digits=1)} apart"
     if not spread.behind:
         return f"{apart}, none is behind"
@@ -236,13 +241,13 @@ def _in_words(spread: Spread) -> str:
 
 
 def _short(label: str) -> str:
-    """A GPU without its name."""
+    """Return a GPU's label without its name."""
     number, _, _ = label.partition(",")
     return number if number.startswith("GPU ") else visible(label, 24)
 
 
 def _notes(group: GroupState, width: int) -> list[Row]:
-    """Why devices failed, each problem once, with who has it."""
+    """Return why devices failed, each problem once with its devices."""
     if group.problem is not None and not group.measured:
         return []  # the chart's space has it
     failed: dict[str, list[Target]] = {}
@@ -252,6 +257,6 @@ def _notes(group: GroupState, width: int) -> list[Row]:
     lines = [
         line
         for problem, targets in failed.items()
-        for line in wrap(f"{numbers(targets)}: {problem}", width - 2)
+        for line in wrap(f"{short_labels(targets)}: {problem}", width - 2)
     ]
     return [[Span(f" {line}", WARN)] for line in lines[:MOST_NOTES]]

@@ -1,4 +1,4 @@
-"""Lines over two axes, drawn by plotext. Nothing else imports it."""
+"""Lines over two axes, drawn by plotext. No other module imports it."""
 
 from __future__ import annotations
 
@@ -26,50 +26,52 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
+LABEL = 8
+"""Cells of the vertical axis and its labels."""
 BLANK, LAST = 0x2800, 0x28FF
-"""Braille: the eight low bits are the dots."""
+"""Braille range: the eight low bits are the dots."""
 COLOURS = (BUSY, MEMORY, POWER, CPU, TENSOR, SENT, TEMPERATURE, RECEIVED)
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
-"""Of lines in their order: where there are more of them than colours, the mark tells."""
+"""Marks of lines in order: they tell lines apart when colours repeat."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """Points in order of x, in the units of the axes."""
 
     points: tuple[tuple[float, float], ...]
     style: Style
     mark: str = ""
-    """One character, set at its end."""
+    """Character at the line's end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """A range, and where it is labelled; without ticks plotext chooses them."""
+class PlotAxis:
+    """Range of an axis and its labels; without ticks plotext chooses them."""
 
     low: float
     high: float
     ticks: tuple[tuple[float, str], ...] = ()
 
     def within(self, value: float) -> float:
-        """The value, or the end of the axis that it is beyond."""
+        """Return the value, limited to the axis."""
         return max(self.low, min(self.high, value))
 
     def share(self, value: float) -> float:
-        """Where a value is, 0 to 1."""
+        """Return the position of a value, 0 to 1."""
         return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
-def linear_axis(low: float, high: float, height: int) -> Axis:
-    """An axis in four parts, or in two where there is little room."""
+def linear_axis(low: float, high: float, height: int) -> PlotAxis:
+    """Return an axis in four parts, or in two if there is little room."""
     parts = 4 if height >= 15 else 2
     at = [low + (high - low) * n / parts for n in range(parts + 1)]
-    return Axis(low, high, tuple((value, tick(value)) for value in at))
+    return PlotAxis(low, high, tuple((value, tick(value)) for value in at))
 
 
 def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
-    """The title and the names of the lines, as far as there is room."""
+    """Return the title and as many names of lines as fit."""
     row: Row = [Span(title, DIM)]
     for name, style in lines:
         span = Span(f"  {name}", style)
@@ -80,23 +82,35 @@ def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
 
 
 class Plot:
-    """Draws lines in their own colours; what is the same as before is not drawn again."""
+    """Draws lines in their own colours. An unchanged plot is not drawn again."""
 
     def __init__(self) -> None:
         self._figure: Any = None
         self._drawn: tuple[object, list[Row]] | None = None
 
     def rows(
-        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+        self,
+        lines: Sequence[PlotLine],
+        x: PlotAxis,
+        y: PlotAxis,
+        left: int,
+        width: int,
+        height: int,
     ) -> list[Row]:
-        """Rows of that width, the axis in the last of the `left` cells; the first line in front."""
+        """Return rows with the axis in the last of the `left` cells; the first line is in front."""
         asked = (tuple(lines), x, y, left, width, height)
         if self._drawn is None or self._drawn[0] != asked:
             self._drawn = (asked, self._draw(lines, x, y, left, width, height))
         return self._drawn[1]
 
     def _draw(
-        self, lines: Sequence[Line], x: Axis, y: Axis, left: int, width: int, height: int
+        self,
+        lines: Sequence[PlotLine],
+        x: PlotAxis,
+        y: PlotAxis,
+        left: int,
+        width: int,
+        height: int,
     ) -> list[Row]:
         # One at a time: plotext has no cell of two lines in which each keeps its dots.
         layers = [self._built(line.points, x, y, left, width, height) for line in lines]
@@ -107,8 +121,8 @@ class Plot:
     def _built(
         self,
         points: Sequence[tuple[float, float]],
-        x: Axis,
-        y: Axis,
+        x: PlotAxis,
+        y: PlotAxis,
         left: int,
         width: int,
         height: int,
@@ -141,7 +155,7 @@ class Plot:
 
 
 def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
-    """One row of cells: the dots of all, in the style of the first that has some there."""
+    """Merge the dots of all layers, in the style of the front one."""
     row: list[Span] = []
     for cells in zip(*layers, strict=True):
         dots = [ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells]
@@ -157,8 +171,10 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
     return row
 
 
-def _set_marks(rows: list[list[Span]], lines: Sequence[Line], x: Axis, y: Axis, left: int) -> None:
-    """Each at the end of its line, or beside it where another is."""
+def _set_marks(
+    rows: list[list[Span]], lines: Sequence[PlotLine], x: PlotAxis, y: PlotAxis, left: int
+) -> None:
+    """Set each mark at the end of its line, or beside it if another is there."""
     down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
     taken: set[tuple[int, int]] = set()
     for line in lines:
@@ -176,7 +192,7 @@ def _set_marks(rows: list[list[Span]], lines: Sequence[Line], x: Axis, y: Axis, 
 
 
 def _joined(row: Sequence[Span]) -> Row:
-    """Neighbours in one style as one span; blanks are of none."""
+    """Join neighbours of one style into one span."""
     joined: Row = []
     for span in row:
         if joined and joined[-1].style == span.style:
@@ -187,12 +203,12 @@ def _joined(row: Sequence[Span]) -> Row:
 
 
 def tick(value: float) -> str:
-    """A number at an axis."""
+    """Return a number at an axis."""
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
-def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most `most` points, each the mean of its neighbours."""
+def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Return at most `most` points, each the mean of its neighbours."""
     group = -(-len(points) // max(1, most))
     if group <= 1:
         return points
@@ -204,7 +220,7 @@ def thin(points: list[tuple[float, float]], most: int) -> list[tuple[float, floa
 
 
 def round_up(value: float) -> float:
-    """The next round number: an axis that stays as it is while the curve moves."""
+    """Return the next round number, so that the axis stays while the curve moves."""
     scale = 1.0
     while value > 10 * scale:
         scale *= 10

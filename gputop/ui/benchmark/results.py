@@ -1,10 +1,10 @@
-"""The results of this run and of those before it."""
+"""Table of results of this run and earlier ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results.columns import DEVICE, SPEED, VERDICT, WHEN, fitting, is_slow
+from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, fitting_columns, is_slow
 from gputop.text import ABSENT, short_name, visible
 from gputop.ui.drawing.draw import Row, Span, cell, fit
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.bench.events import Result
-    from gputop.bench.results.columns import Column
+    from gputop.bench.results.facts import ResultColumn
     from gputop.ui.model import Telemetry
 
 
 class ResultsView(Wheel, LiveView):
-    """A table, newest first, in a window over all of them."""
+    """A table, newest first, that scrolls."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="results")
         self._telemetry = telemetry
         self.results: list[Result] = []
         self.problem: str | None = None
-        """Why earlier results could not be read, or this one not be kept."""
+        """Reason why earlier results could not be read, or this one not be stored."""
         self._first = 0
         self._room = 1
         self._seen = 0
-        """Results when it was last drawn: a new one is shown, wherever one had scrolled to."""
+        """Results at the last drawing: a new one scrolls to the top."""
 
     def move(self, step: int) -> None:
-        """Shows what is `step` rows further down."""
+        """Scroll down by `step` rows."""
         most = max(0, len(self.results) - self._room)
         self._first = max(0, min(most, self._first + step))
         self.redraw()
@@ -44,11 +44,11 @@ class ResultsView(Wheel, LiveView):
     wheel = move
 
     def page(self, step: int) -> None:
-        """Shows what is `step` windows further down."""
+        """Scroll down by `step` pages."""
         self.move(step * self._room)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """A heading, and as many rows as there are results and room."""
+        """Draw a heading, and as many results as fit."""
         note: list[Row] = [
             [Span(f" {line}", FAULT)] for line in wrap(visible(self.problem or ""), width - 2)[:2]
         ]
@@ -59,19 +59,19 @@ class ResultsView(Wheel, LiveView):
         self._first = max(0, min(first, len(self.results) - self._room))
         self._seen = len(self.results)
         listed = self.results[self._first : self._first + self._room]
-        columns = fitting(width)
+        columns = fitting_columns(width)
         rows = [self._heading(columns, width)]
         rows += [self._line(each, columns, width) for each in listed]
         return [*note, *rows]
 
     def _device_of(self, result: Result) -> str:
-        """The device with its index, where it is one of this machine: eight may have one name."""
+        """Return the device, with its index on this machine: eight may have one name."""
         name = short_name(visible(result.device))
         device = find_device(self._telemetry.devices, result.device_uuid)
         return name if device is None else f"{device.number} {name}"
 
-    def _heading(self, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
-        """The titles; where not all results are shown, which ones are."""
+    def _heading(self, columns: tuple[tuple[ResultColumn, int], ...], width: int) -> Row:
+        """Return the titles, and which results are shown if not all are."""
         total = len(self.results)
         row: Row = []
         for column, cells in columns:
@@ -83,7 +83,9 @@ class ResultsView(Wheel, LiveView):
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]
         return fit(row, width)
 
-    def _line(self, result: Result, columns: tuple[tuple[Column, int], ...], width: int) -> Row:
+    def _line(
+        self, result: Result, columns: tuple[tuple[ResultColumn, int], ...], width: int
+    ) -> Row:
         row: Row = []
         titles = {column.title for column, _ in columns}
         for column, cells in columns:
@@ -95,8 +97,8 @@ class ResultsView(Wheel, LiveView):
         return fit(row, width)
 
 
-def _style(result: Result, column: Column, text: str) -> Style:
-    """A fault is red all over; what is slow is marked where it says so."""
+def _style(result: Result, column: ResultColumn, text: str) -> Style:
+    """Return the style of a cell: a fault is red all over, a slow result where it says so."""
     if result.wrong_elements:
         return FAULT
     if is_slow(result) and column in (VERDICT, SPEED):

@@ -1,4 +1,4 @@
-"""The benchmark tab: a form, the run live, and the results."""
+"""Benchmark tab: a form, the live run, and the results."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from textual.message import Message
 from gputop.bench.events import Done
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.selection import question, usable
-from gputop.bench.results.store import ResultsError, append, recent
-from gputop.bench.run import watch
+from gputop.bench.plan.devices import busy_question, usable_requests
+from gputop.bench.results.history import ResultsError, append, recent
+from gputop.bench.run import supervision
+from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
-from gputop.bench.run.pairs import runner
 from gputop.text import visible
 from gputop.ui.benchmark.chart import ThroughputChart, hint, problem_rows
-from gputop.ui.benchmark.choice import key_of, label
+from gputop.ui.benchmark.device_choice import DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form
-from gputop.ui.benchmark.readout import ReadoutView
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.benchmark.selection import Several
-from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT, WARN
 from gputop.ui.model import own
 from gputop.ui.widgets.question import Question
@@ -36,23 +34,22 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.group import Group
-    from gputop.bench.run.pairs import Pairs
+    from gputop.bench.run.group import DeviceGroup, Pairs
     from gputop.ui.model import Telemetry
 
 REDRAW_SECONDS = 0.25
-"""The worker sends more windows than are worth their bytes over SSH."""
+"""Interval of redraws. The worker sends more windows than are worth their bytes over SSH."""
 CHART_SECONDS = 1.0
-"""A chart with a line for each device takes some milliseconds for each."""
+"""Redraw interval of a chart with a line per device, which takes some milliseconds each."""
 RESULTS_SHOWN = 200
 LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.3
-"""Rows, and where the screen is high, of its height; as in the style sheet."""
+"""Rows of the results, and their share of a high screen, as in the style sheet."""
 AROUND, LEAST_CHART = 4, 6
-"""Rows of form, title and margin, and what the chart has at least."""
+"""Rows of form, title and margin, and least rows of the chart."""
 
 
 class BenchmarkTab(Vertical):
-    """Starts and stops runs, one on each device, and shows what they say."""
+    """Starts and stops runs, one on each device, and shows them."""
 
     class Changed(Message):
         """A run started or ended."""
@@ -61,8 +58,8 @@ class BenchmarkTab(Vertical):
         super().__init__(id="benchmark")
         self._telemetry = telemetry
         self._python = python
-        self._runs: Group | Pairs | None = None
-        """Those that are under way."""
+        self._runs: DeviceGroup | Pairs | None = None
+        """Runs under way."""
         self._group: GroupState | None = None
         self._form = Form()
         self._title = TitleView()
@@ -78,7 +75,7 @@ class BenchmarkTab(Vertical):
         yield self._results
 
     def on_mount(self) -> None:
-        """Offers the CPU at once; devices come with the stream."""
+        """Offer the CPU at once; devices come with the stream."""
         self._chart.hint = lambda *size: hint(
             self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
         )
@@ -104,27 +101,27 @@ class BenchmarkTab(Vertical):
 
     @property
     def running(self) -> bool:
-        """Whether a run is under way."""
+        """True if a run is under way."""
         return self._runs is not None
 
     def show_targets(self) -> None:
-        """Offers this machine's devices of the stream; simulated and recorded ones do no work."""
+        """Offer the stream's devices on this machine; simulated and recorded ones cannot run."""
         inventory, telemetry = own(self._telemetry.inventory), self._telemetry
         elsewhere = telemetry.simulated or telemetry.replayed or telemetry.scraped
         if inventory is None or elsewhere:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = devices.targets(inventory, self._telemetry.latest)
-            self._form.offer(targets, devices.divided(inventory))
+            self._form.offer(targets, devices.gpus_in_mig_mode(inventory))
         if self._group is None:
             self._chart.redraw()
 
     def show_telemetry(self) -> None:
-        """Draws what the device under test says."""
+        """Redraw the readings of the devices under test."""
         self._readout.redraw()
 
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
-        """Starts what the form says; with `default`, a soak of the device of that UUID."""
+        """Start the run in the form; with `default`, a soak of the device of that UUID."""
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
@@ -134,7 +131,7 @@ class BenchmarkTab(Vertical):
         try:
             if default:
                 self._form.choose(uuid, "soak")
-            requests, left_out = usable(
+            requests, left_out = usable_requests(
                 self._telemetry.latest,
                 self._form.requests(self._python),
                 of_all=self._form.means_all,
@@ -144,7 +141,7 @@ class BenchmarkTab(Vertical):
             return
         if left_out:
             self.notify(left_out, title="Left out", severity="warning", markup=False)
-        asked = question(self._telemetry.latest, [request.target for request in requests])
+        asked = busy_question(self._telemetry.latest, [request.target for request in requests])
         if asked is None:
             self._begin(requests)
             return
@@ -161,7 +158,7 @@ class BenchmarkTab(Vertical):
         for view in (self._title, self._chart, self._readout):
             view.group = group
         self._chart.hint = lambda *_: []
-        self._runs = runner(group)
+        self._runs = group_runner(group)
         for timer in self._redraws:
             timer.resume()
         self._follow(group, self._runs)
@@ -169,14 +166,14 @@ class BenchmarkTab(Vertical):
         self._redraw_run()
 
     @work(exclusive=True, group="bench", exit_on_error=False)
-    async def _follow(self, group: GroupState, runs: Group | Pairs) -> None:
-        """Takes in the events of all devices until the last has ended, and keeps the results."""
+    async def _follow(self, group: GroupState, runs: DeviceGroup | Pairs) -> None:
+        """Follow the events of all devices to the end, and keep the results."""
         try:
-            with watch.Watch() as together:
+            with supervision.Supervisor() as together:
                 received = runs.events(together, partial(self._ended_by, group))
                 async with contextlib.aclosing(received) as events:
                     async for target, event in events:
-                        group.take(target, event)
+                        group.add_event(target, event)
                         if isinstance(event, Done) and group.is_several:
                             await self._keep(event.result)
         finally:
@@ -185,13 +182,13 @@ class BenchmarkTab(Vertical):
                 timer.pause()
         if not group.measured and (problem := group.problem) is not None:
             self._chart.hint = partial(problem_rows, problem, FAULT if group.faulty else WARN)
-        if not group.is_several and (result := group.only.result):
+        if not group.is_several and (result := group.first.result):
             await self._keep(result)
         self._redraw_run()
         self.post_message(self.Changed())
 
     async def _keep(self, result: Result) -> None:
-        """Lists a result, and keeps it with the others."""
+        """List a result and store it."""
         listed = self._results.results
         listed.insert(0, result)
         del listed[RESULTS_SHOWN:]
@@ -202,27 +199,27 @@ class BenchmarkTab(Vertical):
             self._results.problem = f"Not kept: {error}"
         self._results.redraw()
 
-    def _ended_by(self, group: GroupState, target: Target, limit: watch.Limit) -> None:
-        """Says which limit ends the run of which device, whichever tab is shown."""
+    def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
+        """Notify about the limit that ends a run, on any tab."""
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"
         self.notify(limit.why, title=title, severity="warning")
 
     def action_move(self, step: int) -> None:
-        """Shows results that are further down."""
+        """Scroll the results by rows."""
         self._results.move(step)
 
     def action_page(self, step: int) -> None:
-        """Shows results that are pages further down."""
+        """Scroll the results by pages."""
         self._results.page(step)
 
     def to_field(self, step: int) -> None:
-        """Goes on to another field of the form."""
+        """Focus another field of the form."""
         self._form.step(step)
 
     def stop(self) -> None:
-        """Stops the runs of all devices; what they measured so far is their result."""
+        """Stop the runs of all devices. What they measured so far is their result."""
         if self._runs is None or self._group is None:
             self.notify("No stress test is running: b starts one")
             return
@@ -231,7 +228,7 @@ class BenchmarkTab(Vertical):
         self._stop(self._runs)
 
     @work(group="stop", exit_on_error=False)
-    async def _stop(self, runs: Group | Pairs) -> None:
+    async def _stop(self, runs: DeviceGroup | Pairs) -> None:
         await runs.stop()
 
     @on(Form.Several)
@@ -243,7 +240,7 @@ class BenchmarkTab(Vertical):
         choice = self._form.choice
         offered = [(label(target), key_of(target)) for target in choice.offered]
         marked = [key_of(target) for target in choice.targets(self._form.kind)]
-        self.app.push_screen(Several(offered, marked), answered)
+        self.app.push_screen(DevicesDialog(offered, marked), answered)
 
     @on(Form.Submitted)
     def _submitted(self) -> None:
@@ -257,11 +254,11 @@ class BenchmarkTab(Vertical):
             self._chart.redraw()
 
     def on_resize(self) -> None:
-        """The table of several devices may want other rows."""
+        """Arrange the views anew."""
         self._arrange()
 
     def _arrange(self) -> None:
-        """Gives the readout what it wants; where that is too much, the results give way."""
+        """Give the readout the rows that it wants, at the expense of the results."""
         wanted = self._readout.wanted(self.size.width)
         results = max(LEAST_RESULTS, int(self.size.height * SHARE_OF_RESULTS))
         if not self.screen.has_class("tall"):

@@ -1,4 +1,4 @@
-"""A sweep: TFLOP/s over N, a line for each data type, with what other devices reached before."""
+"""Chart of a sweep: TFLOP/s over N by data type, with earlier sweeps of other devices."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputop.bench.plan.devices import numbers
-from gputop.bench.results import crossover
+from gputop.bench.plan.devices import short_labels
+from gputop.bench.results import compare
 from gputop.text import short_name, visible
-from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
-from gputop.ui.drawing.draw import Row, Span, cell, clip
+from gputop.ui.benchmark.plot import (
+    COLOURS,
+    LABEL,
+    MARKS,
+    Plot,
+    PlotAxis,
+    PlotLine,
+    legend,
+    linear_axis,
+)
+from gputop.ui.benchmark.result_table import note_rows
+from gputop.ui.drawing.draw import Row, Span, cell
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
 
@@ -18,87 +28,85 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gputop.bench.events import Point, Result
-    from gputop.bench.results.crossover import Crossover
+    from gputop.bench.results.compare import Crossover
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
 
 LEAST_PLOT = 8
-LABEL = 8
-"""Cells of the axis and its labels."""
 FAR = 30.0
-"""The ratio of the largest to the smallest figure from which the axis is logarithmic."""
+"""Ratio of the largest to the smallest figure from which the axis is logarithmic."""
 WIDE = 80
 USUAL = 10.0
-"""A sweep is expected to come to 1024, unless it is planned to end before."""
+"""log2 of the size that a sweep is expected to reach, unless its plan ends before."""
 SHARE_OF_NOTES = 6
-"""One row in as many is for notes, at most."""
+"""Rows per row of notes, at most."""
 RATIO = 6
 """Cells of a column of ratios."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Series:
+class SweepLine:
     name: str
     points: tuple[tuple[float, float], ...]
     earlier: bool
 
 
-def rows(
+def sweep_rows(
     run: RunState, results: Sequence[Result], plot: Plot, width: int, height: int, under: int
 ) -> list[Row]:
-    """The chart; where there is room, under it the ratio GPU/CPU and what is to be said.
+    """Draw the chart, and below it the ratio GPU/CPU and notes if they fit.
 
     It leaves `under` rows, unless the chart needs them.
     """
     target = run.request.target
     device = run.hello.device_name if run.hello else target.name
-    earlier = crossover.others(results, device, target.uuid)
+    earlier = compare.other_sweeps(results, device, target.uuid)
     series = _series(run.rows, earlier)
-    found = crossover.with_earlier(run.rows, target.uuid, earlier)
+    found = compare.with_earlier(run.rows, target.uuid, earlier)
     spare = max(0, height - LEAST_PLOT - 1)
     below = [*_ratios(found, width, spare)]
-    below += _notes(run, width, min(spare - len(below), max(2, height // SHARE_OF_NOTES)))
+    most = min(spare - len(below), max(2, height // SHARE_OF_NOTES))
+    below += note_rows(run, width, most, DIM)
     room = max(min(LEAST_PLOT + 1, height), height - len(below) - under)
     high = _expected((run,))
     return [_legend(series, width), *_chart(series, high, plot, width, room - 1), *below]
 
 
-def of_several(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
-    """The chart with a line for each device."""
+def sweep_rows_of_group(group: GroupState, plot: Plot, width: int, height: int) -> list[Row]:
+    """Draw the chart with a line for each device."""
     series = [
-        _Series(numbers([target]), _logs(run.rows), False) for target, run in group.runs.items()
+        SweepLine(short_labels([target]), _logs(run.rows), False)
+        for target, run in group.runs.items()
     ]
     drawn = _chart(series, _expected(tuple(group.runs.values())), plot, width, height - 1)
     return [_legend(series, width), *drawn]
 
 
 def _expected(runs: Sequence[RunState]) -> float:
-    """The log2 of N up to which there will be points: an axis that stays for a while."""
+    """Return the log2 of the largest expected N, so that the axis stays for a while."""
     most = (run.planned.n for run in runs if not run.ended and run.planned is not None)
     return max((min(USUAL, math.log2(n)) for n in most if n > 0), default=0.0)
 
 
-def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[_Series]:
-    """Those of this run, then those of other devices in the same data types, or else in any."""
-    own: dict[str, list[Point]] = {}
-    for point in points:
-        own.setdefault(point.series, []).append(point)
-    kept = crossover.newest(earlier)
+def _series(points: Sequence[Point], earlier: Sequence[Result]) -> list[SweepLine]:
+    """Return the series of this run, then those of other devices, in the same types if any."""
+    own = compare.points_by_series(points)
+    kept = compare.newest_series(earlier)
     same = {key: value for key, value in kept.items() if key[1] in own}
-    found = [_Series(visible(name, 40), _logs(line), False) for name, line in own.items()]
+    found = [SweepLine(visible(name, 40), _logs(line), False) for name, line in own.items()]
     for (_, name), (result, line) in (same or kept).items():
         label = f"{visible(name, 40)} {short_name(visible(result.device, 60))}"
-        found.append(_Series(label, _logs(line), True))
+        found.append(SweepLine(label, _logs(line), True))
     return [each for each in found if each.points][: len(MARKS)]
 
 
 def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
-    """By log2 of N, in TFLOP/s."""
+    """Return TFLOP/s by log2 of N."""
     known = ((point.x, point.values.get("tflops", 0.0)) for point in line)
     return tuple(sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0))
 
 
-def _legend(series: Sequence[_Series], width: int) -> Row:
+def _legend(series: Sequence[SweepLine], width: int) -> Row:
     named = [
         (f"{MARKS[n]} {each.name}", DIM if each.earlier else COLOURS[n % len(COLOURS)])
         for n, each in enumerate(series)
@@ -107,7 +115,7 @@ def _legend(series: Sequence[_Series], width: int) -> Row:
 
 
 def _chart(
-    series: Sequence[_Series], high: float, plot: Plot, width: int, height: int
+    series: Sequence[SweepLine], high: float, plot: Plot, width: int, height: int
 ) -> list[Row]:
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
@@ -116,7 +124,7 @@ def _chart(
     x = _sizes(min(xs), max(high, *xs), width - LABEL)
     y, scaled = rates(min(ys), max(ys), height)
     lines = [
-        Line(
+        PlotLine(
             tuple((at, scaled(rate)) for at, rate in each.points),
             DIM if each.earlier else COLOURS[n % len(COLOURS)],
             MARKS[n] if len(series) > 1 else "",
@@ -126,16 +134,16 @@ def _chart(
     return plot.rows(lines, x, y, LABEL, width, height)
 
 
-def _sizes(low: float, high: float, width: int) -> Axis:
-    """An axis of powers of two, labelled by N."""
+def _sizes(low: float, high: float, width: int) -> PlotAxis:
+    """Return an axis of powers of two, labelled by N."""
     first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
     step = max(1, math.ceil((last - first) / max(1, width // 9)))
     at = range(first, last + 1, step)
-    return Axis(first, last, tuple((power, f"{2**power}") for power in at))
+    return PlotAxis(first, last, tuple((power, f"{2**power}") for power in at))
 
 
-def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float], float]]:
-    """The axis of the rates, and what a rate is on it: its logarithm where they are far apart."""
+def rates(low: float, high: float, height: int) -> tuple[PlotAxis, Callable[[float], float]]:
+    """Return the axis of the rates and its scale: logarithmic if they are far apart."""
     if high < FAR * low:
         return linear_axis(0.0, 1.08 * high, height), float
     bottom, top = math.log10(low), math.log10(high)
@@ -143,14 +151,14 @@ def rates(low: float, high: float, height: int) -> tuple[Axis, Callable[[float],
     step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
     powers = range(last, first - 1, -step)  # from the top: there are the figures that count
     ticks = tuple((n, f"{10.0**n:g}") for n in reversed(powers))
-    return Axis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
+    return PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
 
 
 def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
-    """In words, and where there is room size by size; one data type after the other."""
+    """Draw crossovers in words, and size by size if they fit."""
     drawn: list[Row] = []
     for n, each in enumerate(found):
-        words = wrap(crossover.in_words(each), width - 2)
+        words = wrap(compare.crossover_in_words(each), width - 2)
         if len(drawn) + len(words) > room:
             break
         drawn += [[Span(f" {line}", STRONG)] for line in words]
@@ -161,7 +169,7 @@ def _ratios(found: Sequence[Crossover], width: int, room: int) -> list[Row]:
 
 
 def _by_size(found: Crossover, width: int) -> list[Row]:
-    """Two rows: as many of the sizes as fit, evenly, the largest among them."""
+    """Draw two rows of as many sizes as fit, evenly, the largest included."""
     every = -(-len(found.ratios) // max(1, (width - LABEL - 2) // RATIO))
     shown = found.ratios[::-1][::every][::-1]
     sizes: Row = [cell(" N", LABEL + 1, DIM)]
@@ -169,14 +177,5 @@ def _by_size(found: Crossover, width: int) -> list[Row]:
     for n, ratio in shown:
         sizes.append(cell(f"{n}", RATIO, DIM, right=True))
         style = STRONG if ratio > 1 else TEXT
-        ratios.append(cell(crossover.times(ratio), RATIO, style, right=True))
+        ratios.append(cell(compare.times_text(ratio), RATIO, style, right=True))
     return [sizes, ratios]
-
-
-def _notes(run: RunState, width: int, room: int) -> list[Row]:
-    notes = run.result.notes if run.result else ()
-    lines = [line for note in notes for line in wrap(visible(note), width - 2)]
-    shown = lines[: max(0, room)]
-    if shown and len(lines) > len(shown):
-        shown[-1] += " …"
-    return [[Span(clip(f" {line}", width), DIM)] for line in shown]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gputop.bench.plan import limits
-from gputop.bench.run.foreground import follow, signals
+from gputop.bench.plan import heat_limits
+from gputop.bench.run.progress import follow, on_signals
 from gputop.settings import load, path
 from gputop.text import count, duration, short_name, tflops, visible
 from gputop.ui.drawing.draw import Row, Span, bar, cell, cells_of, clip
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from gputop.bench.plan.request import Target
-    from gputop.bench.results.outliers import Distribution
-    from gputop.bench.run.group import Group
-    from gputop.bench.run.group_state import GroupState, Odd
+    from gputop.bench.results.outliers import RateDistribution
+    from gputop.bench.run.group import DeviceGroup
+    from gputop.bench.run.group_state import GroupOutlier, GroupState
     from gputop.bench.run.state import RunState
-    from gputop.bench.run.watch import Limit, Watching
+    from gputop.bench.run.supervision import RunLimit, Supervision
     from gputop.settings import Settings
 
 REDRAW_SECONDS = 0.5
@@ -55,7 +55,7 @@ class BurnView(LiveView):
         so_far = self._group
         rows = [self._title(width), self._progress(width), []]
         left = height - len(rows) - 1
-        odd = so_far.odd()
+        odd = so_far.outliers()
         known = list(so_far.distributions.values())
         if known:
             rooms = max(FEWEST_BINS, int(left * SHARE_OF_BINS) - 2 * len(known))
@@ -81,7 +81,7 @@ class BurnView(LiveView):
         kind = "" if request.kind == "soak" else f"{request.kind}, "
         what = f"{kind}{request.dtype} on {count(len(so_far.runs), 'device')}"
         known = [trace.heat_limits for trace in so_far.traces if trace.gpu is not None]
-        heat = f" · heat limit: {limits.in_short(known)}" if known else ""
+        heat = f" · heat limit: {heat_limits.in_short(known)}" if known else ""
         rest = f"{what} of {count(len(hosts), 'host')}{heat}"
         return [Span(word, style), Span(clip(rest, width - len(word)))]
 
@@ -159,19 +159,19 @@ class BurnApp(ThemedApp):
             self._view.redraw()
 
 
-async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[RunState]:
+async def on_screen(runs: DeviceGroup, group: GroupState, watch: Supervision) -> list[RunState]:
     """Show the runs until one leaves; return their ends, in the order of the requests."""
     partial_updates.install()
     textual_caches.install()
     settings, _ = load(path(None), given={})
     app = BurnApp(group, runs.stop, settings, Terminal.of(os.environ))
 
-    def ending(target: Target, limit: Limit) -> None:
+    def ending(target: Target, limit: RunLimit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")
 
     following = asyncio.create_task(follow(runs, group, watch, ending))
     following.add_done_callback(lambda _: app.ended())
-    with signals(app.action_leave):
+    with on_signals(app.action_leave):
         await app.run_async(mouse=False)
         if not following.done():
             await runs.stop()
@@ -181,7 +181,7 @@ async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[Run
 
 
 def distribution_rows(
-    among: Distribution, rates: Sequence[float], width: int, room: int
+    among: RateDistribution, rates: Sequence[float], width: int, room: int
 ) -> list[Row]:
     """What lies where: the figures, and a row for each bin of the throughput."""
     name = f"{among.count} × {short_name(visible(among.device))}  "
@@ -219,7 +219,7 @@ def histogram(values: Sequence[float], bins: int) -> list[tuple[float, float, in
     return [(least + n * wide, least + (n + 1) * wide, many) for n, many in enumerate(counts)]
 
 
-def odd_rows(odd: Sequence[Odd], width: int, room: int) -> list[Row]:
+def odd_rows(odd: Sequence[GroupOutlier], width: int, room: int) -> list[Row]:
     """Those that are not like the others, and how many more there are than fit."""
     if not odd:
         return [[Span("None is unlike the others so far", DIM)]]

@@ -1,4 +1,4 @@
-"""A GPU as a device, through CUDA."""
+"""Devices that run products: the CPU, and a GPU through CUDA."""
 
 from __future__ import annotations
 
@@ -9,17 +9,92 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .pace import Batch
-from .refusals import RefusedError, first_line
+from .errors import RunError, first_line
+from .throughput import EndedBatch
 
 if TYPE_CHECKING:
     from .product import Product
+
+
+PARTS = 8
+"""Parts of a batch on a CPU. A stop is noticed between them."""
+
+
+class Cpu:
+    """A CPU, which runs batches at once."""
+
+    most_in_flight = 1
+    smallest_size = 64
+    timing = "wall time"
+    patience = 20.0
+    """Seconds. Other processes that use the cores are not a fault."""
+    share_of_checks, least_interval = 0.1, 1.0
+
+    def __init__(self, torch: Any, halt: threading.Event) -> None:
+        self.torch, self.place, self._halt = torch, "cpu", halt
+        # Also fixes MKL's choice of threads, on which the order of summation depends.
+        torch.set_num_threads(torch.get_num_threads())
+        self._ended: deque[EndedBatch] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that were not polled yet."""
+        return len(self._ended)
+
+    def launch(self, product: Product, products: int, *, check: bool) -> None:
+        """Make that many products, fewer if the run is halted, then check the last one."""
+        done, began = 0, time.perf_counter()
+        part = max(1, products // PARTS)
+        while done < products and not self._halt.is_set():
+            part = min(part, products - done)
+            product.multiply(part)
+            done += part
+        ended = time.perf_counter()
+        wrong = seconds = None
+        if check and not self._halt.is_set():
+            wrong, seconds = self.check(product)
+        self._ended.append(EndedBatch(done, began, ended, None, wrong, seconds))
+
+    def poll(self) -> EndedBatch | None:
+        """Return the oldest batch that was not polled yet."""
+        return self._ended.popleft() if self._ended else None
+
+    def check(self, product: Product) -> tuple[int, float]:
+        """Return the wrong elements of C and the seconds of the check."""
+        began = time.perf_counter()
+        return self.compare(product), time.perf_counter() - began
+
+    def compare(self, product: Product) -> int:
+        """Return the number of wrong elements of C."""
+        same = self.torch.equal(product.c_bits, product.first_bits)
+        return 0 if same else product.unexplained()
+
+    def timed(self, work: Callable[[int], None], times: int) -> float:
+        """Return the seconds of that much work."""
+        began = time.perf_counter()
+        work(times)
+        return time.perf_counter() - began
+
+    wall = timed
+    """Wall time, the only time that a CPU has."""
+
+    def synchronize(self) -> None:
+        """Do nothing: products have ended when their call returns."""
+
+    def free_bytes(self) -> int | None:
+        """Return None: only the plan knows the free memory."""
+        return None
+
+    def memories(self) -> dict[str, int | None]:
+        """Return no figures: a CPU has one memory, which is not divided."""
+        return {}
+
 
 POLL_SECONDS = 0.003
 
 
 class Cuda:
-    """Keeps two batches in flight on one stream, so that the device never waits for Python."""
+    """A GPU with two batches in flight on one stream, so that it never waits for Python."""
 
     most_in_flight = 2
     smallest_size = 1024
@@ -39,11 +114,11 @@ class Cuda:
 
     @property
     def in_flight(self) -> int:
-        """Batches that were launched and not seen to end yet."""
+        """Batches that were launched and not yet seen to end."""
         return len(self._queue)
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
-        """Enqueues that many products, and where asked for the check of the last."""
+        """Enqueue that many products, and the check of the last one if asked for."""
         torch = self.torch
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         began = time.perf_counter()
@@ -59,8 +134,8 @@ class Cuda:
             ended.record()
         self._queue.append((products, began, first, last, ended, count))
 
-    def poll(self) -> Batch | None:
-        """The oldest batch in flight, once it has ended; otherwise None, after a short wait."""
+    def poll(self) -> EndedBatch | None:
+        """Return the oldest batch in flight if it has ended, or None after a short wait."""
         if not self._queue:
             return None
         products, began, first, last, ended, count = self._queue[0]
@@ -73,10 +148,10 @@ class Cuda:
         if count is not None:
             wrong, check_seconds = int(count), last.elapsed_time(ended) / 1000
         device_seconds = first.elapsed_time(last) / 1000
-        return Batch(products, began, now, device_seconds, wrong, check_seconds)
+        return EndedBatch(products, began, now, device_seconds, wrong, check_seconds)
 
     def check(self, product: Product) -> tuple[int, float]:
-        """Wrong elements of C, and the seconds that it took to know; waits for the device."""
+        """Return the wrong elements of C and the seconds of the check; wait for the device."""
         first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         count = self.compare(product)
@@ -86,7 +161,7 @@ class Cuda:
         return wrong, first.elapsed_time(last) / 1000
 
     def compare(self, product: Product) -> Any:
-        """Wrong elements of C, as a number on the device.
+        """Return the number of wrong elements of C as a number on the device.
 
         Bit for bit: cuBLAS gives the same bits every time on one stream of one device.
         """
@@ -96,7 +171,7 @@ class Cuda:
         return self._differs.sum()
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
-        """Seconds of that much work, by device events."""
+        """Return the seconds of that much work by device events."""
         first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         work(times)
@@ -105,7 +180,7 @@ class Cuda:
         return float(first.elapsed_time(last)) / 1000
 
     def wall(self, work: Callable[[int], None], times: int) -> float:
-        """Seconds from before the first is launched until all have ended."""
+        """Return the seconds from before the first launch until all work has ended."""
         self.synchronize()
         began = time.perf_counter()
         work(times)
@@ -113,16 +188,16 @@ class Cuda:
         return time.perf_counter() - began
 
     def synchronize(self) -> None:
-        """Waits for all that was launched."""
+        """Wait for everything that was launched."""
         self.torch.cuda.synchronize()
 
     def free_bytes(self) -> int | None:
-        """What can be taken, once torch has given back what it keeps for later."""
+        """Return the free memory after torch has given back its cache."""
         self.torch.cuda.empty_cache()
         return int(self.torch.cuda.mem_get_info()[0])
 
     def memories(self) -> dict[str, int | None]:
-        """Where the device's memory went: tensors, torch's cache, and the context with its modules.
+        """Return where the device's memory went: tensors, torch's cache, and the context.
 
         The context is what the device has lost since before the run, without what torch holds; what
         others took meanwhile is in it.
@@ -140,17 +215,17 @@ class Cuda:
 
 
 def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cuda:
-    """The GPU that this process sees, ready; raises `RefusedError`."""
+    """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
     remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
     if torch.version.cuda is None:
         why = f"torch {torch.__version__} of {python} is a build for CPUs"
-        raise RefusedError("no_cuda", "This torch has no CUDA support", why, remedy)
+        raise RunError("no_cuda", "This torch has no CUDA support", why, remedy)
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)
     except Exception as error:
-        raise RefusedError(
+        raise RunError(
             "no_device",
             "torch cannot use the GPU",
             first_line(error),
@@ -158,7 +233,7 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
         ) from error
     archs = torch.cuda.get_arch_list()
     if not runs_on(archs, capability):
-        raise RefusedError(
+        raise RunError(
             "architecture",
             f"This torch has no code for compute capability {capability[0]}.{capability[1]}",
             f"torch {torch.__version__} is built for {' '.join(archs)}",
@@ -168,7 +243,7 @@ def open_cuda(torch: Any, halt: threading.Event, free_before: int | None) -> Cud
 
 
 def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:
-    """Whether a build for these architectures has code for a device of that compute capability.
+    """True if a build for these architectures has code for that compute capability.
 
     `sm_80` is machine code, for 8.0 and later minor versions of 8; `compute_80` is compiled by the
     driver for anything later; `sm_90a` is for exactly 9.0.

@@ -1,12 +1,12 @@
-"""Why a run ends without a result: what, why and the remedy, each for people, in one line."""
+"""Errors that end a run without a result, each with a cause and a remedy in one line."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-class RefusedError(Exception):
-    """The run cannot be done: a word for programs, and what, why and the remedy for people."""
+class RunError(Exception):
+    """A run that cannot be done: a word for programs; what, why and the remedy for people."""
 
     def __init__(self, kind: str, what: str, why: str, remedy: str) -> None:
         super().__init__(what)
@@ -14,9 +14,9 @@ class RefusedError(Exception):
         self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
 
 
-def computes_wrong() -> RefusedError:
-    """The first products are wrong, or the exact ones."""
-    return RefusedError(
+def computes_wrong() -> RunError:
+    """Return the error for first or exact products that are wrong."""
+    return RunError(
         "wrong",
         "The device computes wrong results",
         "the first products are not what they have to be",
@@ -24,9 +24,9 @@ def computes_wrong() -> RefusedError:
     )
 
 
-def hangs(place: str, work: str, expected: float, patience: float) -> RefusedError:
-    """What was launched has not ended after many times its time."""
-    return RefusedError(
+def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
+    """Return the error for work that has not ended after many times its expected time."""
+    return RunError(
         "hang",
         "The device hangs",
         f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s",
@@ -36,9 +36,9 @@ def hangs(place: str, work: str, expected: float, patience: float) -> RefusedErr
     )
 
 
-def not_ready(seconds: float) -> RefusedError:
-    """The preparation has no end."""
-    return RefusedError(
+def not_ready(seconds: float) -> RunError:
+    """Return the error for a preparation that does not end."""
+    return RunError(
         "not_ready",
         "The stress test did not get ready",
         f"torch, memory and the first products took more than {seconds:.0f} s",
@@ -46,9 +46,9 @@ def not_ready(seconds: float) -> RefusedError:
     )
 
 
-def nobody_comes(seconds: float) -> RefusedError:
-    """The devices that are to start together with this one have no end of their preparation."""
-    return RefusedError(
+def nobody_comes(seconds: float) -> RunError:
+    """Return the error for other devices of the group that do not get ready."""
+    return RunError(
         "not_ready",
         "The stress test was not begun",
         f"the other devices were not ready within {seconds:.0f} s",
@@ -56,9 +56,9 @@ def nobody_comes(seconds: float) -> RefusedError:
     )
 
 
-def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RefusedError:
-    """Not one product would end within the run."""
-    return RefusedError(
+def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
+    """Return the error for products so long that none would end within the run."""
+    return RunError(
         "too_slow",
         f"No {dtype} product of size {request['size'] or 'auto'} ends in time",
         f"one takes {taken} s, and the run {request['seconds']:g} s",
@@ -66,9 +66,9 @@ def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RefusedError:
     )
 
 
-def no_dtype(dtype: str, why: str) -> RefusedError:
-    """This torch, or this device under it, does not have the data type."""
-    return RefusedError(
+def no_dtype(dtype: str, why: str) -> RunError:
+    """Return the error for a data type that this torch or device does not have."""
+    return RunError(
         "dtype",
         f"{dtype} cannot be run here",
         why,
@@ -76,19 +76,19 @@ def no_dtype(dtype: str, why: str) -> RefusedError:
     )
 
 
-def explain(error: BaseException, place: str | None, request: dict[str, Any]) -> RefusedError:
-    """Any failure as what a person can do about it."""
-    if isinstance(error, RefusedError):
+def explain(error: BaseException, place: str | None, request: dict[str, Any]) -> RunError:
+    """Return any failure as an error with a remedy."""
+    if isinstance(error, RunError):
         return error
     text = first_line(error)
     if is_memory(error):
-        return RefusedError(
+        return RunError(
             "memory",
             f"The memory does not hold products of size {request['size'] or 'auto'}",
             text or type(error).__name__,
             "Choose a smaller --size, or end what holds the memory",
         )
-    return RefusedError(
+    return RunError(
         "device" if place == "cuda" else "torch",
         "The stress test failed",
         f"{type(error).__name__}: {text}" if text else type(error).__name__,
@@ -97,7 +97,7 @@ def explain(error: BaseException, place: str | None, request: dict[str, Any]) ->
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether there was no more memory, of the host or of the device."""
+    """True if the error means that host or device memory ran out."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -106,6 +106,6 @@ def is_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """torch's messages have the error first, and advice for developers below it."""
+    """Return the first line of an error: torch adds advice for developers below it."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else ""

@@ -14,11 +14,11 @@ import pytest
 from gputop.bench.events import Done, Event, Planned
 from gputop.bench.plan import devices, request
 from gputop.bench.plan.request import Request
-from gputop.bench.run import group, watch
+from gputop.bench.run import group, supervision
 from gputop.bench.run.conditions import Trace
-from gputop.bench.run.foreground import run_in_foreground
+from gputop.bench.run.progress import run_in_foreground
 from gputop.commands import bench as command
-from gputop.commands.bench_results import conclude
+from gputop.commands.bench_results import report_runs
 from gputop.problem import Problem
 from gputop.schema.snapshot import Absence, DeviceState
 from gputop.stream.child import Interruption
@@ -28,7 +28,7 @@ from tests.streams import PreparedStream, inventory, readings, sample
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    from gputop.bench.run.watch import Limit
+    from gputop.bench.run.supervision import RunLimit
     from gputop.schema.snapshot import Record
 
 GPU = devices.targets(inventory(2), sample(2))[0]
@@ -78,23 +78,23 @@ def _no_thread_is_left() -> Iterator[None]:
 
 def watching(monkeypatch: pytest.MonkeyPatch, *records: Record | Interruption) -> PreparedStream:
     stream = PreparedStream(*records)
-    monkeypatch.setattr(watch, "open_stream", lambda: stream)
+    monkeypatch.setattr(supervision, "open_stream", lambda: stream)
     return stream
 
 
 async def events_of(
-    session: Any, trace: Trace, ending: Callable[[Limit], None]
+    session: Any, trace: Trace, ending: Callable[[RunLimit], None]
 ) -> AsyncGenerator[Event]:
     """Those of one run that is watched alone."""
-    with watch.Watch() as together:
+    with supervision.Supervisor() as together:
         async with contextlib.aclosing(together.events(session, trace, ending)) as events:
             async for event in events:
                 yield event
 
 
-async def run_of(session: Any, trace: Trace) -> tuple[Event, list[Limit]]:
+async def run_of(session: Any, trace: Trace) -> tuple[Event, list[RunLimit]]:
     """The last event of the run, and what ended it."""
-    limits: list[Limit] = []
+    limits: list[RunLimit] = []
     async with asyncio.timeout(30):
         async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
             received = [event async for event in events]
@@ -127,7 +127,7 @@ UNHEARD = [
 async def test_a_run_that_nobody_can_watch_is_ended(
     monkeypatch: pytest.MonkeyPatch, record: Any
 ) -> None:
-    monkeypatch.setattr(watch, "START_SECONDS", 0.2)
+    monkeypatch.setattr(supervision, "START_SECONDS", 0.2)
     watching(monkeypatch, inventory(2), record)
     last, limits = await run_of(EndlessSession(), Trace(GPU))
     assert isinstance(last, Done)
@@ -136,7 +136,7 @@ async def test_a_run_that_nobody_can_watch_is_ended(
 
 
 async def test_an_answer_is_good_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(supervision, "SILENCE_SECONDS", 0.2)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
     assert [limit.by for limit in limits] == ["silent"]
@@ -149,16 +149,16 @@ async def test_an_answer_is_good_for_a_time_only(monkeypatch: pytest.MonkeyPatch
 async def test_what_has_no_temperature_is_not_ended_for_it(
     monkeypatch: pytest.MonkeyPatch, target: request.Target, record: Any
 ) -> None:
-    monkeypatch.setattr(watch, "START_SECONDS", 0.1 if target is CPU else 30.0)
+    monkeypatch.setattr(supervision, "START_SECONDS", 0.1 if target is CPU else 30.0)
     watching(monkeypatch, inventory(2), record)
     trace = Trace(target)
-    looked, look = asyncio.Event(), trace.look
+    looked, look = asyncio.Event(), trace.add_sample
 
     def noticed(*arguments: Any) -> None:
         look(*arguments)
         looked.set()
 
-    monkeypatch.setattr(trace, "look", noticed)
+    monkeypatch.setattr(trace, "add_sample", noticed)
     session, limits = EndlessSession(), list[Any]()
     async with asyncio.timeout(30):
         async with contextlib.aclosing(events_of(session, trace, limits.append)) as events:
@@ -175,7 +175,7 @@ async def test_what_has_no_temperature_is_not_ended_for_it(
 async def test_a_limit_holds_where_the_event_loop_does_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "HELD_UP_SECONDS", 0.1)
+    monkeypatch.setattr(supervision, "HELD_UP_SECONDS", 0.1)
     watching(monkeypatch, inventory(2), heated(90))
     session = EndlessSession()
     async with contextlib.aclosing(events_of(session, Trace(GPU), lambda _: None)) as events:
@@ -198,12 +198,12 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
         opened.append(PreparedStream(inventory(2), hot))
         return opened[-1]
 
-    monkeypatch.setattr(watch, "open_stream", open_stream)
+    monkeypatch.setattr(supervision, "open_stream", open_stream)
     sessions, traces = (EndlessSession(), EndlessSession()), (Trace(GPU), Trace(other))
     ended: list[Any] = []
 
-    async def one(together: watch.Watch, session: Any, trace: Trace) -> None:
-        def ending(limit: Limit) -> None:
+    async def one(together: supervision.Supervisor, session: Any, trace: Trace) -> None:
+        def ending(limit: RunLimit) -> None:
             ended.append((trace.target.index, limit.by))
             sessions[1].stopped.set()  # the other one goes on until then
 
@@ -212,7 +212,7 @@ async def test_runs_together_share_the_stream_and_end_each_by_itself(
                 pass
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        with watch.Watch() as together:
+        with supervision.Supervisor() as together:
             tasks = [
                 group.create_task(one(together, *each))
                 for each in zip(sessions, traces, strict=True)
@@ -227,7 +227,7 @@ async def test_a_watch_that_fails_ends_what_it_watched(monkeypatch: pytest.Monke
     def fails(*_: object) -> None:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setattr("gputop.bench.plan.limits.reached", fails)
+    monkeypatch.setattr("gputop.bench.plan.heat_limits.reached_limit", fails)
     watching(monkeypatch, inventory(2), heated(40))
     _, limits = await run_of(EndlessSession(), Trace(GPU))
     assert [(limit.by, limit.why) for limit in limits] == [("silent", "RuntimeError: on purpose")]
@@ -263,8 +263,8 @@ async def test_without_the_dashboard_it_says_which_limit_it_was(
     )
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    assert conclude(ends, parser.parse_args([])) == 4
+    assert report_runs(ends, parser.parse_args([])) == 4
     assert "ended by the temperature limit" in capsys.readouterr().out
     ends[0].end = Done(dataclasses.replace(RESULT, stopped="silent"))
-    assert conclude(ends, parser.parse_args([])) == 4
+    assert report_runs(ends, parser.parse_args([])) == 4
     assert "could not be watched" in capsys.readouterr().out

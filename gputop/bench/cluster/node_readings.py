@@ -1,4 +1,4 @@
-"""What a node says of its GPU, by nvidia-smi, in the words of the stream. Pure."""
+"""A node's nvidia-smi output as targets, inventories and samples. Pure."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 1.0
 MIB = 1 << 20
 IDLE_BYTES = 1 << 30
-"""What the driver and a desktop hold at most: more is somebody's, also where he is not named."""
+"""Most memory that driver and desktop hold. More belongs to somebody, named or not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Where a post is, and the GPU that Ray gave it."""
+class NodeFacts:
+    """An actor's node, and the GPU that Ray gave it."""
 
     target: Target
     inventory: Inventory
     python: str
     has_torch: bool
     held: str | None
-    """Who holds the GPU already; None where nobody does."""
+    """Reason why the GPU counts as in use, or None if it is free."""
 
 
-def facts(said: Mapping[str, Any], host: str) -> Facts:
-    """What a post says of itself; raises `ValueError` with why it has no GPU."""
+def node_facts(said: Mapping[str, Any], host: str) -> NodeFacts:
+    """Return an actor's facts; raise `ValueError` with the reason if it has no GPU."""
     if "why" in said:
         raise ValueError(str(said["why"]))
     device = None if "cpu" in said else _device(said["gpu"], str(said.get("heat", "")))
@@ -57,11 +57,11 @@ def facts(said: Mapping[str, Any], host: str) -> Facts:
         devices=() if device is None else (device, *_instance(target, device)),
     )
     held = None if device is None else _held(gpu, str(said.get("apps", "")))
-    return Facts(target, inventory, str(said["python"]), bool(said["torch"]), held)
+    return NodeFacts(target, inventory, str(said["python"]), bool(said["torch"]), held)
 
 
-def sample(line: str, inventory: Inventory) -> Sample | None:
-    """A line of the readings that one of `post.QUERIES` names; None for what is none."""
+def parse_readings(line: str, inventory: Inventory) -> Sample | None:
+    """Return a line of one of `node_actor.QUERIES` as a sample, or None if it is not one."""
     values = [value.strip() for value in line.split(",")]
     if len(values) not in (5, 7) or not inventory.devices:
         return None
@@ -88,7 +88,7 @@ def _cpu(said: Mapping[str, Any], host: str) -> Target:
 
 
 def _device(gpu: Mapping[str, str], heat: str) -> Device:
-    """The whole GPU, also of an instance: that is what has readings."""
+    """Return the whole GPU, also for an instance: only the GPU has readings."""
     total = _whole(gpu.get("memory.total"))
     identity = gpu.get("pci.device_id", "").lower().removeprefix("0x")
     return Device(
@@ -113,11 +113,11 @@ THRESHOLDS = {
     "GPU Max Operating T.Limit Temp": "temperature_max_margin_celsius",
     "Memory Max Operating T.Limit Temp": "memory_temperature_max_margin_celsius",
 }
-"""By what `nvidia-smi -q` calls them, the fields of `Device`."""
+"""Fields of `Device` by their names in `nvidia-smi -q`."""
 
 
 def thresholds(heat: str) -> dict[str, Any]:
-    """The thresholds in what `nvidia-smi -q -d TEMPERATURE` prints."""
+    """Return the thresholds that `nvidia-smi -q -d TEMPERATURE` prints."""
     rows = (line.partition(":") for line in heat.splitlines())
     named = ((THRESHOLDS.get(label.strip()), text.split()) for label, _, text in rows)
     return {name: _whole(words[0]) for name, words in named if name and words}
@@ -151,7 +151,7 @@ def _target(device: Device, said: Mapping[str, Any], host: str) -> Target:
 
 
 def _instance(target: Target, gpu: Device) -> tuple[Device, ...]:
-    """Beside the GPU, the instance of it that is tested."""
+    """Return the tested instance of the GPU, if there is one."""
     if target.parent_uuid is None or target.uuid is None:
         return ()
     return (
@@ -185,7 +185,7 @@ def _known(value: str | None) -> str | None:
 
 
 def _number(value: str | None) -> float | None:
-    """None for `[N/A]` and the like."""
+    """Return a number, or None for `[N/A]` and the like."""
     try:
         return float(value or "")
     except ValueError:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from gputop.bench.cluster import link
-from gputop.bench.cluster.link import Cluster
-from gputop.bench.run.places import PlaceError
+from gputop.bench.cluster import client
+from gputop.bench.cluster.client import Cluster
+from gputop.bench.run.worker_launch import LaunchError
 from tests.bench.commands import COMMAND, environment
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 async def refused(address: str = "auto") -> str:
-    with pytest.raises(PlaceError) as caught:
+    with pytest.raises(LaunchError) as caught:
         await Cluster.join(address)
     return str(caught.value)
 
@@ -73,13 +73,13 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if link.RELAY in each.cmdline()]
+    return [each for each in psutil.Process().children() if client.RELAY in each.cmdline()]
 
 
 async def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "find_spec", lambda _: None)
+    monkeypatch.setattr(client, "find_spec", lambda _: None)
     assert await refused() == (
-        f"There is no Ray: {sys.executable} has no ray. "
+        f"Ray is not installed: {sys.executable} has no ray. "
         "Type `pip install '.[ray]'` in a checkout of gputop"
     )
 
@@ -99,7 +99,7 @@ async def test_one_that_does_not_answer_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_ray(path, "threading.Event().wait()")
-    monkeypatch.setattr(link, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(client, "CONNECT_SECONDS", 1.0)
     assert "at 10.0.0.1:6379 cannot be used: it did not answer within 1 s" in await refused(
         "10.0.0.1:6379"
     )
@@ -125,7 +125,7 @@ async def test_who_leaves_while_it_joins_leaves_nothing(path: Path) -> None:
 async def test_what_a_cluster_has_is_known(path: Path) -> None:
     fake_ray(path, free=3.0)
     cluster, found = await Cluster.join("auto")
-    assert found == link.Found("9.9", 1, 4, 3)
+    assert found == client.ClusterSize("9.9", 1, 4, 3)
     await cluster.leave()
     assert children() == []
 
@@ -155,7 +155,7 @@ def test_ray_gives_what_nobody_has(
         (("pairs", "--ray"), "Leave out --ray"),
         (("--ray", "sweep"), "Type `gputop bench sweep --ray`"),
         (("--screen",), "Add --ray"),
-        (("--ray", "--screen"), "wants a terminal"),
+        (("--ray", "--screen"), "needs a terminal"),
         (("--ray", "--device", "0"), "Say how many with --devices"),
         (("--ray", "--collect", "a"), "Leave out --ray"),
         (("--ray", "--history"), "Leave out --ray"),

@@ -1,4 +1,4 @@
-"""What the device did during a run, in rows on the time axis of the chart above them.
+"""Readings of the device during a run, on the time axis of the chart above.
 
 Lines of power, clock and temperature, and a strip for each clock event reason: ▮ where it held.
 """
@@ -21,50 +21,50 @@ from gputop.ui.monitor.panel import limit_text
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.run.conditions import Moment, Trace
+    from gputop.bench.run.conditions import Trace, TraceMoment
     from gputop.bench.run.state import RunState
 
 LEFT, RIGHT = 13, 15
-"""Cells beside the time axis: what a row shows, and its value."""
+"""Cells beside the time axis: the row's label, and its value."""
 SHARE_SHOWN = 0.25
-"""A line shows at least the upper quarter of its scale, so that noise does not fill it."""
+"""Least share of its scale that a line shows, so that noise does not fill it."""
 ROWS_OF_TALL_LINES = 3
 MOST_REASONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReadingLine:
     """A reading over the run."""
 
     label: str
     values: Sequence[float | None]
-    """By moment."""
+    """Values by moment."""
     top: float | None
-    """What the full height stands for, where there is a limit."""
+    """Value of the full height, if there is a limit."""
     text: str
     style: Style
 
 
-class Axis:
-    """Seconds of the run as cells: `width` of them for `seconds`, with two dots each."""
+class TimeAxis:
+    """Seconds of the run as `width` cells with two dots each."""
 
     def __init__(self, seconds: float, width: int) -> None:
         self.seconds, self.width = seconds, width
 
     def dots(self, since: float, until: float) -> range:
-        """The dots that the time from `since` to `until` takes; at least one."""
+        """Return the dots of a time interval, at least one."""
         most = 2 * self.width
         first = min(most - 1, int(since / self.seconds * most))
         return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
 
 
-def wanted(run: RunState) -> int:
-    """Rows for all there is to show, each reading in one."""
+def rows_wanted(run: RunState) -> int:
+    """Return the rows that show everything, each reading in one."""
     return len(_lines(run)) + _reason_rows(run.trace)
 
 
-def rows(run: RunState, axis: Axis, height: int) -> list[Row]:
-    """As many rows as there is room for: power and the gravest reason first."""
+def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
+    """Draw as many rows as fit: power and the gravest reason first."""
     lines, reasons = _lines(run), _reason_rows(run.trace)
     reasons = min(reasons, height // 2)
     lines = lines[: height - reasons]
@@ -75,14 +75,14 @@ def rows(run: RunState, axis: Axis, height: int) -> list[Row]:
     return drawn + _strips(run.trace, axis, reasons)
 
 
-def _lines(run: RunState) -> list[Line]:
-    """The readings that there are; how they are now, and after the run how they were."""
+def _lines(run: RunState) -> list[ReadingLine]:
+    """Return the known readings as they are now, or after the run as they were."""
     trace, moments = run.trace, run.trace.moments
     if not moments:
         return []
     last, gpu = moments[-1], trace.gpu
     if run.ended:
-        power, clock = quantity(trace.power_mean, " W"), quantity(trace.clock_mean, " MHz")
+        power, clock = quantity(trace.power.value, " W"), quantity(trace.clock.value, " MHz")
         texts = (f"mean {power}", f"mean {clock}", f"max {quantity(trace.temperature_max, '°C')}")
     else:
         texts = (
@@ -92,15 +92,17 @@ def _lines(run: RunState) -> list[Line]:
         )
     clock_label = "clock" if trace.target.uuid is None else "SM clock"
     found = (
-        Line("power", [m.power_watts for m in moments], trace.power_limit_watts, texts[0], POWER),
-        Line(
+        ReadingLine(
+            "power", [m.power_watts for m in moments], trace.power_limit_watts, texts[0], POWER
+        ),
+        ReadingLine(
             clock_label,
             [m.sm_clock_mhz for m in moments],
             gpu.sm_clock_max_mhz if gpu else None,
             texts[1],
             CPU,
         ),
-        Line(
+        ReadingLine(
             "temperature",
             [m.temperature_celsius for m in moments],
             _core_limit(trace),
@@ -112,12 +114,14 @@ def _lines(run: RunState) -> list[Line]:
 
 
 def _core_limit(trace: Trace) -> float | None:
-    """Temperature of the core at which the run would end, where there is such a limit."""
+    """Return the core temperature at which the run would end, if there is one."""
     limits = trace.heat_limits
     return next((each.celsius for each in limits if each.reading == "temperature_celsius"), None)
 
 
-def _line(line: Line, moments: Sequence[Moment], axis: Axis, height: int) -> list[Row]:
+def _line(
+    line: ReadingLine, moments: Sequence[TraceMoment], axis: TimeAxis, height: int
+) -> list[Row]:
     known = [value for value in line.values if value is not None]
     top = max(line.top or 0.0, *known)
     floor = min(*known, (1 - SHARE_SHOWN) * top)
@@ -137,7 +141,7 @@ def _line(line: Line, moments: Sequence[Moment], axis: Axis, height: int) -> lis
 
 
 def _parted(row: Row) -> Row:
-    """Blanks apart from dots: in a picture of the screen a font may have another width for each."""
+    """Part blanks from dots: in a screenshot a font may have another width for each."""
     return [Span(part, span.style) for span in row for part in re.split("( +)", span.text) if part]
 
 
@@ -146,12 +150,12 @@ def _label(text: str, style: Style) -> Span:
 
 
 def _reason_rows(trace: Trace) -> int:
-    """One even where nothing held, so that the chart does not move when something does."""
+    """Return the rows for reasons; one if none held, so that the chart does not move."""
     told = any(moment.reasons is not None for moment in trace.moments)
     return min(MOST_REASONS, max(1, len(trace.intervals()))) if told else 0
 
 
-def _strips(trace: Trace, axis: Axis, most: int) -> list[Row]:
+def _strips(trace: Trace, axis: TimeAxis, most: int) -> list[Row]:
     intervals, held = trace.intervals(), trace.clock_event_seconds()
     if most and not intervals:
         return [[_label("held back", DIM), Span("┄" * axis.width, TRACK), Span(" by nothing", DIM)]]
@@ -165,5 +169,5 @@ def _strips(trace: Trace, axis: Axis, most: int) -> list[Row]:
     return drawn
 
 
-def _cells(intervals: Iterable[tuple[float, float]], axis: Axis) -> set[int]:
+def _cells(intervals: Iterable[tuple[float, float]], axis: TimeAxis) -> set[int]:
     return {dot // 2 for since, until in intervals for dot in axis.dots(since, until)}

@@ -1,4 +1,4 @@
-"""The relay as gputop has it: a child process, the posts that it places, and their workers."""
+"""Client of the relay: its process, the GPUs that Ray lends, and their workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
 from gputop import from_checkout
-from gputop.bench.cluster.readings import Facts, facts
+from gputop.bench.cluster.node_readings import NodeFacts, node_facts
 from gputop.bench.plan.interpreters import GET_TORCH
-from gputop.bench.run.places import KEPT_ERROR_BYTES, PlaceError
+from gputop.bench.run.worker_launch import KEPT_ERROR_BYTES, LaunchError
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
 from gputop.exits import COULD_NOT_RUN, FAULT
 from gputop.problem import Problem
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request
 
 CONNECT_SECONDS = 30.0
-"""Ray itself waits for two minutes, and prints meanwhile."""
+"""Timeout of the connection. Ray itself waits for two minutes, and prints meanwhile."""
 LOOK_SECONDS = 120.0
-"""Until a post has said where it is: longer than the relay waits for Ray."""
+"""Timeout of the GPUs' facts: longer than the relay waits for Ray."""
 STEP_SECONDS = 1.0
 WAY_SECONDS = 0.8
-"""From here to a worker and back: it is not killed for what is on its way."""
+"""Round trip to a worker, added to its deadlines."""
 RELAY = "gputop.bench.cluster.relay"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a cluster has: GPUs in all, and those that Ray has not lent to anybody."""
+class ClusterSize:
+    """Nodes and GPUs of a cluster, and the GPUs that Ray has not lent to anybody."""
 
     version: str
     nodes: int
@@ -48,23 +48,23 @@ class Found:
 
 
 class Cluster:
-    """A Ray cluster that was joined; leaving it ends all that was started there."""
+    """A Ray cluster that was joined. Leaving it ends everything started there."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._errors = b""
         self._answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._posts: dict[int, Post] = {}
+        self._posts: dict[int, LentGpu] = {}
         self._left = False
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._keep_errors())]
 
     @classmethod
-    async def join(cls, address: str) -> tuple[Self, Found]:
-        """Joins the cluster at that address, `auto` for this machine's; raises `PlaceError`."""
+    async def join(cls, address: str) -> tuple[Self, ClusterSize]:
+        """Join the cluster at an address, `auto` for this machine's; raise `LaunchError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
             install = from_checkout("'.[ray]'")
-            raise PlaceError(Problem("There is no Ray", why, f"Type {install}"))
+            raise LaunchError(Problem("Ray is not installed", why, f"Type {install}"))
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", RELAY, address),
@@ -85,13 +85,13 @@ class Cluster:
             await cluster.leave()
             raise
         if "ray" in said:
-            return cluster, Found(said["ray"], said["nodes"], said["gpus"], said["free"])
+            return cluster, ClusterSize(said["ray"], said["nodes"], said["gpus"], said["free"])
         await cluster.leave()
         raise _refused(address, str(said.get("failed") or said.get("lost")))
 
-    async def place(self, count: int, python: str | None, *, cpu: bool) -> list[Post]:
-        """That many posts, each on a GPU that nobody else of the cluster has."""
-        self._posts = {number: Post(number, self.send) for number in range(count)}
+    async def lend_gpus(self, count: int, python: str | None, *, cpu: bool) -> list[LentGpu]:
+        """Return that many GPUs that nobody else on the cluster has."""
+        self._posts = {number: LentGpu(number, self.send) for number in range(count)}
         self.send(place=count, python=python, cpu=cpu)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
@@ -100,24 +100,24 @@ class Cluster:
         return list(self._posts.values())
 
     def _tell_apart(self) -> None:
-        """Has every post look at what it has; nodes of one name are told apart by their ids."""
+        """Name the hosts: nodes that share a name get their ids added."""
         named: dict[str, set[str]] = {}
         for post in self._posts.values():
-            if post.said is not None:
-                named.setdefault(post.said["host"], set()).add(post.said["node"])
+            if post.message is not None:
+                named.setdefault(post.message["host"], set()).add(post.message["node"])
         for post in self._posts.values():
-            if post.said is not None:
-                host, node = post.said["host"], post.said["node"]
-                post.look(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
+            if post.message is not None:
+                host, node = post.message["host"], post.message["node"]
+                post.set_host(f"{host} ({node[:6]})" if len(named[host]) > 1 else host)
 
     def send(self, **order: Any) -> None:
-        """Tells the relay something."""
+        """Send an order to the relay."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
 
     async def leave(self) -> None:
-        """Ends the relay, and with it all that Ray has started for it."""
+        """End the relay, and with it everything that Ray has started for it."""
         self._left = True
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -132,7 +132,7 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _read(self) -> None:
-        """Passes on what the relay says, to its end."""
+        """Handle the relay's messages to their end."""
         assert self._process.stdout is not None
         strays = 0
         # A line without an end, or one that is no JSON object.
@@ -142,7 +142,7 @@ class Cluster:
                 post = self._posts.get(said.get("post"))
                 strays = strays + 1 if post is None else 0
                 if post is not None:
-                    post.hear(said)
+                    post.handle_message(said)
                 elif not self._answer.done():
                     self._answer.set_result(said)
                 await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
@@ -152,7 +152,7 @@ class Cluster:
             self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
         for post in self._posts.values():
             post.status_of_death = COULD_NOT_RUN  # which is no fault of the device
-            post.hear({"lost": "the connection to Ray has ended"})
+            post.handle_message({"lost": "the connection to Ray has ended"})
 
     async def _keep_errors(self) -> None:
         assert self._process.stderr is not None
@@ -168,72 +168,74 @@ QUIET = {
 }
 
 
-def _refused(address: str, why: str) -> PlaceError:
+def _refused(address: str, why: str) -> LaunchError:
     where = "of this machine" if address == "auto" else f"at {visible(address)}"
     remedy = "Start it with `ray start --head`, or name its address as `ray start` prints it"
     if "ersion mismatch" in why:
         remedy = "Run gputop in the Python that the cluster was started with"
-    return PlaceError(Problem(f"The Ray cluster {where} cannot be used", visible(why, 600), remedy))
+    return LaunchError(
+        Problem(f"The Ray cluster {where} cannot be used", visible(why, 600), remedy)
+    )
 
 
-class Post:
-    """A GPU that Ray has lent: a place for a worker, and the worker that is started there.
+class LentGpu:
+    """A GPU that Ray has lent, as the `Launcher` of its one worker.
 
-    It is a `Place`, for one worker.
+    The fields are set once the node has answered.
     """
 
     def __init__(self, number: int, send: Callable[..., None]) -> None:
         self._number, self._send = number, send
         self.known = asyncio.Event()
-        self.said: dict[str, Any] | None = None
-        self.facts: Facts | None = None
+        self.message: dict[str, Any] | None = None
+        self.facts: NodeFacts | None = None
         self.problem: str | None = None
-        """Why it has no GPU to work on."""
-        self.listen: Callable[[str], None] = lambda _: None
-        """Is given the readings of its GPU."""
+        """Reason why there is no GPU to work on."""
+        self.on_readings: Callable[[str], None] = lambda _: None
+        """Callback for the readings of the GPU."""
         self.status_of_death = FAULT
         self._worker = RemoteWorker(self._order)
         self.host: str | None = None
 
-    def hear(self, said: dict[str, Any]) -> None:
-        """Takes in what the relay says of it."""
+    def handle_message(self, said: dict[str, Any]) -> None:
+        """Handle a message of the relay about this GPU."""
         if "facts" in said:
-            self.said = said["facts"]
+            self.message = said["facts"]
             self.known.set()
         elif "readings" in said:
-            self.listen(str(said["readings"]))
+            self.on_readings(str(said["readings"]))
         elif "lost" in said and not self.known.is_set():
             self.problem = str(said["lost"])
             self.known.set()
         else:
-            self._worker.hear(said, self.host or "")
+            self._worker.handle_message(said, self.host or "")
 
-    def look(self, host: str) -> None:
-        """Takes the facts for those of that host."""
-        assert self.said is not None
+    def set_host(self, host: str) -> None:
+        """Set the host's name, and read the facts that the node has sent."""
+        assert self.message is not None
         self.host = host
         try:
-            self.facts = facts(self.said, host)
+            self.facts = node_facts(self.message, host)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 
-    async def find(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
-        """The interpreter there, which has to have torch."""
+    async def find_python(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
+        """Return the interpreter on the node; raise `LaunchError` if it has no torch."""
         assert self.facts is not None
         python = self.facts.python
         if not self.facts.has_torch:
             what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
             remedy = f"Install torch for it: {GET_TORCH}"
-            raise PlaceError(Problem(what, why, remedy))
+            raise LaunchError(Problem(what, why, remedy))
         return python
 
     async def start(self, python: str, request: Request, order: bytes) -> RemoteWorker:  # noqa: ARG002
-        """The worker there."""
+        """Start the worker on the node."""
         self._order(start=order.decode())
         return self._worker
 
-    def leave(self) -> None:
-        """Gives the GPU back to Ray."""
+    def give_back(self) -> None:
+        """Give the GPU back to Ray."""
         self._order(leave=True)
 
     def _order(self, **order: Any) -> None:
@@ -241,7 +243,7 @@ class Post:
 
 
 class RemoteWorker:
-    """A worker on a node, by way of its post and the relay."""
+    """A worker on a node, reached through the relay."""
 
     def __init__(self, order: Callable[..., None]) -> None:
         self._order = order
@@ -251,8 +253,8 @@ class RemoteWorker:
         self.status: int | None = None
         self.lost: Problem | None = None
 
-    def hear(self, said: dict[str, Any], host: str) -> None:
-        """Takes in a line, or the end."""
+    def handle_message(self, said: dict[str, Any], host: str) -> None:
+        """Handle a line of the worker, or its end."""
         if "line" in said:
             if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
                 self._lines.put_nowait(str(said["line"]).encode())
@@ -269,7 +271,7 @@ class RemoteWorker:
     async def readline(self) -> bytes:
         return await self._lines.get()
 
-    def tell(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         self._order(tell=line.decode())
 
     def signal(self, number: signal.Signals) -> None:

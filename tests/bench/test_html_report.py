@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Conditions, Point, Progress
-from gputop.bench.results import svg
-from gputop.bench.results.report import by_value, page
-from gputop.bench.results.svg import Axis
-from gputop.bench.run.state import Course
+from gputop.bench.results import html_report
+from gputop.bench.results.html_report import SvgAxis, by_value, html_page
+from gputop.bench.run.state import RunCurves
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
 
 WINDOWS = tuple(Progress(0.2 * n, 0.2, 10 * n, 800.0 - n) for n in range(1, 100))
-COURSE = Course(
+COURSE = RunCurves(
     WINDOWS,
     {"power_watts": [(float(n), 600.0 + n) for n in range(20)], "empty": []},
     {"sw_power_cap": [(2.0, 9.0), (11.0, 20.0)]},
@@ -61,10 +60,10 @@ class Page(HTMLParser):
 
 
 def test_a_soak_has_figures_charts_conditions_and_method() -> None:
-    made = Page(page(BASE, COURSE))
+    made = Page(html_page(BASE, COURSE))
     for part in (
         "NVIDIA H200", "soak, bfloat16, 8192", "780 TFLOP/s", "812 TFLOP/s", "(datasheet dense)",
-        "Power", "690 W in the mean", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
+        "Power", "690 W on average", "Held back", "power cap 52.0 s", "by hand", "torch 2.13.0",
         "GPU-4f2a1b3c", "every checked product was right", "A row-major, B column-major",
     ):  # fmt: skip
         assert part in made.text, part
@@ -89,18 +88,18 @@ def test_every_condition_is_on_the_page() -> None:
     }
     assert set(known) == {each.name for each in fields(Conditions)}
     values: dict[str, Any] = {name: value for name, (value, _) in known.items()}
-    text = Page(page(replace(BASE, conditions=Conditions(**values)), COURSE)).text
+    text = Page(html_page(replace(BASE, conditions=Conditions(**values)), COURSE)).text
     for name, (_, shown) in known.items():
         assert shown in text, name
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
-    made = Page(page(table("sweep", SWEEP), COURSE))
+    made = Page(html_page(table("sweep", SWEEP), COURSE))
     names = {name for name, _ in made.elements}
     assert not names & {"script", "link", "img", "iframe", "object", "embed", "a"}
     attributes = {key for _, found in made.elements for key in found}
     assert not any(key.startswith("on") or key in ("src", "href", "style") for key in attributes)
-    assert not re.search(r"url\(|@import|https?:", page(BASE, COURSE))
+    assert not re.search(r"url\(|@import|https?:", html_page(BASE, COURSE))
     policy = [a["content"] for _, a in made.elements if a.get("http-equiv")]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
 
@@ -112,8 +111,8 @@ def test_text_of_others_is_no_markup() -> None:
     )
     points = (Point(odd, 1.0, {odd: 1.0}), Point(odd, 2.0, {odd: 2.0}))
     named = replace(BASE, **changes, points=points, device_uuid=odd, layout=odd)
-    course = Course(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
-    text = page(replace(named, comparison=Comparison(7.0, odd)), course)
+    course = RunCurves(WINDOWS, {odd: [(0.0, 1.0), (1.0, 2.0)]}, {odd: [(0.0, 1.0)]})
+    text = html_page(replace(named, comparison=Comparison(7.0, odd)), course)
     made = Page(text)
     assert made.count("script") == 0
     assert made.text.count("<script>alert(1)</script>") > 10
@@ -125,16 +124,21 @@ def test_text_of_others_is_no_markup() -> None:
     [
         ({}, None, "", "every checked product was right"),
         ({}, "7 % under its best", "warn", "7 % under its best"),
-        ({"wrong_elements": 3}, "7 % under its best", "fault", "3 wrong elements in 6 checks"),
-        ({"stopped": "limit"}, None, "warn", "ended by a limit"),
-        ({"stopped": "user"}, None, "warn", "stopped before its time"),
-        ({"stopped": "silent"}, None, "warn", "nothing was heard"),
+        (
+            {"wrong_elements": 3},
+            "7 % under its best",
+            "fault",
+            "computed wrong results: 3 elements in 6 checks",
+        ),
+        ({"stopped": "limit"}, None, "warn", "ended by the temperature limit"),
+        ({"stopped": "user"}, None, "warn", "stopped by the user"),
+        ({"stopped": "silent"}, None, "warn", "the device could not be watched"),
         ({"checks": 0}, None, "", "The run took its time."),
     ],
 )
 def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, says: str) -> None:
     comparison = Comparison(7.0, slower)
-    made = Page(page(replace(BASE, comparison=comparison, **changes), COURSE))
+    made = Page(html_page(replace(BASE, comparison=comparison, **changes), COURSE))
     (found,) = [
         a["class"] for _, a in made.elements if (a.get("class") or "").startswith("verdict")
     ]
@@ -147,25 +151,25 @@ def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, sa
     [(None, None), (3.8, "96.2 %"), (0.0, "100.0 %"), (-11.5, "new best, 11.5 % above")],
 )
 def test_the_best_run_before_it_is_named(under: float | None, says: str | None) -> None:
-    text = Page(page(replace(BASE, comparison=Comparison(under)), COURSE)).text
+    text = Page(html_page(replace(BASE, comparison=Comparison(under)), COURSE)).text
     assert ("best run before" in text) is (says is not None)
     assert (says or "") in text
 
 
 def test_a_table_has_a_chart_for_each_value_and_all_its_rows() -> None:
     points = (*SWEEP, *(replace(point, series="int8") for point in SWEEP))
-    made = Page(page(table("sweep", points, tflops_peak=1.1), Course()))
+    made = Page(html_page(table("sweep", points, tflops_peak=1.1), RunCurves()))
     assert made.count("svg") == 2
     assert made.count("polyline") == 4
     assert made.text.count("int8") >= len(SWEEP)
     assert "1.1 TFLOP/s at" in made.text
-    copied = Page(page(table("copy", COPY), Course()))
+    copied = Page(html_page(table("copy", COPY), RunCurves()))
     assert "3900 GB/s" in copied.text
     assert "1 Gi" in copied.text
 
 
 def test_a_run_of_which_little_is_known() -> None:
-    made = Page(page(replace(RESULT, tflops_mean=None, tflops_peak=None), Course()))
+    made = Page(html_page(replace(RESULT, tflops_mean=None, tflops_peak=None), RunCurves()))
     assert made.count("svg") == 0
     assert "TFLOP/s over seconds" not in made.text
     assert "Conditions" not in made.text
@@ -193,11 +197,11 @@ def points_of(chart: str) -> list[list[tuple[float, float]]]:
 
 def test_a_chart_has_its_points_where_they_belong() -> None:
     series = {"one": [(0.0, 0.0), (10.0, 100.0)]}
-    x = svg.x_axis(series, svg.SECONDS)
-    ((start, end),) = points_of(svg.chart(series, x, "W"))
-    assert start == (float(svg.LEFT), 260.0 - svg.BOTTOM)
-    assert end[0] == svg.WIDTH - svg.RIGHT
-    assert svg.TOP <= end[1] < 0.1 * 260
+    x = html_report.x_axis(series, html_report.SECONDS)
+    ((start, end),) = points_of(html_report.chart(series, x, "W"))
+    assert start == (float(html_report.LEFT), 260.0 - html_report.BOTTOM)
+    assert end[0] == html_report.WIDTH - html_report.RIGHT
+    assert html_report.TOP <= end[1] < 0.1 * 260
 
 
 numbers = st.floats(0, 1e15, allow_nan=False)
@@ -211,18 +215,18 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
     line: list[tuple[float, float]], title: str
 ) -> None:
     series = {"<a>": sorted(line), "b": []}
-    x = svg.x_axis(series, title)
-    chart = svg.chart(series, x, "<y>")
+    x = html_report.x_axis(series, title)
+    chart = html_report.chart(series, x, "<y>")
     ET.fromstring(chart.replace("&#9644;", ""))  # noqa: S314 - it is of our own making
     for points in points_of(chart):
         for across, down in points:
-            assert svg.LEFT - 0.1 <= across <= svg.WIDTH - svg.RIGHT + 0.1
+            assert html_report.LEFT - 0.1 <= across <= html_report.WIDTH - html_report.RIGHT + 0.1
             assert 0 <= down <= 260
 
 
 @given(st.floats(1e-9, 1e15), st.floats(2.0, 1e6), st.sampled_from([None, 2, 10]))
 def test_ticks_are_few_in_order_and_within(low: float, ratio: float, base: int | None) -> None:
-    axis = Axis(low if base else 0.0, low * ratio, "", base)
+    axis = SvgAxis(low if base else 0.0, low * ratio, "", base)
     ticks = axis.ticks()
     assert len(ticks) <= 9
     assert ticks == sorted(set(ticks))
@@ -239,16 +243,16 @@ def test_ticks_are_few_in_order_and_within(low: float, ratio: float, base: int |
 def test_sizes_far_apart_are_in_powers_of_two(
     xs: tuple[float, ...], title: str, base: int | None
 ) -> None:
-    assert svg.x_axis({"a": [(x, 1.0) for x in xs]}, title).base == base
+    assert html_report.x_axis({"a": [(x, 1.0) for x in xs]}, title).base == base
 
 
 def test_the_strip_is_filled_where_a_reason_held() -> None:
-    x = Axis(0.0, 10.0, "seconds")
-    drawn = svg.strip({"sw_power_cap": [(0.0, 5.0), (9.0, 99.0)]}, x)
+    x = SvgAxis(0.0, 10.0, "seconds")
+    drawn = html_report.strip({"sw_power_cap": [(0.0, 5.0), (9.0, 99.0)]}, x)
     held = re.findall(r'class="held" x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
-    inner = svg.WIDTH - svg.LEFT - svg.RIGHT
+    inner = html_report.WIDTH - html_report.LEFT - html_report.RIGHT
     assert [(float(left), float(wide)) for left, wide in held] == [
-        (svg.LEFT, inner / 2),
-        (svg.LEFT + 0.9 * inner, pytest.approx(0.1 * inner)),
+        (html_report.LEFT, inner / 2),
+        (html_report.LEFT + 0.9 * inner, pytest.approx(0.1 * inner)),
     ]
     assert "sw power cap" in drawn

@@ -1,4 +1,4 @@
-"""The data types: how operands are made and read, how they are multiplied, how exact that is.
+"""Number formats: how operands are made, read and multiplied, and how exact that is.
 
 All that is private in torch, or new, is used here and nowhere else, and tried before it is relied
 on. Each class is one way to multiply; `TYPES` says which data type goes which way.
@@ -11,16 +11,16 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from .refusals import first_line, is_memory, no_dtype
+from .errors import first_line, is_memory, no_dtype
 
 ROWS = 64
-"""Rows that are looked at in float64, or made in float32, at a time."""
+"""Rows compared in float64, or made in float32, at a time."""
 TRIED = 128
-"""The size of the product that shows whether torch has a data type: all of them can do it."""
+"""Size of the product that shows if torch supports a data type. All of them can do it."""
 SPREAD = 32
-"""The standard deviation of int8 operands: 4 of them are what the type holds."""
+"""Standard deviation of int8 operands. The type holds four of them."""
 SMALL = 32
-"""Below it a norm is of too few elements to be sure of."""
+"""Size below which a norm has too few elements to be reliable."""
 ERRORS = {
     "float32": (0.0, 2e-5),
     "tf32": (5e-5, 1.5e-3),
@@ -44,7 +44,7 @@ likewise.
 
 
 class Plain:
-    """`torch.mm`, of types that torch computes with anywhere."""
+    """`torch.mm`, for types that torch supports everywhere."""
 
     call = "torch.mm"
     column_major_only = False
@@ -60,40 +60,40 @@ class Plain:
 
     @property
     def epsilon(self) -> float:
-        """Of the result."""
+        """Machine epsilon of the result."""
         return float(self.torch.finfo(self.result).eps)
 
     def empty(self, rows: int, columns: int, kind: Any) -> Any:
-        """An operand, or the part of one."""
+        """Return an uninitialised operand, or a part of one."""
         return self.torch.empty((rows, columns), dtype=kind, device=self.place)
 
     def fill(self, operand: Any) -> None:
-        """Random normal numbers, made in place: no wider copy is taken to cast from."""
+        """Fill an operand with random normal numbers, in place: casting would need a wider copy."""
         operand.normal_()
 
-    def put(self, operand: Any, values: Any) -> None:
-        """Writes float32 values that the type holds exactly."""
+    def store(self, operand: Any, values: Any) -> None:
+        """Write float32 values that the type holds exactly."""
         operand.copy_(values)
 
-    def take(self, operand: Any) -> Any:
-        """The values in float64."""
+    def to_float64(self, operand: Any) -> Any:
+        """Return the values in float64."""
         return operand.double()
 
     def prepare(self, product: Any) -> None:
-        """Makes what multiplying needs beside the operands."""
+        """Make what multiplying needs beside the operands."""
 
-    def once(self, product: Any) -> Callable[[], object]:
-        """A call that makes one product, with as little of Python around it as there can be."""
+    def single_product(self, product: Any) -> Callable[[], object]:
+        """Return a call that makes one product, with as little Python around it as possible."""
         return partial(self.torch.mm, product.a, product.b, out=product.c)
 
     def multiply(self, product: Any, times: int) -> None:
-        """That many products."""
-        once = self.once(product)
+        """Make that many products."""
+        once = self.single_product(product)
         for _ in repeat(None, times):
             once()
 
     def errors(self, m: int, n: int, k: int) -> tuple[float, float]:
-        """The relative error that is to be expected of such a product: from and below."""
+        """Return the range of the expected relative error: from, and below."""
         low, high = ERRORS[self.name]
         in_place = self.name == "float16_acc16"
         if (self.place == "cpu" and self.epsilon > 2.0**-20) or in_place:
@@ -105,7 +105,7 @@ class Plain:
 
 
 class Scaled(Plain):
-    """float8: `torch._scaled_mm`, B column-major, one scale for each operand on the device."""
+    """float8: `torch._scaled_mm`, B column-major, one scale per operand on the device."""
 
     call = "torch._scaled_mm"
     column_major_only = True
@@ -119,18 +119,18 @@ class Scaled(Plain):
         self.data = "random normal, cast"
 
     def fill(self, operand: Any) -> None:
-        """Random normal numbers, cast a few rows at a time."""
+        """Fill with random normal numbers, cast a few rows at a time."""
         for at in range(0, operand.shape[0], ROWS):
             rows = operand[at : at + ROWS]
             rows.copy_(self.torch.randn(rows.shape, device=self.place))
 
     def prepare(self, product: Any) -> None:
-        """Scales of one: what random normal numbers need."""
+        """Set scales of one, which random normal numbers need."""
         one = self.torch.ones((), dtype=self.torch.float32, device=self.place)
         product.scales = one, one
 
-    def once(self, product: Any) -> Callable[[], object]:
-        """A call that makes one product."""
+    def single_product(self, product: Any) -> Callable[[], object]:
+        """Return a call that makes one product."""
         first, second = product.scales
         return partial(
             self.torch._scaled_mm,  # noqa: SLF001 - torch's only name for it with `out`
@@ -144,10 +144,10 @@ class Scaled(Plain):
 
 
 class Float4(Scaled):
-    """float4: two numbers in a byte along k, a float8 scale for every 16 of them."""
+    """float4: two numbers in a byte along k, and a float8 scale for every 16 of them."""
 
     magnitudes = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-    """e2m1: the three low bits say which, the fourth is the sign."""
+    """Values of e2m1 by their three low bits. The fourth bit is the sign."""
 
     def __init__(self, torch: Any, name: str, place: str) -> None:
         self.torch, self.name, self.place = torch, name, place
@@ -156,28 +156,30 @@ class Float4(Scaled):
         self.data = "random normal, rounded to e2m1, scales 1"
 
     def empty(self, rows: int, columns: int, kind: Any) -> Any:
-        """Of `columns` numbers, which are half as many bytes."""
+        """Return an operand of `columns` numbers, which are half as many bytes."""
         if columns % 2:
             raise no_dtype(self.name, f"{columns} is odd, and two numbers share a byte")
         bytes_ = self.torch.empty((rows, columns // 2), dtype=self.torch.uint8, device=self.place)
         return bytes_.view(kind)
 
     def fill(self, operand: Any) -> None:
-        """Random normal numbers, rounded a few rows at a time."""
+        """Fill with random normal numbers, rounded a few rows at a time."""
         for at in range(0, operand.shape[0], ROWS):
             rows = operand[at : at + ROWS]
-            self.put(rows, self.torch.randn((rows.shape[0], 2 * rows.shape[1]), device=self.place))
+            self.store(
+                rows, self.torch.randn((rows.shape[0], 2 * rows.shape[1]), device=self.place)
+            )
 
-    def put(self, operand: Any, values: Any) -> None:
-        """Rounds to the nearest number that there is."""
+    def store(self, operand: Any, values: Any) -> None:
+        """Write the nearest numbers that the type holds."""
         torch = self.torch
         levels = torch.tensor(self.magnitudes, device=values.device)
         code = torch.bucketize(values.abs(), (levels[1:] + levels[:-1]) / 2)
         code = (code + 8 * (values < 0)).to(torch.uint8)
         operand.view(torch.uint8).copy_(code[:, 0::2] | code[:, 1::2] << 4)
 
-    def take(self, operand: Any) -> Any:
-        """The values in float64."""
+    def to_float64(self, operand: Any) -> Any:
+        """Return the values in float64."""
         torch, codes = self.torch, operand.view(self.torch.uint8)
         signed = (*self.magnitudes, *(-each for each in self.magnitudes))
         values = torch.tensor(signed, dtype=torch.float64, device=codes.device)
@@ -185,7 +187,7 @@ class Float4(Scaled):
         return values[pairs.long()]
 
     def prepare(self, product: Any) -> None:
-        """Scales of one, in blocks of 128 rows by 4: their order makes no difference."""
+        """Set scales of one, in blocks of 128 rows by 4: their order does not matter."""
         torch, kind = self.torch, _dtype_of(self.torch, self.name, "float8_e4m3fn")
         blocks = -(-product.k // 64) * 4
         product.scales = tuple(
@@ -208,18 +210,18 @@ class Integer(Plain):
 
     @property
     def epsilon(self) -> float:
-        """Nothing is rounded."""
+        """Zero: nothing is rounded."""
         return 0.0
 
     def fill(self, operand: Any) -> None:
-        """Rounded random normal numbers, cast a few rows at a time."""
+        """Fill with rounded random normal numbers, cast a few rows at a time."""
         for at in range(0, operand.shape[0], ROWS):
             rows = operand[at : at + ROWS]
             numbers = self.torch.randn(rows.shape, device=self.place).mul_(SPREAD)
             rows.copy_(numbers.round_().clamp_(-127, 127))
 
-    def once(self, product: Any) -> Callable[[], object]:
-        """A call that makes one product."""
+    def single_product(self, product: Any) -> Callable[[], object]:
+        """Return a call that makes one product."""
         int_mm = self.torch._int_mm  # noqa: SLF001 - torch's only name for it
         return partial(int_mm, product.a, product.b, out=product.c)
 
@@ -231,18 +233,18 @@ TYPES: dict[str, type[Plain]] = {
     "int8": Integer,
     "float4": Float4,
 }
-"""Those that are not multiplied by `torch.mm`."""
+"""Data types that `torch.mm` does not multiply."""
 
 
 def format_of(torch: Any, name: str, place: str) -> Format:
-    """How the data type is handled, set up; raises `RefusedError` where torch does not have it."""
+    """Return the format of a data type, set up; raise `RunError` if torch does not have it."""
     if place == "cuda":
         set_precision(torch.backends.cuda.matmul, name)
     return TYPES.get(name, Plain)(torch, name, place)
 
 
 def set_precision(matmul: Any, dtype: str) -> None:
-    """IEEE or TF32, by the setting that this torch has: using both of them raises."""
+    """Choose IEEE or TF32 by the one setting that this torch has: using both raises."""
     if hasattr(matmul, "fp32_precision"):  # torch 2.9
         matmul.fp32_precision = "tf32" if dtype == "tf32" else "ieee"
     else:
@@ -258,8 +260,8 @@ def set_precision(matmul: Any, dtype: str) -> None:
         raise no_dtype(dtype, "this torch has no allow_fp16_accumulation, which 2.7 has")
 
 
-def attempt(product: Any) -> None:
-    """Makes one small product; raises `RefusedError` with torch's words where it cannot be made."""
+def try_product(product: Any) -> None:
+    """Make one small product; raise `RunError` with torch's message if that fails."""
     try:
         product.fill()
         product.multiply()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gputop.bench.cluster import relay
-from gputop.bench.cluster.post import Post
-from gputop.bench.plan import orders
-from gputop.bench.plan.orders import NOT_INHERITED
+from gputop.bench.cluster.node_actor import NodeActor
 from gputop.bench.plan.request import Request
+from gputop.bench.run import worker_launch
+from gputop.bench.run.worker_launch import NOT_INHERITED
 from tests.bench.workers import CPU, needs_torch
 from tests.clusters import executable
 
@@ -24,7 +24,7 @@ SLEEPER = b"import sys; print('{\"event\": 1}', flush=True); sys.stdin.readline(
 """Says a word, and ends with its input."""
 
 
-def heard(post: Post, *until: str) -> dict[str, list[Any]]:
+def heard(post: NodeActor, *until: str) -> dict[str, list[Any]]:
     """What is said until there is something of each kind."""
     found: dict[str, list[Any]] = {}
     end = time.monotonic() + 60
@@ -51,9 +51,11 @@ def own() -> tuple[str, list[Any]]:
 
 @needs_torch
 def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
-    post = Post(relay.archive(), None, cpu=True)
+    post = NodeActor(relay.worker_archive(), None, cpu=True)
     assert post.facts(own)["torch"] is True
-    order = json.dumps(orders.document(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
+    order = (
+        json.dumps(worker_launch.worker_request(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
+    )
     post.start(order, NOT_INHERITED)
     found = heard(post, "ended")
     events = [json.loads(line)["event"] for line in found["line"]]
@@ -64,7 +66,7 @@ def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
 
 def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
     program = b"import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n" + SLEEPER
-    post = Post(program, None, cpu=False)
+    post = NodeActor(program, None, cpu=False)
     found = post.facts(own)
     assert found["gpu"]["uuid"] == "GPU-0000-3"
     assert found["apps"] == "\n"
@@ -87,7 +89,7 @@ def test_it_has_its_gpu_alone_and_says_its_readings(smi: Path) -> None:
 def test_an_old_driver_says_less_or_calls_it_otherwise(smi: Path, unknown: str, end: str) -> None:
     old = {"clocks_throttle_reasons.active": "0x40", "unknown": unknown}
     smi.write_text(json.dumps({"3": old}))
-    post = Post(SLEEPER, None, cpu=False)
+    post = NodeActor(SLEEPER, None, cpu=False)
     post.facts(own)
     post.start(b"{}\n", NOT_INHERITED)
     assert heard(post, "readings")["readings"][0].endswith(f" {end}")
@@ -100,7 +102,7 @@ def test_variables_that_change_what_is_measured_stay_behind(
 ) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("KEPT", "yes")
-    post = Post(b"import os; print(sorted(os.environ), flush=True)", None, cpu=True)
+    post = NodeActor(b"import os; print(sorted(os.environ), flush=True)", None, cpu=True)
     post.start(b"{}\n", NOT_INHERITED)
     found = heard(post, "ended")
     assert b"CUDA_LAUNCH_BLOCKING" not in found["line"][0]
@@ -108,7 +110,7 @@ def test_variables_that_change_what_is_measured_stay_behind(
 
 
 def test_one_that_cannot_be_started_says_so() -> None:
-    post = Post(SLEEPER, "/nowhere/python", cpu=True)
+    post = NodeActor(SLEEPER, "/nowhere/python", cpu=True)
     post.start(b"{}\n", NOT_INHERITED)
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 127
@@ -116,7 +118,9 @@ def test_one_that_cannot_be_started_says_so() -> None:
 
 
 def test_the_end_of_standard_error_comes_with_the_end() -> None:
-    post = Post(b"import sys; sys.stderr.write('x' * 9000 + 'why'); sys.exit(5)", None, cpu=True)
+    post = NodeActor(
+        b"import sys; sys.stderr.write('x' * 9000 + 'why'); sys.exit(5)", None, cpu=True
+    )
     post.start(b"{}\n", NOT_INHERITED)
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 5

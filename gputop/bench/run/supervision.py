@@ -1,8 +1,7 @@
-"""Watches devices while they are under stress, and ends a run that would do one harm.
+"""Supervision of devices under test: ends a run that would harm one.
 
-It does so in a thread of its own, with a stream of its own: a terminal that takes no more holds up
-the event loop that draws on it, and a picture that is paused, or has a sample a minute, is not to
-be what a limit depends on.
+It runs in a thread with a stream of its own. A blocked terminal holds up the event loop that draws
+on it, and a paused or slow dashboard has no current samples: limits must not depend on those.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from gputop.bench.events import Done
-from gputop.bench.plan import limits
+from gputop.bench.plan import heat_limits
 from gputop.schema.snapshot import DeviceState, Inventory, Sample
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import command
@@ -28,47 +27,47 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 1.0
 START_SECONDS = 30.0
-"""Until the stream has to know the device: a driver may take long to start."""
+"""Timeout of the device's first answer: a driver may take long to start."""
 SILENCE_SECONDS = 20.0
-"""The oldest that the last answer of the device may be: enough to start a sampler again."""
+"""Longest silence of a device: enough to restart a sampler."""
 HELD_UP_SECONDS = 3.0
-"""After a limit was said, until the worker is killed: longer than a session takes to stop it."""
+"""Time from a limit until the worker is killed: longer than a stop takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """Why a run is ended before its time. `by` is the result's `stopped`."""
+class RunLimit:
+    """Reason why a run is ended early. `by` becomes the result's `stopped`."""
 
     by: str
-    """`limit` where it is too hot, `silent` where nothing is heard of it any more."""
+    """`limit` for too hot, `silent` for a device that does not answer."""
     title: str
     why: str
 
 
 def open_stream() -> StreamChild:
-    """The stream that is watched."""
+    """Return the stream for the supervision."""
     # With `control` it leaves out GPM, which costs the device something.
     return StreamChild(command(interval=INTERVAL_SECONDS, control=True), INTERVAL_SECONDS)
 
 
-class Watching(Protocol):
-    """What watches the devices of runs."""
+class Supervision(Protocol):
+    """Supervises the devices of runs."""
 
     def events(
-        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
     ) -> AsyncGenerator[Event]:
-        """The session's events, and its device watched meanwhile; close it with `aclosing`."""
+        """Yield the session's events while its device is supervised; close it with `aclosing`."""
 
 
-class Watch:
-    """The thread and its stream, for all runs that are under way together.
+class Supervisor:
+    """The thread and its stream, for all runs under way.
 
-    To be made in a running event loop: what it has to say, it says there.
+    Create it in a running event loop, which gets its callbacks.
     """
 
     def __init__(self) -> None:
         self._stream = open_stream()
-        self._wards: list[Ward] = []
+        self._wards: list[SupervisedRun] = []
         self._wanted = asyncio.Event()
         self._outside = asyncio.get_running_loop()
         self._inside = asyncio.new_event_loop()
@@ -79,18 +78,18 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends it, without waiting for that."""
+        """End the thread without waiting for it."""
         self._do(self._reading.cancel)
 
     async def events(
-        self, session: Session, trace: Trace, ending: Callable[[Limit], None]
+        self, session: Session, trace: Trace, ending: Callable[[RunLimit], None]
     ) -> AsyncGenerator[Event]:
-        """The session's events, and its device watched meanwhile; close it with `aclosing`.
+        """Yield the session's events while its device is supervised; close it with `aclosing`.
 
-        `trace` takes in both, and gives the result its conditions. `ending` is told of a limit, by
-        which the session is stopped, or killed where its event loop is held up.
+        `trace` receives events and samples, and gives the result its conditions. `ending` is called
+        with a limit, which stops the session, or kills it if its event loop is held up.
         """
-        ward = Ward(session, trace, ending, self._tell)
+        ward = SupervisedRun(session, trace, ending, self._tell)
         self._do(self._add, ward)
         try:
             async with contextlib.aclosing(ward.events()) as events:
@@ -125,7 +124,7 @@ class Watch:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody watches any more
             why = f"{type(error).__name__}: {error}"
             for ward in self._wards:
-                ward.end(Limit("silent", "Not watched", why))
+                ward.end(RunLimit("silent", "Not watched", why))
             await asyncio.Future()  # until it is cancelled: the wards have timers
 
     async def _take_all(self) -> None:
@@ -136,39 +135,39 @@ class Watch:
                     inventory = record
                 elif isinstance(record, Sample) and inventory is not None:
                     for ward in self._wards:
-                        ward.take(inventory, record)
+                        ward.check_sample(inventory, record)
 
-    def _add(self, ward: Ward) -> None:
+    def _add(self, ward: SupervisedRun) -> None:
         self._wards.append(ward)
-        ward.wait(START_SECONDS)
+        ward.set_deadline(START_SECONDS)
         self._wanted.set()
 
-    def _remove(self, ward: Ward) -> None:
+    def _remove(self, ward: SupervisedRun) -> None:
         self._wards.remove(ward)
-        ward.wait(None)
+        ward.set_deadline(None)
 
 
-class Ward:
-    """A run whose device is watched, by the thread that calls all but `events`."""
+class SupervisedRun:
+    """A run whose device is supervised. The thread calls everything but `events`."""
 
     def __init__(
         self,
         session: Session,
         trace: Trace,
-        ending: Callable[[Limit], None],
+        ending: Callable[[RunLimit], None],
         tell: Callable[..., None] = lambda call, *arguments: call(*arguments),
     ) -> None:
-        """`tell` has something called in the event loop of the session."""
+        """Set `tell` to a function that calls another one in the session's event loop."""
         self._session, self._trace, self._ending, self._tell = session, trace, ending, tell
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
         self._stops: list[asyncio.Task[None]] = []
 
     async def events(self) -> AsyncGenerator[Event]:
-        """The session's events, of which the trace gives the result its conditions."""
+        """Yield the session's events, the result with its conditions from the trace."""
         async with contextlib.aclosing(self._session.events()) as received:
             async for event in received:
-                self._trace.take(event)
+                self._trace.add_event(event)
                 if isinstance(event, Done):
                     conditions = self._trace.conditions(event.result)
                     yield Done(replace(event.result, conditions=conditions))
@@ -176,43 +175,43 @@ class Ward:
                     yield event
         await asyncio.gather(*self._stops)
 
-    def take(self, inventory: Inventory, sample: Sample) -> None:
-        """A sample: ends the run where it has to end."""
+    def check_sample(self, inventory: Inventory, sample: Sample) -> None:
+        """Check a sample, and end the run if a limit is reached."""
         if self._ended:
             return
         target = self._trace.target
-        self._tell(self._trace.look, inventory, sample)
-        if why := limits.reached(target, inventory, sample):
-            self.end(Limit("limit", "Too hot", why))
-        elif answers(target, inventory, sample):
-            self.wait(SILENCE_SECONDS)
+        self._tell(self._trace.add_sample, inventory, sample)
+        if why := heat_limits.reached_limit(target, inventory, sample):
+            self.end(RunLimit("limit", "Too hot", why))
+        elif has_answered(target, inventory, sample):
+            self.set_deadline(SILENCE_SECONDS)
 
-    def wait(self, seconds: float | None) -> None:
-        """Has the run ended unless the device answers within that time; None for no longer."""
+    def set_deadline(self, seconds: float | None) -> None:
+        """End the run unless the device answers within that time; None removes the deadline."""
         if self._timer is not None:
             self._timer.cancel()
         if seconds is not None and self._trace.target.uuid is not None:
-            why = f"nothing was heard of it for {seconds:.0f} s"
-            limit = Limit("silent", "Not watched", why)
+            why = f"it did not answer for {seconds:.0f} s"
+            limit = RunLimit("silent", "Not watched", why)
             self._timer = asyncio.get_running_loop().call_later(seconds, self.end, limit)
 
-    def end(self, limit: Limit) -> None:
-        """Has the run ended, or its worker killed where that cannot be done in time."""
+    def end(self, limit: RunLimit) -> None:
+        """End the run, and kill its worker if that takes too long."""
         if self._ended:
             return
         self._ended = True
-        self.wait(None)
+        self.set_deadline(None)
         self._tell(self._stop, limit)
         kill = self._session.kill
         self._timer = asyncio.get_running_loop().call_later(HELD_UP_SECONDS, kill)
 
-    def _stop(self, limit: Limit) -> None:
+    def _stop(self, limit: RunLimit) -> None:
         self._ending(limit)
         self._stops.append(asyncio.create_task(self._session.stop(limit.by)))
 
 
-def answers(target: Target, inventory: Inventory, sample: Sample) -> bool:
-    """Whether the device, or the GPU that it is a part of, has answered of late."""
+def has_answered(target: Target, inventory: Inventory, sample: Sample) -> bool:
+    """True if the device, or the GPU that it is part of, has answered lately."""
     device = inventory.device(target.uuid or "")
     readings = sample.device((device and device.parent_uuid) or target.uuid or "")
     if readings is None or readings.age_seconds is None:

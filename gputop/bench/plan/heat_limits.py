@@ -1,4 +1,4 @@
-"""Where heat ends a run before its time."""
+"""Temperatures at which a run is ended early."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class HeatLimit:
     reading: str
     celsius: int
     kind: str
-    """In front of the value: `margin`, `memory`, `default`; empty for the core's own limit."""
+    """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
     why: str
-    """Where the value comes from."""
+    """Source of the value."""
 
     def is_reached(self, celsius: int) -> bool:
-        """True if the run has to end. A margin falls where a temperature rises."""
+        """True if the run has to end. A margin falls as the temperature rises."""
         if self.kind == "margin":
             return celsius <= self.celsius
         return celsius >= self.celsius
 
     @property
     def short(self) -> str:
-        """`84°C`, `margin 3°C`."""
+        """Limit in short: `84°C`, `margin 3°C`."""
         return f"{self.kind} {self.celsius}°C".lstrip()
 
     @property
     def value(self) -> str:
-        """`84°C (slowdown at 87°C)`."""
+        """Value with its source: `84°C (slowdown at 87°C)`."""
         return f"{self.celsius}°C ({self.why})" if self.why else f"{self.celsius}°C"
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class HeatLimit:
 
 
 def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
-    """The limits that hold for a GPU: those whose reading and threshold are known."""
+    """Return the limits of a GPU whose reading and threshold are known."""
     found = (
         limit for limit in _known(gpu, readings) if getattr(readings, limit.reading) is not None
     )
@@ -83,20 +83,20 @@ def _known(gpu: Device, readings: DeviceSample) -> Iterator[HeatLimit]:
 
 
 def in_words(limits: Iterable[HeatLimit]) -> str:
-    """`84°C (slowdown at 87°C), memory 92°C (maximum 95°C)`."""
+    """Return the limits in words: `84°C (slowdown at 87°C), memory 92°C (maximum 95°C)`."""
     return ", ".join(map(str, limits)) or NONE
 
 
 def in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
-    """The limits of several GPUs without their reasons, each once: `margin 3°C; 86°C`."""
+    """Return the limits of several GPUs without reasons, each once: `margin 3°C; 86°C`."""
     texts = (", ".join(limit.short for limit in limits) or NONE for limits in several)
     return "; ".join(dict.fromkeys(texts))
 
 
-def reached(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
-    """Name the limit that the device has reached, or return None, as for a CPU.
+def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
+    """Return the limit that the device has reached in words, or None.
 
-    For a MIG instance it is one of the GPU that it is a part of.
+    A MIG instance has the limits of its GPU, a CPU none.
     """
     if target.gpu_uuid is None or inventory is None or sample is None:
         return None
@@ -112,7 +112,7 @@ def reached(target: Target, inventory: Inventory | None, sample: Sample | None) 
 
 
 def _event(limit: HeatLimit, gpu: str | None) -> str:
-    """`it reached`, `the margin of GPU 3 fell to`."""
+    """Return the event in words: `it reached`, `the margin of GPU 3 fell to`."""
     verb = "fell to" if limit.kind == "margin" else "reached"
     if limit.kind in ("margin", "memory"):
         return f"its {limit.kind} {verb}" if gpu is None else f"the {limit.kind} of {gpu} {verb}"

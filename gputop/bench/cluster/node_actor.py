@@ -1,6 +1,6 @@
-"""What runs on a node, as a Ray actor: starts the worker there, and passes on what it says.
+"""Ray actor on a node: starts the worker there and passes on its output.
 
-It is sent there as it is: nothing but the standard library (Python 3.9 and later), and no gputop.
+It is sent there as it is: standard library only (Python 3.9 and later), and no gputop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any, Optional
 
 LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
 MOST_WAITING = 1000
-"""Things said that wait to be fetched: who says more has to wait."""
+"""Most messages waiting to be fetched. Beyond it the worker has to wait."""
 SMI_SECONDS = 20.0
 END_SECONDS = 1.0
 
@@ -36,14 +36,14 @@ QUERIES = (
     f"{READINGS},clocks_event_reasons.active",
     f"{READINGS},clocks_throttle_reasons.active",  # drivers before 535
 )
-"""The first that the node's nvidia-smi knows is used: it refuses a query with an unknown field."""
+"""Queries, best first. nvidia-smi refuses one with an unknown field."""
 
 Said = tuple[str, Any]
-"""`line` of the worker's, `readings` of its GPU, or `ended` with status and standard error."""
+"""`line` of the worker, `readings` of its GPU, or `ended` with status and standard error."""
 
 
-class Post:
-    """One GPU that Ray has lent, and the worker on it. Its methods run in several threads."""
+class NodeActor:
+    """A GPU that Ray has lent, and the worker on it. Methods run in several threads."""
 
     def __init__(self, archive: bytes, python: Optional[str], cpu: bool) -> None:  # noqa: UP045
         self._archive, self._python, self._cpu = archive, python or sys.executable, cpu
@@ -54,7 +54,7 @@ class Post:
         self._started = threading.Event()
 
     def facts(self, own: Callable[[], tuple[str, list[Any]]]) -> dict[str, Any]:
-        """Where this is, which GPU it has and how that is; `own` asks Ray for node and GPUs."""
+        """Return the node, its GPU and the GPU's state; `own` asks Ray for node and GPUs."""
         node, ids = own()
         found: dict[str, Any] = {
             "node": node,
@@ -77,7 +77,7 @@ class Post:
             return {**found, "why": f"nvidia-smi: {' '.join(str(why).split())[:200]}"}
 
     def start(self, order: bytes, left_out: tuple[str, ...]) -> None:
-        """Starts the worker; variables that begin with one of `left_out` are not passed on."""
+        """Start the worker without the variables that begin with one of `left_out`."""
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(left_out)
         }
@@ -90,9 +90,9 @@ class Post:
         threading.Thread(target=self._keep, args=(order, environment), daemon=True).start()
 
     def read(self, seconds: float, gather: float) -> list[Said]:
-        """What was said since the last time; waits for it as long as that.
+        """Return the messages since the last call; wait at most that long for the first.
 
-        From the first thing on it gathers what else is said, for so many seconds or to the end.
+        After the first message, gather more for `gather` seconds or until the worker ends.
         """
         found: list[Said] = []
         until = time.monotonic() + seconds
@@ -103,8 +103,8 @@ class Post:
                     until = time.monotonic() + gather
         return found
 
-    def tell(self, line: bytes) -> None:
-        """Writes to the worker's standard input."""
+    def write(self, line: bytes) -> None:
+        """Write to the worker's standard input."""
         self._started.wait(END_SECONDS)
         with contextlib.suppress(OSError, ValueError):  # it has ended
             if self._worker is not None and self._worker.stdin is not None:
@@ -112,7 +112,7 @@ class Post:
                 self._worker.stdin.flush()
 
     def signal(self, number: int) -> None:
-        """Sends the worker and all that it started a signal."""
+        """Send a signal to the worker and everything that it started."""
         self._started.wait(END_SECONDS)
         worker = self._worker
         if worker is not None and worker.poll() is None:
@@ -120,7 +120,7 @@ class Post:
                 os.killpg(worker.pid, number)
 
     def _keep(self, order: bytes, environment: dict[str, str]) -> None:
-        """Starts the worker and reads it to its end; the body of a thread."""
+        """Start the worker and read it to its end, in a thread."""
         with tempfile.TemporaryFile() as code, tempfile.TemporaryFile() as errors:
             code.write(self._archive)
             code.flush()
@@ -139,7 +139,7 @@ class Post:
                 return
             self._worker = worker
             self._started.set()
-            self.tell(order)
+            self.write(order)
             _read(worker.stdout, lambda line: self._said.put(("line", line)))
             self._end(worker, errors)
 
@@ -161,7 +161,7 @@ class Post:
         self._said.put(("ended", (status, errors.read())))
 
     def _gpu(self, number: str) -> dict[str, Any]:
-        """What nvidia-smi knows of the GPU; of a MIG instance, of the GPU that it is a part of."""
+        """Return what nvidia-smi knows of the GPU, or of the GPU that a MIG instance is part of."""
         parent, instance = number, None
         if number.startswith("MIG"):
             parent, instance = _parent(number, _smi("-L"))
@@ -182,7 +182,7 @@ class Post:
         return {"gpu": known, "instance": instance, "apps": apps, "heat": heat}
 
     def _read_smi(self) -> None:
-        """Passes on the GPU's readings, one a second; the body of a thread."""
+        """Pass on the GPU's readings, one a second, in a thread."""
         for query in QUERIES:
             with (
                 contextlib.suppress(OSError),
@@ -223,7 +223,7 @@ def _smi(*arguments: str) -> str:
 
 
 def _parent(uuid: str, listed: str) -> tuple[str, str]:
-    """The GPU of a MIG instance, and the instance's number and profile, of `nvidia-smi -L`."""
+    """Return a MIG instance's GPU, number and profile from `nvidia-smi -L`."""
     gpu = ""
     for line in listed.splitlines():
         found = re.search(r"UUID: ([^)]+)", line)
@@ -236,7 +236,7 @@ def _parent(uuid: str, listed: str) -> tuple[str, str]:
 
 
 def _cpu() -> dict[str, Any]:
-    """The CPU of the node, for trying it out where there is no GPU."""
+    """Return the node's CPU, for tests without a GPU."""
     name, free = "CPU", None
     with contextlib.suppress(OSError):
         found = re.search(r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text())

@@ -8,7 +8,7 @@ import pytest
 
 from gputop.bench.events import Conditions, Point, Result
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
-from gputop.bench.results.page import page
+from gputop.bench.results.text_report import result_page
 from gputop.text import brief
 from tests.bench.workers import RESULT
 
@@ -46,7 +46,7 @@ def of(kind: str, points: tuple[Point, ...], **fields: object) -> Result:
 
 def lines(kind: str, points: tuple[Point, ...], **fields: object) -> list[list[str]]:
     """The words of the table's lines."""
-    text = page(of(kind, points, **fields))
+    text = result_page(of(kind, points, **fields))
     return [line.split() for line in text.split("\n\n")[1].splitlines()]
 
 
@@ -79,7 +79,7 @@ def test_a_copy_has_bandwidths_and_no_throughput() -> None:
         ["1.00", "MiB", "55", "110"],
         ["64.0", "MiB", "23.4", "–"],
     ]
-    text = page(of("copy", COPY, tflops_mean=None, tflops_peak=None))
+    text = result_page(of("copy", COPY, tflops_mean=None, tflops_peak=None))
     assert "TFLOP/s" not in text
     assert "copies" in text
 
@@ -87,12 +87,12 @@ def test_a_copy_has_bandwidths_and_no_throughput() -> None:
 @pytest.mark.parametrize("points", [SWEEP, LATENCY, PEAK, COPY])
 def test_columns_are_aligned(points: tuple[Point, ...]) -> None:
     kinds = {id(SWEEP): "sweep", id(LATENCY): "latency", id(PEAK): "peak", id(COPY): "copy"}
-    text = page(of(kinds[id(points)], points))
+    text = result_page(of(kinds[id(points)], points))
     assert len({len(line) for line in text.split("\n\n")[1].splitlines()}) == 1
 
 
 def test_notes_memory_and_the_ending_are_said() -> None:
-    text = page(
+    text = result_page(
         of(
             "sweep",
             SWEEP,
@@ -111,8 +111,8 @@ def test_notes_memory_and_the_ending_are_said() -> None:
 
 def test_a_soak_says_when_it_was_steady() -> None:
     long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0)
-    assert "not within this run" in page(long)
-    assert "after 4.5 s" in page(replace(long, time_to_steady_seconds=4.5))
+    assert "not within this run" in result_page(long)
+    assert "after 4.5 s" in result_page(replace(long, time_to_steady_seconds=4.5))
 
 
 @pytest.mark.parametrize(
@@ -128,20 +128,20 @@ KNOWN = Conditions(percent_of_peak={DATASHEET: 70.78, AT_LIVE_CLOCK: 93.4})
 
 def test_of_a_gpu_each_denominator_has_a_line() -> None:
     ran = {"device_uuid": "GPU-1", "dtype": "bfloat16", "tflops_mean": 700.0}
-    said = page(replace(RESULT, conditions=KNOWN, **ran))  # type: ignore[arg-type]
+    said = result_page(replace(RESULT, conditions=KNOWN, **ran))  # type: ignore[arg-type]
     assert "of peak    71 % of 989 TFLOP/s (datasheet dense)" in said
     assert "of peak    93 % of 749 TFLOP/s (formula at the live clock)" in said
 
 
 def test_a_peak_that_is_not_known_is_said_of_a_gpu_and_not_of_a_cpu() -> None:
-    assert "no peak is known to compare with" in page(replace(RESULT, device_uuid="GPU-1"))
-    assert "of peak" not in page(RESULT)
+    assert "no peak is known to compare with" in result_page(replace(RESULT, device_uuid="GPU-1"))
+    assert "of peak" not in result_page(RESULT)
 
 
 def test_copies_are_of_a_bandwidth() -> None:
     known = Conditions(percent_of_peak={"datasheet memory bandwidth": 91.6})
     copies = of("copy", COPY, tflops_mean=None, tflops_peak=None, device_uuid="GPU-1")
-    assert "of peak    92 % of datasheet memory bandwidth" in page(
+    assert "of peak    92 % of datasheet memory bandwidth" in result_page(
         replace(copies, conditions=known)
     )
-    assert "of peak" not in page(copies)
+    assert "of peak" not in result_page(copies)

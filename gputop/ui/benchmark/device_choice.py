@@ -1,39 +1,48 @@
-"""The devices on offer in the form, and what is chosen of them, which outlives what is on offer."""
+"""Choice of devices in the form, and the dialog for several of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from gputop.bench.plan.devices import numbers
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+
+from gputop.bench.plan.devices import short_labels
 from gputop.text import short_name, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from textual.app import ComposeResult
+
     from gputop.bench.plan.request import Target
     from gputop.problem import Problem
 
+
 CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
-"""Keys in the place of a UUID: the CPU, all GPUs, those that were picked, and to pick them."""
+"""Keys in place of a UUID: the CPU, all GPUs, those that were picked, and the dialog."""
 NEEDS_TWO = "pairs"
 
 
-class Choice:
-    """One device, or several. A device that is away stays chosen, is named so, and is refused."""
+class DeviceChoice:
+    """One device or several. A device that is away stays chosen, and is refused."""
 
     def __init__(self, cpu: Target) -> None:
         self._offered = {CPU: cpu}
         self._refused: Mapping[str, Problem] = {}
         self._device: Target | None = None
-        """None until there is a choice: the CPU alone, before the stream has come, is none."""
+        """None until there is a choice: before the stream only the CPU is on offer."""
         self._several: str | None = None
-        """`ALL` or `SOME` in the place of the one device."""
+        """`ALL` or `SOME` instead of one device."""
         self._picked: tuple[Target, ...] = ()
 
     def offer(
         self, targets: Sequence[Target], refused: Mapping[str, Problem] | None = None
     ) -> None:
-        """Offers these; of those that are there and cannot be tested, `refused` says why."""
+        """Offer targets. `refused` has the reasons of devices that cannot be tested."""
         self._offered = {key_of(target): target for target in targets}
         self._refused = refused or {}
         if self._device is not None:
@@ -43,7 +52,7 @@ class Choice:
         self._picked = tuple(map(self._now, self._picked))
 
     def _now(self, chosen: Target) -> Target:
-        """The device as it is now; one that was unknown when it was chosen, by its index."""
+        """Return the device as it is now; one of unknown UUID is matched by index."""
         for target in self._offered.values():
             if key_of(target) == key_of(chosen) or chosen.uuid == f"unknown:{target.number}":
                 return target
@@ -55,22 +64,22 @@ class Choice:
 
     @property
     def one(self) -> Target:
-        """The device, where it is to be one; also while it is away."""
+        """The single device, also while it is away."""
         return self._device or next(iter(self._offered.values()))
 
     @property
     def _all(self) -> tuple[Target, ...]:
-        """Every GPU; where there is one, with the CPU."""
+        """Every GPU, and the CPU if there is only one."""
         gpus = tuple(target for target in self._offered.values() if target.kind == "cuda")
         return gpus if len(gpus) > 1 else self.offered
 
     @property
     def can_pair(self) -> bool:
-        """Whether there are two devices, the CPU among them."""
+        """True if there are two devices, the CPU included."""
         return len(self._offered) > 1
 
     def key(self, kind: str) -> str:
-        """What is chosen for that kind, as the key of its option."""
+        """Return the key of the chosen option for that kind."""
         if self._several == SOME and len(self._picked) > 1:
             return SOME
         if self._several == ALL or kind == NEEDS_TWO:
@@ -78,7 +87,7 @@ class Choice:
         return key_of(self.one)
 
     def targets(self, kind: str) -> tuple[Target, ...]:
-        """The devices that are chosen, also while they are away; at least one."""
+        """Return the chosen devices, also those that are away; at least one."""
         key = self.key(kind)
         if key == SOME:
             return self._picked
@@ -88,7 +97,7 @@ class Choice:
         return (self.one,)
 
     def options(self, kind: str) -> list[tuple[str, str]]:
-        """Label and key of all that can be chosen for that kind."""
+        """Return label and key of every option for that kind."""
         key, several = self.key(kind), len(self._all)
         found = [] if kind == NEEDS_TWO else [(label(t), k) for k, t in self._offered.items()]
         if key not in (ALL, SOME) and self._is_away(self.one):
@@ -96,20 +105,20 @@ class Choice:
             found.append((f"{label(self.one)} ({why})", key))
         with_cpu = any(target.kind == "cpu" for target in self._all)
         if with_cpu and kind == NEEDS_TWO:
-            found.append((numbers(self._all), ALL))
+            found.append((short_labels(self._all), ALL))
         elif not with_cpu:
             found.append((f"all {several} GPUs", ALL))
         elif key == ALL:
             found.append((f"all GPUs ({'one is there' if several > 1 else 'away'})", ALL))
         if key == SOME:
             away = " (away)" if any(map(self._is_away, self._picked)) else ""
-            found.append((numbers(self._picked) + away, SOME))
+            found.append((short_labels(self._picked) + away, SOME))
         if len(self._offered) > 2:
             found.append(("several …", MORE))
         return found
 
-    def pick(self, key: str) -> bool:
-        """Takes an option that is a choice; whether it is another one than before."""
+    def choose(self, key: str) -> bool:
+        """Choose an option; return True if the choice changed."""
         before = (self._several, self._device)
         if key == ALL or (key == SOME and self._picked):
             self._several = key
@@ -117,16 +126,16 @@ class Choice:
             self._several, self._device = None, self._offered[key]
         return before != (self._several, self._device)
 
-    def pick_several(self, keys: Sequence[str]) -> None:
-        """Takes those of the devices on offer; one alone is a choice like any other."""
+    def choose_several(self, keys: Sequence[str]) -> None:
+        """Choose several devices; a single one is a choice like any other."""
         found = tuple(self._offered[key] for key in keys if key in self._offered)
         if len(found) == 1:
-            self.pick(key_of(found[0]))
+            self.choose(key_of(found[0]))
         elif found:
             self._several, self._picked = SOME, found
 
-    def there(self, kind: str) -> tuple[Target, ...]:
-        """The devices that are chosen; raises `ValueError` where one is not on offer."""
+    def available_targets(self, kind: str) -> tuple[Target, ...]:
+        """Return the chosen devices; raise `ValueError` if one is not on offer."""
         if self.key(kind) == ALL and not any(t.kind == "cuda" for t in self._offered.values()):
             raise ValueError("All GPUs are away: choose the CPU, or wait until they are back.")
         targets = self.targets(kind)
@@ -139,7 +148,7 @@ class Choice:
         return key_of(target) not in self._offered
 
     def why_not(self, key: str, named: str) -> str:
-        """Why a device is not on offer, and what to do."""
+        """Return why a device is not on offer, and the remedy."""
         problem = self._refused.get(key)
         if problem is not None:
             return f"{problem}."
@@ -147,14 +156,64 @@ class Choice:
 
 
 def key_of(target: Target) -> str:
-    """The key of a device."""
+    """Return the key of a device."""
     return target.uuid or CPU
 
 
 def label(target: Target) -> str:
-    """Of a MIG instance its profile before its GPU: that is what is left where it is narrow."""
+    """Return a label. A MIG profile comes first, so that a narrow field shows it."""
     name = short_name(visible(target.name))
     gpu, _, profile = name.rpartition(" MIG ")
     if target.parent_uuid is not None and gpu:
         name = f"MIG {profile}, {gpu}"
     return f"CPU {name}" if target.uuid is None else f"{target.number} {name}"
+
+
+class DevicesDialog(ModalScreen[list[str] | None]):
+    """Dialog to mark devices. It returns the keys of those marked, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "Mark", id="several.mark", priority=True),
+        Binding("enter", "done", "OK", id="several.done", priority=True),
+        Binding("escape,q", "leave", "Cancel", id="several.leave"),
+    ]
+
+    def __init__(self, offered: Sequence[tuple[str, str]], marked: Sequence[str]) -> None:
+        """Set the labels and keys on offer, and the marked keys."""
+        super().__init__()
+        self._offered, self._marked = offered, set(marked)
+        self._list = OptionList(*map(self._line, offered), compact=True)
+
+    def _line(self, offered: tuple[str, str]) -> Text:
+        label, key = offered
+        return Text(f"[{'x' if key in self._marked else ' '}] {label}")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box"):
+            yield Static(Text("Devices to test together", style="bold"))
+            yield self._list
+            keys = (("Space", "bold"), " Mark   ", ("Enter", "bold"), " OK   ")
+            yield Static(Text.assemble(*keys, ("Esc", "bold"), " Cancel"))
+
+    def on_mount(self) -> None:
+        """Focus the list."""
+        self._list.focus()
+
+    def action_mark(self) -> None:
+        """Mark or unmark the line."""
+        at = self._list.highlighted
+        if at is not None:
+            self._marked ^= {self._offered[at][1]}
+            self._list.replace_option_prompt_at_index(at, self._line(self._offered[at]))
+
+    def on_option_list_option_selected(self) -> None:
+        """Mark with a click, as with Space."""
+        self.action_mark()
+
+    def action_done(self) -> None:
+        """Close with the marked devices, in the order of the list."""
+        self.dismiss([key for _, key in self._offered if key in self._marked])
+
+    def action_leave(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)

@@ -1,19 +1,21 @@
-"""The rows of a run that is a table: as they come, the best marked, and what they say in words."""
+"""Rows of a run that is a table, with the best marked, and its notes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.bench.results import page
-from gputop.bench.results.columns import rate
+from gputop.bench.results import text_report
+from gputop.bench.results.facts import best_row, rate_text
 from gputop.text import ABSENT, brief, count, duration, size, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, width_of
 from gputop.ui.drawing.palette import DIM, GOOD, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from gputop.bench.events import Point
-    from gputop.bench.results.page import Table
+    from gputop.bench.results.text_report import TextTable
     from gputop.bench.run.state import RunState
 
 GAP = 2
@@ -21,38 +23,42 @@ WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
-    """The table in the space there is, and under it what is to be said once it is complete.
+def result_rows(run: RunState, width: int, height: int, under: int) -> list[Row]:
+    """Draw the table, and below it the notes once the run is complete.
 
-    A search leaves `under` rows and some for words: the best of its shapes are what counts.
+    A search leaves `under` rows and some for notes: only the best shapes count.
     """
     kind = run.request.kind
     most = height - 1 - under - WORDS
-    table = page.table(kind, run.rows, max(LEAST_SHAPES, min(page.FASTEST, most)))
+    table = text_report.table(kind, run.rows, max(LEAST_SHAPES, min(text_report.FASTEST, most)))
     if kind != "peak" and not _fits(table, width):  # whose columns are not of one sort
-        table = table.turned()
-    shown = drawn(table, width, names=kind != "peak")[:height]
+        table = table.transposed()
+    shown = table_rows(table, width, names=kind != "peak")[:height]
     room = height - len(shown) - 1
+    notes = note_rows(run, width, room, TEXT)
+    return [*shown, [], *notes] if notes else shown
+
+
+def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:
+    """Return as many lines of the result's notes as fit."""
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
-    if lines and room > 0:
-        said = lines[:room]
-        if len(lines) > room:
-            said[-1] = f"{said[-1]} …"
-        shown += [[], *([Span(clip(f" {line}", width), TEXT)] for line in said)]
-    return shown
+    shown = lines[: max(0, room)]
+    if shown and len(lines) > len(shown):
+        shown[-1] += " …"
+    return [[Span(clip(f" {line}", width), style)] for line in shown]
 
 
-def _widths(table: Table) -> list[int]:
+def _widths(table: TextTable) -> list[int]:
     return [max(len(text) for text in column) for column in zip(*table.lines, strict=True)]
 
 
-def _fits(table: Table, width: int) -> bool:
+def _fits(table: TextTable, width: int) -> bool:
     return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
 
 
-def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
-    """The headings dim, the best green; what is too wide is so at the expense of the names.
+def table_rows(table: TextTable, width: int, *, names: bool) -> list[Row]:
+    """Draw a table: headings dim, the best green; a wide one shortens the names.
 
     Without `names` the first column is the figure that counts.
     """
@@ -76,14 +82,14 @@ def drawn(table: Table, width: int, *, names: bool) -> list[Row]:
     return lines
 
 
-def figures(run: RunState, width: int) -> Row:
-    """The row that came last, and the best so far where there is room for it."""
+def last_and_best(run: RunState, width: int) -> Row:
+    """Return the last row, and the best so far if it fits."""
     row: Row = [Span(" ")]
     if not run.rows:
         return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
-    last, best = run.rows[-1], max(run.rows, key=lambda point: (rate(point) or (0.0, ""))[0])
+    last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
     if run.request.kind == "peak":
-        best = page.ranked(run.rows)[0]
+        best = text_report.ranked_shapes(run.rows)[0]
     if run.request.kind == "latency":  # work of several sorts: the table says what is best of each
         named = [] if run.ended else [("last", last)]
     elif run.ended or last is best:
@@ -91,10 +97,8 @@ def figures(run: RunState, width: int) -> Row:
     else:
         named = [("last", last), ("best", best)]
     for name, point in named:
-        figure = rate(point)
-        said = figure[1] if figure else ABSENT
-        if run.request.kind == "latency":
-            said = brief(point.values.get("seconds"))
+        latency = run.request.kind == "latency"
+        said = brief(point.values.get("seconds")) if latency else rate_text(point)
         part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
         if point is named[0][1] or width_of([*row, *part]) <= width:
             row += part
@@ -102,7 +106,7 @@ def figures(run: RunState, width: int) -> Row:
 
 
 def _where(run: RunState, point: Point) -> str:
-    """Which row it is, in a few words."""
+    """Return in a few words which row it is."""
     series = visible(point.series, 40)
     if run.request.kind == "copy":
         return f"{series}, {size(point.x)}"
@@ -112,7 +116,7 @@ def _where(run: RunState, point: Point) -> str:
 
 
 def progress(run: RunState) -> tuple[float, str]:
-    """How far it is, 0 to 1, and in words: a table may be complete before its time."""
+    """Return the progress, 0 to 1, and in words. A table may be complete early."""
     done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
     most = run.planned.rows if run.planned else 0
     rows = count(done, "row")
