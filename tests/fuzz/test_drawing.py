@@ -19,7 +19,7 @@ from gputop.stream.ssh import explained
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.screen import DeviceTitle
-from gputop.ui.drawing.draw import fit, width_of
+from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density

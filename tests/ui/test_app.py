@@ -27,8 +27,8 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
+from gputop.ui.widgets.confirm import Question
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.question import Question
 from tests.streams import (
     PreparedStream,
     device,

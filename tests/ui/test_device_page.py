@@ -29,7 +29,7 @@ from gputop.sources.nvml.driver import Reader, start
 from gputop.ui.device.details import DetailsView, in_columns
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.screen import DevicePage, DeviceTitle
-from gputop.ui.drawing.draw import Span, width_of
+from gputop.ui.drawing.cells import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
 from gputop.ui.processes.widget import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView

@@ -24,7 +24,7 @@ from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from tests.sessions import PreparedSession
 
 HUNG = Problem("The device hangs", "a batch had not ended after 3 s", "Look for Xid errors")

@@ -12,12 +12,12 @@ from textual.dom import DOMNode
 
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.drawing.draw import Span
+from gputop.ui.drawing.cells import Span
 from gputop.ui.shell import resident
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.keyboard import Typed
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import Question
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle, until
 

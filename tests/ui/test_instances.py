@@ -14,7 +14,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import Question
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device

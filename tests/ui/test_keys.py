@@ -17,7 +17,7 @@ from gputop.ui.shell.command_palette import CommandList, Commands
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import Question
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui.pilots import settle, shown
 

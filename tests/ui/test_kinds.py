@@ -17,7 +17,7 @@ from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.title import TitleView
-from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp
 from tests.runs import Clock, alone, look
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from tests.sessions import EndlessSession, PreparedSession
 
 TABLES = ("sweep", "latency", "copy", "peak")

@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import Row, Span, fit
+from gputop.ui.drawing.cells import Row, Span, fit
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
 from gputop.ui.widgets.live import MOVE_BYTES, LiveView, changed_spans
 

@@ -15,8 +15,8 @@ from gputop.ui.benchmark.form import KINDS
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
+from gputop.ui.widgets.confirm import Question
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of

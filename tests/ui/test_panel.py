@@ -10,7 +10,7 @@ import pytest
 
 from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
 from gputop.text import ABSENT
-from gputop.ui.drawing.draw import Row, width_of
+from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, TRACK
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row

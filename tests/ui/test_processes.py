@@ -12,7 +12,7 @@ from textual.app import App
 
 from gputop.schema.snapshot import Absence
 from gputop.text import visible
-from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import ACCENT, DIM
 from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.schema.snapshot import Process
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 
 class TableApp(App[None]):

@@ -27,7 +27,7 @@ from tests.ui import scenes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 HEIGHTS = range(1, 9)
 COUNTS = re.compile(r"\b(\d+ )?more\b|\bof \d+|below|above|for the others")

@@ -15,7 +15,7 @@ from textual.app import App
 from textual.screen import ModalScreen
 from textual.widgets import Label
 
-from gputop.ui.drawing.draw import Row, Span
+from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.look import THEMES, Look
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
 from gputop.ui.terminal import live_updates

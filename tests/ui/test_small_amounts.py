@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gputop.schema.snapshot import DeviceSample
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 GIB, MIB = 1 << 30, 1 << 20
 TOTAL = round(79.647 * GIB)

@@ -25,7 +25,7 @@ from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import Question
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import settle, shown, until
 from tests.ui.test_kinds import in_style

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.benchmark.plot import Plot
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 LABEL = 8
 """Cells of the axis and its labels."""

@@ -21,7 +21,7 @@ from gputop.text import (
 )
 from gputop.ui.benchmark import points
 from gputop.ui.benchmark.plot import COLOURS, MARKS
-from gputop.ui.drawing.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.widgets.host import wrap
 

@@ -9,7 +9,7 @@ from gputop.schema.values import value_text
 from gputop.text import duration, percentage, quantity, tflops, visible, watts_of
 from gputop.ui.benchmark import group_table, points
 from gputop.ui.benchmark.title import RunView, wrong
-from gputop.ui.drawing.draw import Row, Span, bar, clip, reading, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, STRONG, TEXT
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.results.columns import DEVICE, SPEED, VERDICT, WHEN, fitting, is_slow
 from gputop.text import ABSENT, short_name, visible
-from gputop.ui.drawing.draw import Row, Span, cell, fit
+from gputop.ui.drawing.cells import Row, Span, cell, fit
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.model import find_device
 from gputop.ui.widgets.host import wrap

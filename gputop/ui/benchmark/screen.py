@@ -29,7 +29,7 @@ from gputop.ui.benchmark.selection import Several
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT, WARN
 from gputop.ui.model import own
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import Question
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

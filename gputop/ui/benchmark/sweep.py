@@ -10,7 +10,7 @@ from gputop.bench.plan.devices import numbers
 from gputop.bench.results import crossover
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
-from gputop.ui.drawing.draw import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.widgets.host import wrap
 

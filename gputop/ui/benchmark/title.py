@@ -8,7 +8,7 @@ from gputop.bench.plan import limits
 from gputop.bench.plan.devices import numbers
 from gputop.bench.results.columns import ENDS
 from gputop.text import count, duration, short_name, visible
-from gputop.ui.drawing.draw import Row, Span, clip
+from gputop.ui.drawing.cells import Row, Span, clip
 from gputop.ui.drawing.palette import FAULT, GOOD, WARN
 from gputop.ui.widgets.live import LiveView
 

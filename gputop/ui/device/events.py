@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gputop.schema.faults import event_text
 from gputop.schema.snapshot import DeviceState
 from gputop.text import moment
-from gputop.ui.drawing.draw import Row, Span, clip_words
+from gputop.ui.drawing.cells import Row, Span, clip_words
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD
 from gputop.ui.widgets.live import DeviceView
 

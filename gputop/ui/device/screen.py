@@ -11,7 +11,7 @@ from gputop.schema.snapshot import MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.events import EventsView
-from gputop.ui.drawing.draw import Row, Span, rule_of, width_of
+from gputop.ui.drawing.cells import Row, Span, rule_of, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.model import find_device
 from gputop.ui.monitor.panel import age_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, visible
-from gputop.ui.drawing.draw import Row, Span, clip, spread, width_of
+from gputop.ui.drawing.cells import Row, Span, clip, spread, width_of
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import NONE
 from gputop.ui.fleet.layout import Density, Slot

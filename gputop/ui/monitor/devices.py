@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.settings import AUTO
 from gputop.text import that_fit
-from gputop.ui.drawing.draw import Span, beside
+from gputop.ui.drawing.cells import Span, beside
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.model import find_device
 from gputop.ui.monitor import hosts, panel, row
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gputop.health.findings import Finding
     from gputop.schema.snapshot import Device, Machine
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
 
 

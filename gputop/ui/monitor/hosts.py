@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputop.schema.snapshot import DriverState, MachineState, Source
 from gputop.text import age, duration, number, percentage, that_fit, used_of, visible
-from gputop.ui.drawing.draw import Row, Span, clip, rule_of, width_of
+from gputop.ui.drawing.cells import Row, Span, clip, rule_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from gputop.text import (
     that_fit,
     visible,
 )
-from gputop.ui.drawing.draw import (
+from gputop.ui.drawing.cells import (
     Row,
     Span,
     bar,

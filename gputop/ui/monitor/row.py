@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from gputop.frozen import dataclass
 from gputop.schema.snapshot import DeviceState
 from gputop.text import ABSENT, percentage, quantity, that_fit, used_of, watts_of
-from gputop.ui.drawing.draw import Row, Span, bar, cell, faded, fit, share_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
 from gputop.ui.monitor.panel import activity_of, age_text, lacks, limited_by, mark, name_of, rate
 

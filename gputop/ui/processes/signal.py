@@ -14,10 +14,10 @@ from textual.screen import ModalScreen
 from gputop.problem import Problem
 from gputop.schema.absences import unseen
 from gputop.text import ABSENT, size, visible
-from gputop.ui.drawing.draw import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
+from gputop.ui.widgets.confirm import WAIT, Quiet
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.question import WAIT, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from gputop.schema.snapshot import Absence, DeviceState
 from gputop.text import ABSENT
-from gputop.ui.drawing.draw import Row, Span, cell, spread
+from gputop.ui.drawing.cells import Row, Span, cell, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
 from gputop.ui.processes.columns import (
     COMMAND,

@@ -13,7 +13,7 @@ from gputop.bench.plan import limits
 from gputop.bench.run.foreground import follow, signals
 from gputop.settings import load, path
 from gputop.text import count, duration, short_name, tflops, visible
-from gputop.ui.drawing.draw import Row, Span, bar, cell, cells_of, clip
+from gputop.ui.drawing.cells import Row, Span, bar, cell, cells_of, clip
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.shell.themed import ThemedApp

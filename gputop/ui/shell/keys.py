@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 
 from gputop.text import that_fit
-from gputop.ui.drawing.draw import Row, Span
+from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.palette import ACCENT, DIM
 from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, Action, key_names
 from gputop.ui.widgets.live import LiveView

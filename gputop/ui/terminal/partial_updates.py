@@ -19,7 +19,7 @@ from rich.segment import Segment
 from textual import _compositor
 from textual.strip import Strip
 
-from gputop.ui.drawing.draw import is_narrow
+from gputop.ui.drawing.cells import is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

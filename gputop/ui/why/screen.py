@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, short_name, visible
-from gputop.ui.drawing.draw import Row, Span, rule_of
+from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 from gputop.ui.model import find_device
 from gputop.ui.processes.tab import DeviceTab

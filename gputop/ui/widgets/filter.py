@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import Row, Span, cells_of
+from gputop.ui.drawing.cells import Row, Span, cells_of
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.widgets.live import LiveView
 

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.text import ABSENT, duration, in_unit_of, number, percentage, size, visible
-from gputop.ui.drawing.draw import Row, Span, bar, beside, cell, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 

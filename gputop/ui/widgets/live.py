@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import Span, fit, is_narrow
+from gputop.ui.drawing.cells import Span, fit, is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
 
     from gputop.schema.snapshot import Device
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
 
 MOVE_BYTES = 5

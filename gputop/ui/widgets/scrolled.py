@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.ui.drawing.draw import Span
+from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.widgets.live import DeviceView
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from textual.events import MouseScrollDown, MouseScrollUp
 
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 WHEEL_LINES = 3
 

@@ -1,6 +1,6 @@
 """What a device did: charts over one time axis, and a cursor that reads them at a moment.
 
-The charts fill from the left and move by a quarter at once, as `draw.history` does, so a sample
+The charts fill from the left and move by a quarter at once, as `cells.history` does, so a sample
 costs a column. For the same reason the axis has times of day, which stay where they are.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gputop.frozen import dataclass
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
-from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, history, spread, window_start
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, history, spread, window_start
 from gputop.ui.drawing.palette import ACCENT, BUSY, CPU, DIM, MEMORY, POWER, STRONG, TRACK, ink
 from gputop.ui.widgets.live import DeviceView
 
