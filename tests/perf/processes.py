@@ -18,7 +18,7 @@ from textual.app import App
 
 from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from tests.streams import NOW, crowd, inventory, sample
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, key_names
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header

@@ -27,11 +27,10 @@ from gputop.schema.snapshot import (
 )
 from gputop.sources.nvml.driver import Reader, start
 from gputop.ui.device.details import DetailsView, in_columns
-from gputop.ui.device.events import EventsView
-from gputop.ui.device.screen import DevicePage, DeviceTitle
+from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
 from gputop.ui.drawing.cells import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.sources.test_nvml import OLDER, Clock

@@ -16,7 +16,7 @@ from gputop.ui.drawing.cells import Span
 from gputop.ui.shell import resident
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
-from gputop.ui.terminal.keyboard import Typed
+from gputop.ui.terminal.driver import Typed
 from gputop.ui.widgets.confirm import Question
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle, until

@@ -12,12 +12,11 @@ from gputop.settings import Settings
 from gputop.ui import model
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
-from gputop.ui.device.screen import DevicePage, DeviceTitle
+from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
 from gputop.ui.monitor.devices import DevicesView, first_shown
 from gputop.ui.processes.environment import Environment
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal import SendSignal
-from gputop.ui.processes.widget import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help

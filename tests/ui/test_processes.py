@@ -16,7 +16,7 @@ from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import ACCENT, DIM
 from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
-from gputop.ui.processes.widget import CURSOR, ProcessesView
+from gputop.ui.processes.screen import CURSOR, ProcessesView
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui.pilots import settle
 

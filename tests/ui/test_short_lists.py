@@ -12,13 +12,13 @@ from gputop.bench.plan.request import Target
 from gputop.bench.run.group_state import Odd
 from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
+from gputop.ui.device.screen import EventsView
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.cluster_app import odd_rows
 from tests import streams
 from tests.fleets import fleet

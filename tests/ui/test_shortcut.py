@@ -18,8 +18,8 @@ from textual.widgets import Label
 from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.look import THEMES, Look
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
-from gputop.ui.terminal import live_updates
-from gputop.ui.terminal.live_updates import CellsUpdate, Part, of_live_views
+from gputop.ui.terminal import partial_updates
+from gputop.ui.terminal.partial_updates import CellsUpdate, Part, of_live_views
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def test_it_is_installed_once_and_where_textual_has_the_known_shape(
 
     stock = Known.render_partial_update
     monkeypatch.setattr(_compositor, "Compositor", Known)
-    assert live_updates.install()
-    assert live_updates.install()
+    assert partial_updates.install_live_updates()
+    assert partial_updates.install_live_updates()
     assert Known.render_partial_update.stock is stock
     monkeypatch.setattr(Known, "_regions_to_spans", None)
-    assert not live_updates.install()
+    assert not partial_updates.install_live_updates()

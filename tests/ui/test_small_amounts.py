@@ -16,7 +16,7 @@ from gputop.ui.device.details import DetailsView
 from gputop.ui.fleet import detail
 from gputop.ui.fleet.metrics import BUSY, MEMORY
 from gputop.ui.model import Telemetry
-from gputop.ui.monitor import hosts, panel
+from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.panel import Density, Panel
 from gputop.ui.processes.columns import COLUMNS, Around
@@ -93,7 +93,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
     known = telemetry_of(readings(percent, used), host)
     device, sample = known.devices[0], known.readings(known.devices[0].uuid)
     made = Panel(device, sample)
-    machine = panel_row.machine_of([device], [sample])
+    machine = panel_row.row_shape([device], [sample])
     alone = Telemetry()
     alone.take(streams.no_driver())
     alone.take(Sample(streams.NOW, host))
@@ -122,7 +122,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "section": text_of(hosts.title(away, 200, None, 9.0)),
+        "section": text_of(panel_row.host_title(away, 200, None, 9.0)),
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),

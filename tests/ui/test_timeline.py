@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from textual.app import App
 
 from gputop.schema.snapshot import READINGS, Sample
-from gputop.ui.drawing.cells import Row, width_of
+from gputop.ui.drawing.cells import Row, changed_spans, width_of
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.live import changed_spans
 from gputop.ui.widgets.timeline import (
     CHARTS,
     GUTTER,

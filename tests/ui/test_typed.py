@@ -12,14 +12,14 @@ from textual.events import Key, MouseDown, Paste, Resize
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from gputop.ui.shell import themed
-from gputop.ui.terminal import keyboard as typed
-from gputop.ui.terminal.driver import TerminalDriver
-from gputop.ui.terminal.keyboard import (
+from gputop.ui.terminal import driver
+from gputop.ui.terminal.driver import (
     FLOOD,
     FLOOD_SECONDS,
     LONGEST_HELD,
     LONGEST_PASTE,
     PASTE_SECONDS,
+    TerminalDriver,
     Typed,
 )
 
@@ -41,7 +41,7 @@ def test_a_textual_with_another_parser_keeps_its_own_driver(
 ) -> None:
     assert themed._driver() is TerminalDriver
     with monkeypatch.context() as patch:
-        patch.setattr(typed, "XTermParser", _Other)
+        patch.setattr(driver, "XTermParser", _Other)
         assert themed._driver() is None
     monkeypatch.setitem(sys.modules, "gputop.ui.terminal.driver", None)
     assert themed._driver() is None

@@ -9,9 +9,8 @@ from gputop.text import visible
 from gputop.ui.benchmark import group_chart, points, strip, sweep
 from gputop.ui.benchmark.plot import Axis, Line, Plot, linear_axis, round_up, thin
 from gputop.ui.benchmark.title import RunView
-from gputop.ui.drawing.cells import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,9 +21,8 @@ from gputop.text import (
 )
 from gputop.ui.benchmark import points
 from gputop.ui.benchmark.plot import COLOURS, MARKS
-from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,8 @@ from gputop.bench.plan.devices import numbers
 from gputop.bench.results import crossover
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.plot import COLOURS, MARKS, Axis, Line, Plot, legend, linear_axis
-from gputop.ui.drawing.cells import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

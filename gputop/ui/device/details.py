@@ -13,7 +13,7 @@ from gputop.schema.labels import GROUPS, since_start
 from gputop.text import ABSENT, visible
 from gputop.ui.drawing.cells import Row, Span, beside, cell, clip, clip_words, fit, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
-from gputop.ui.widgets.scrolled import ScrolledView
+from gputop.ui.widgets.live import ScrolledView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

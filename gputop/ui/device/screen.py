@@ -6,26 +6,25 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Container, Vertical
 
-from gputop.schema.faults import fault_of
-from gputop.schema.snapshot import MachineState
+from gputop.schema.faults import event_text, fault_of
+from gputop.schema.snapshot import DeviceState, MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
-from gputop.ui.drawing.cells import Row, Span, rule_of, width_of
-from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
+from gputop.ui.drawing.cells import Row, Span, clip_words, rule_of, width_of
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.model import find_device
 from gputop.ui.monitor.panel import age_text
-from gputop.ui.processes.tab import DeviceTab
-from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.widgets.live import DeviceView
+from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.widgets.live import DeviceTab, DeviceView
 from gputop.ui.widgets.timeline import TimelineView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.snapshot import Device, Event
     from gputop.ui.model import Telemetry
+
 
 OLD = "SLOW to answer, or a driver call hangs"
 OLD_REMEDY = "These are its last readings; `dmesg` may have an Xid"
@@ -188,3 +187,38 @@ class DevicePage(DeviceTab):
 def _set(view: Widget, width: int, height: int) -> None:
     """Its size in cells; where it has that, nothing is laid out again."""
     view.styles.width, view.styles.height = width, height
+
+
+class EventsView(DeviceView):
+    """The newest events first: when, what, and what to do."""
+
+    @property
+    def wanted_rows(self) -> int:
+        """For all events with their heading; none without events."""
+        many = len(self._telemetry.events(self.device.uuid)) if self.device else 0
+        return many + 1 if many else 0
+
+    @property
+    def _none(self) -> str:
+        return "none so far" if self._telemetry.replayed else "none since gputop started"
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """A heading, then one event a row."""
+        events = self._telemetry.events(self.device.uuid) if self.device else []
+        if not events:
+            return [[Span("Events", ACCENT)], [Span(self._none, DIM)]]
+        if height < 2:
+            return [_row(events[0], width)]
+        shown = events[: height - 1]
+        some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
+        heading = [Span("Events", ACCENT), Span(some, DIM)]
+        return [heading, *(_row(event, width) for event in shown)]
+
+
+def _row(event: Event, width: int) -> Row:
+    what, remedy = event_text(event)
+    where = "" if event.device_uuid is not None else " (on which device is not said)"
+    style = GOOD if event.kind == DeviceState.OK.value else FAULT
+    row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
+    left = width - sum(len(span.text) for span in row) - 2
+    return [*row, Span(f"  {clip_words(remedy, left)}", DIM)] if left > 0 else row

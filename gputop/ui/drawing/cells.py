@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import repeat, zip_longest
+from itertools import compress, count, pairwise, repeat, zip_longest
+from operator import is_not, ne
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -71,6 +72,11 @@ def clip(text: str, width: int) -> str:
 def clip_words(text: str, width: int) -> str:
     """As many of its words as fit in `width` cells: half a word of a sentence is none."""
     return textwrap.shorten(text, width, placeholder="…") if width > 0 else ""
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Text in lines of at most `width` characters."""
+    return textwrap.wrap(text, max(20, width))
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
@@ -173,3 +179,75 @@ def window_start(count: int, width: int) -> int:
     room = 2 * width
     step = max(2, room // 4 // 2 * 2)
     return max(0, -((room - count) // step) * step)
+
+
+MOVE_BYTES = 5
+"""What it takes to move the cursor on in its row."""
+STYLE_BYTES = 6
+"""What it takes to change the style, at least."""
+
+
+def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
+    """The (start, end) cells in which two rows of one width differ.
+
+    What lies between two of them is sent too where that takes no more than to move over it.
+    """
+    cells: tuple[str, list[Style]] | None = None
+    start = end = -1
+    for x in _differing(old, new):
+        if start < 0:
+            start = x
+        elif x > end:
+            near = x - end <= MOVE_BYTES
+            if near and cells is None:
+                cells = _cells(new)
+            if not (near and cells and _bridge_bytes(*cells, end, x) <= MOVE_BYTES):
+                yield start, end
+                start = x
+        end = x + 1
+    if start >= 0:
+        yield start, end
+
+
+def _differing(old: Row, new: Row) -> list[int]:
+    """The cells in which two rows of one width differ: span by span, where those are alike."""
+    if len(old) == len(new):
+        found: list[int] = []
+        first = 0
+        for (was, style), (now, new_style) in zip(old, new, strict=True):
+            many = len(now)
+            if len(was) != many or not (now.isascii() or is_narrow(now)):
+                break
+            if style is not new_style and style != new_style:
+                found += range(first, first + many)
+            elif was != now:
+                if not is_narrow(was):
+                    break
+                found += compress(count(first), map(ne, was, now))
+            first += many
+        else:
+            return found
+    (old_texts, old_styles), (texts, styles) = _cells(old), _cells(new)
+    differ = [*compress(count(), map(ne, old_texts, texts))]
+    others = compress(count(), map(is_not, old_styles, styles))
+    restyled = [x for x in others if old_styles[x] != styles[x]]
+    return sorted({*differ, *restyled}) if restyled else differ
+
+
+def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
+    """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
+    around = styles[start - 1 : end + 1]
+    changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
+    return len(texts[start:end].encode()) + STYLE_BYTES * changes
+
+
+def _cells(row: Row) -> tuple[str, list[Style]]:
+    """A character and a style for each cell; a wide one is twice there, so that both are sent."""
+    texts: list[str] = []
+    styles: list[Style] = []
+    for text, style in row:
+        narrow = text.isascii() or is_narrow(text)
+        one_each = text if narrow else "".join([c * cell_len(c) for c in text])
+        texts.append(one_each)
+        styles += [style] * len(one_each)
+    return "".join(texts), styles

@@ -11,8 +11,7 @@ from gputop.ui.fleet.grouping import NONE
 from gputop.ui.fleet.layout import Density, Slot
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
 from gputop.ui.fleet.painter import Painter, glyph, mark
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

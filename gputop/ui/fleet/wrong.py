@@ -12,9 +12,8 @@ from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TAB
 from gputop.ui.fleet.detail import gpu_name
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, counted
 from gputop.ui.fleet.painter import SIGN_STYLES
-from gputop.ui.processes.widget import CURSOR
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.processes.screen import CURSOR
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.frozen import dataclass
 from gputop.settings import AUTO
 from gputop.text import that_fit
 from gputop.ui.drawing.cells import Span, beside
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.model import find_device
-from gputop.ui.monitor import hosts, panel, row
-from gputop.ui.monitor.layout import GAP, Layout, layout
+from gputop.ui.monitor import panel, row
 from gputop.ui.monitor.panel import Density, Panel, Past
 from gputop.ui.widgets import finding
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ class DevicesView(Wheel, LiveView):
         now = self.layout_now
         if now is None or now.density is not Density.ROW:
             return now is not None
-        return row.shows_gpm(now.panel_width, self._machine())
+        return row.shows_gpm(now.panel_width, self._row_shape())
 
     def plan(self, width: int, height: int) -> Layout:
         """The layout for the space of devices and processes together."""
@@ -82,7 +82,7 @@ class DevicesView(Wheel, LiveView):
     def _layout(self, chosen: Density | None) -> Layout:
         telemetry = self._telemetry
         counted = Counter(device.machine for device in telemetry.devices)
-        titles = sum(hosts.rows(each, self._space[0]) for each in telemetry.machines)
+        titles = sum(row.title_rows(each, self._space[0]) for each in telemetry.machines)
         return layout([*counted.values()], telemetry.process_count, *self._space, chosen, titles)
 
     def most_rows(self, height: int) -> int:
@@ -157,18 +157,18 @@ class DevicesView(Wheel, LiveView):
         self._first_line = first_shown(heights, at, self._first_line, space - counted)
         below = lines[self._first_line :]
         self._shown = that_fit(below, space - counted, lambda line: line.rows) or below[:1]
-        machine = self._machine() if now.density is Density.ROW else None
+        shape = self._row_shape() if now.density is Density.ROW else None
         rows: list[Row] = []
-        if machine:
-            heading = [row.heading(now.panel_width, machine)]
+        if shape:
+            heading = [row.heading(now.panel_width, shape)]
             rows += beside([heading] * now.columns, now.panel_width, GAP)
         for line in self._shown:
             if line.machine is not None:
                 telemetry = self._telemetry
                 behind = telemetry.behind_seconds(line.machine)
-                rows += hosts.title(line.machine, width, behind, telemetry.silence_limit)
+                rows += row.host_title(line.machine, width, behind, telemetry.silence_limit)
                 continue
-            drawn = [self._drawn(device, device is selected, machine) for device in line.devices]
+            drawn = [self._drawn(device, device is selected, shape) for device in line.devices]
             rows += beside(drawn, now.panel_width, GAP)
         if counted:
             before = sum(len(line.devices) for line in lines[: self._first_line])
@@ -186,16 +186,16 @@ class DevicesView(Wheel, LiveView):
             return in_lines(devices, now)
         lines = []
         for machine in machines:
-            lines.append(Line(hosts.rows(machine, self._space[0]), machine=machine))
+            lines.append(Line(row.title_rows(machine, self._space[0]), machine=machine))
             lines += in_lines([d for d in devices if d.machine == machine.name], now)
         return lines
 
-    def _drawn(self, device: Device, selected: bool, machine: row.Machine | None) -> list[Row]:
+    def _drawn(self, device: Device, selected: bool, shape: row.RowShape | None) -> list[Row]:
         now = self.layout_now
         assert now is not None
         made = self._panel(device, selected)
-        if machine is not None:
-            return [row.draw_row(made, machine, now.panel_width)]
+        if shape is not None:
+            return [row.draw_row(made, shape, now.panel_width)]
         return panel.draw(made, now.density, now.panel_width, now.panel_height)
 
     @property
@@ -217,9 +217,9 @@ class DevicesView(Wheel, LiveView):
                 lines.append(finding.line(found, width, device.label))
         return lines
 
-    def _machine(self) -> row.Machine:
+    def _row_shape(self) -> row.RowShape:
         devices = self._telemetry.devices
-        return row.machine_of(
+        return row.row_shape(
             [device.own for device in devices],  # as they are called under their machine's title
             [self._telemetry.readings(d.uuid) for d in devices],
         )
@@ -281,3 +281,70 @@ def first_shown(heights: Sequence[int], at: int, first: int, room: int) -> int:
     while first < at and sum(heights[first : at + 1]) > room:
         first += 1
     return first
+
+
+NARROWEST_PANEL = 52
+WIDEST_PANEL = 100
+NARROWEST_ROW = 68
+"""Of one row a device: two columns of them where there is room, before they have to be scrolled."""
+GAP = 1
+TALLEST_FULL, TALLEST = 12, 22
+"""Rows of a full panel beyond which its history says no more, and where there is room for three."""
+PROCESS_ROWS = (8, 4)
+"""Processes that should have room under the devices, if there are that many: at best, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the devices are laid out."""
+
+    density: Density
+    columns: int
+    panel_width: int
+    panel_height: int
+    rows: int
+    """Rows in all, the heading of the one-row density included."""
+
+
+def layout(
+    devices: int | Sequence[int],
+    processes: int,
+    width: int,
+    height: int,
+    chosen: Density | None = None,
+    titles: int = 0,
+) -> Layout:
+    """The fullest density that leaves room for the processes, or the one that was chosen.
+
+    Devices of several sections begin a line each; `titles` are the rows that these have besides.
+    """
+    sections = [devices] if isinstance(devices, int) else devices
+    # In steps, so that a process more does not move everything.
+    spare = height - -(-processes // PROCESS_ROWS[0]) * PROCESS_ROWS[0] - 1
+    for density in [chosen] if chosen else (Density.FULL, Density.COMPACT, Density.ROW):
+        for wanted in PROCESS_ROWS:
+            room = height - min(processes, wanted) - 1
+            found = _of(density, sections, width, room - titles, spare - titles)
+            found = replace(found, rows=found.rows + titles)
+            if found.rows <= room:
+                return found
+    return found
+
+
+def _of(density: Density, sections: Sequence[int], width: int, room: int, spare: int) -> Layout:
+    heading = density is Density.ROW
+    narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
+    best = None
+    most = max(1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP)))
+    for columns in range(1, most + 1):
+        lines = max(1, sum(-(-devices // columns) for devices in sections))
+        panel_width = (width - (columns - 1) * GAP) // columns
+        roomy = max(TALLEST_FULL, min(TALLEST, spare // lines))
+        tallest = roomy if density is Density.FULL else density
+        panel_height = max(density, min(tallest, room // lines))
+        rows = lines * panel_height + heading
+        best = Layout(density, columns, panel_width, panel_height, rows)
+        if best.rows <= room and (heading or panel_width <= WIDEST_PANEL):
+            return best
+    assert best is not None
+    return best

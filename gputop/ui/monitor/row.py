@@ -9,10 +9,44 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 
 from gputop.frozen import dataclass
-from gputop.schema.snapshot import DeviceState
-from gputop.text import ABSENT, percentage, quantity, that_fit, used_of, watts_of
-from gputop.ui.drawing.cells import Row, Span, bar, cell, faded, fit, share_of
-from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
+from gputop.schema.snapshot import DeviceState, DriverState, MachineState, Source
+from gputop.text import (
+    ABSENT,
+    age,
+    duration,
+    number,
+    percentage,
+    quantity,
+    that_fit,
+    used_of,
+    visible,
+    watts_of,
+)
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    cell,
+    clip,
+    faded,
+    fit,
+    rule_of,
+    share_of,
+    width_of,
+)
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    BUSY,
+    DIM,
+    FAULT,
+    MEMORY,
+    SM,
+    STRONG,
+    TEXT,
+    TRACK,
+    WARN,
+)
 from gputop.ui.monitor.panel import activity_of, age_text, lacks, limited_by, mark, name_of, rate
 
 if TYPE_CHECKING:
@@ -20,11 +54,11 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device, DeviceSample
+    from gputop.schema.snapshot import Device, DeviceSample, Machine
     from gputop.ui.monitor.panel import Panel
 
 
-class Machine(NamedTuple):
+class RowShape(NamedTuple):
     """What the columns depend on: they are the same for all devices."""
 
     label: int
@@ -35,10 +69,10 @@ class Machine(NamedTuple):
     """The readings that no device has."""
 
 
-def machine_of(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> Machine:
+def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> RowShape:
     """Of these devices and their readings."""
     answering = [sample for sample in samples if sample.state is DeviceState.OK]
-    return Machine(
+    return RowShape(
         max((len(device.label) for device in devices), default=1),
         max((cell_len(name_of(device)) for device in devices), default=0),
         frozenset(
@@ -88,7 +122,7 @@ COLUMNS = (
     TENSOR,
     _percent("BUS", "memory_utilization_percent", 6, 44),
     _percent("FAN", "fan_percent", 6, 44),
-    Column("P", "performance_state", 4, 44, lambda r: _state(r.performance_state)),
+    Column("P", "performance_state", 4, 44, lambda r: _pstate(r.performance_state)),
     # What is received is not shown without what is sent: there is room for both.
     _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
     _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
@@ -99,7 +133,7 @@ COLUMNS = (
 """The most telling first: those that do not fit are left out from the end."""
 
 
-def _state(state: int | None) -> str:
+def _pstate(state: int | None) -> str:
     return ABSENT if state is None else f"P{state}"
 
 
@@ -118,26 +152,26 @@ SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
 @lru_cache(maxsize=8)
-def columns(width: int, machine: Machine) -> Columns:
+def columns(width: int, shape: RowShape) -> Columns:
     """The columns that fit: the least telling ones give way first."""
-    label = max(2, machine.label) + 1
+    label = max(2, shape.label) + 1
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
-    known = (column for column in COLUMNS if column.name not in machine.lacking)
+    known = (column for column in COLUMNS if column.name not in shape.lacking)
     others = that_fit(known, left, lambda column: column.width, lambda column: column.room)
     left -= sum(column.width for column in others)
-    name = max(8, min(machine.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
+    name = max(8, min(shape.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
     return Columns(label, name, bars, tuple(others))
 
 
-def shows_gpm(width: int, machine: Machine) -> bool:
+def shows_gpm(width: int, shape: RowShape) -> bool:
     """Whether a row of that width has a reading of GPM."""
-    return TENSOR in columns(width, machine).others
+    return TENSOR in columns(width, shape).others
 
 
-def heading(width: int, machine: Machine) -> Row:
+def heading(width: int, shape: RowShape) -> Row:
     """The names over the columns."""
-    c = columns(width, machine)
+    c = columns(width, shape)
     parts = [
         cell("", MARK),
         cell("GPU", c.label + c.name + 1),
@@ -148,9 +182,9 @@ def heading(width: int, machine: Machine) -> Row:
     return fit([Span(part.text, DIM) for part in parts], width)
 
 
-def draw_row(panel: Panel, machine: Machine, width: int) -> Row:
+def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
     """The device in `width` cells."""
-    c, r = columns(width, machine), panel.readings
+    c, r = columns(width, shape), panel.readings
     row: Row = [
         mark(panel),
         cell(panel.device.label.rjust(2), c.label, ACCENT if panel.selected else STRONG),
@@ -194,3 +228,69 @@ def _busy(readings: DeviceSample, cells: int) -> Row:
 
 def _value(text: str, width: int, style: Style = TEXT) -> Span:
     return cell(text, width, DIM if text == ABSENT else style, right=True)
+
+
+LONGEST_HOST = 40
+
+
+def title_rows(machine: Machine, width: int) -> int:
+    """How many its title takes: those after the first say what is wrong."""
+    return 1 + len(_problem(machine, width))
+
+
+def host_title(machine: Machine, width: int, behind: float | None, limit: float) -> list[Row]:
+    """Return a rule with its name and state, and rows that say why it is away or has no devices.
+
+    One that is `behind` seconds behind says so; beyond `limit` it looks like a fault.
+    """
+    right = _state(machine, behind, limit)
+    left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_HOST), ACCENT), Span(" ")]
+    if machine.source is Source.SIMULATED:
+        left += [Span(" SIMULATED ", BADGE), Span(" ")]
+    room = width - width_of(right) - 4 - width_of(left)
+    left += [span for part in that_fit(_facts(machine), room, width_of) for span in part]
+    return [rule_of(left, right, width), *_problem(machine, width)]
+
+
+def _problem(machine: Machine, width: int) -> list[Row]:
+    """What is wrong and what to do, in one row where that fits."""
+    problem = machine.problem
+    if problem is None:
+        return []
+    why = f"{visible(problem.why)}. "
+    if machine.state is not MachineState.AWAY:
+        why = f"{visible(problem.what)}: {why}"
+    row = [Span("  "), Span(why, FAULT), Span(visible(problem.remedy), TEXT)]
+    return [row] if width_of(row) <= width else [row[:2], [row[0], row[2]]]
+
+
+def _facts(machine: Machine) -> list[Row]:
+    """What belongs to no device, the most telling first."""
+    host = machine.host
+    parts: list[tuple[str, str]] = []
+    if host.cpu_percent is not None:
+        parts.append(("CPU ", percentage(host.cpu_percent).rjust(5)))
+    if host.load_average:
+        parts.append(("load ", number(host.load_average[0])))
+    if host.memory_used_bytes is not None:
+        parts.append(("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes)))
+    if machine.driver_version:
+        parts.append(("driver ", visible(machine.driver_version, 24)))
+    if machine.hostname not in (None, machine.name):
+        parts.append(("is ", visible(machine.hostname or "", 32)))
+    return [[Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts]
+
+
+def _state(machine: Machine, behind: float | None, limit: float) -> Row:
+    """At the right end; nothing where all is well."""
+    if machine.state is MachineState.CONNECTING:
+        return [Span(" connecting ", WARN)]
+    if machine.state is MachineState.AWAY:
+        since, again = duration(machine.age_seconds or 0.0), machine.retry_seconds
+        next_try = f", tried again in {duration(max(1.0, again))}" if again else ", tried again now"
+        return [Span(f" AWAY for {since}", FAULT), Span(f"{next_try} ", DIM)]
+    if behind is not None:
+        return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]
+    if machine.driver_state is DriverState.STARTING:
+        return [Span(" waiting for its driver ", WARN)]
+    return [Span(" ", TRACK)]

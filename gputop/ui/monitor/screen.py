@@ -8,8 +8,7 @@ from textual import on
 
 from gputop.ui.model import find_device
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.processes.tab import ListTab
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ListTab, ProcessesView
 from gputop.ui.widgets.host import HostView
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from gputop.masking import MASK, is_secret
 from gputop.text import ABSENT, visible
 from gputop.ui.drawing.cells import Row, Span, clip, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,7 @@ from gputop.text import visible
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
-from gputop.ui.processes.screen import ProcessesTab
-from gputop.ui.processes.tab import DeviceTab, ListTab, LiveTab
+from gputop.ui.processes.screen import ListTab, ProcessesTab
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.shell.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
 from gputop.ui.shell.header import Header
@@ -30,6 +29,7 @@ from gputop.ui.shell.keys import KeysView
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.resident import ResidentApp
 from gputop.ui.shell.themed import ANY_TERMINAL
+from gputop.ui.widgets.live import DeviceTab, LiveTab
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

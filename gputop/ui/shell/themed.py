@@ -31,8 +31,7 @@ replaces them by ours."""
 def _driver() -> type[Driver] | None:
     """Ours, or Textual's own where its parser, which is private, is not the one that ours feeds."""
     try:
-        from gputop.ui.terminal.driver import TerminalDriver
-        from gputop.ui.terminal.keyboard import is_known
+        from gputop.ui.terminal.driver import TerminalDriver, is_known
     except ImportError:
         return None
     return TerminalDriver if is_known() else None

@@ -10,21 +10,27 @@ from __future__ import annotations
 import inspect
 from bisect import bisect_right
 from functools import lru_cache
-from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from textual import _compositor
+from textual._compositor import CompositorUpdate
 from textual.strip import Strip
 
 from gputop.ui.drawing.cells import is_narrow
+from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.style import Style
+    from textual.geometry import Region
+    from textual.widget import Widget
+
 
 SHAPE = {
     "__init__": ["self", "chops", "spans", "chop_ends"],
@@ -37,6 +43,11 @@ STRIP_SHAPE = {
 
 
 def install() -> bool:
+    """Replace the methods that this Textual has in the known shape; return whether it has both."""
+    return all([install_cropping(), install_live_updates()])
+
+
+def install_cropping() -> bool:
     """Replaces the method if this Textual has it in the known shape; whether it did."""
     update = getattr(_compositor, "ChopsUpdate", None)
     if update is None or not (has(update, SHAPE) and has(Strip, STRIP_SHAPE)):
@@ -171,3 +182,101 @@ def _is_ink(codes: str) -> bool:
     if first == "38":
         return others.count(";") == (1 if others.startswith("5;") else 3)
     return not others and len(first) == 2 and first[0] in "39"
+
+
+COMPOSITOR_SHAPE = {"render_partial_update": ["self"], "_regions_to_spans": ["regions"]}
+
+
+class Box(NamedTuple):
+    """Where a widget is, and from where to where it can be seen."""
+
+    widget: Widget
+    x: int
+    y: int
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+class Part(NamedTuple):
+    """What to write from a cell on, at least one segment."""
+
+    x: int
+    y: int
+    segments: Sequence[Segment]
+
+
+class CellsUpdate(CompositorUpdate):
+    """Parts of lines, as the app writes them to the terminal."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        """From the top line down."""
+        self._parts = parts
+
+    def render_segments(self, console: Any) -> str:
+        """What to write: of a line first what goes on in the style of what was written last.
+
+        A style takes more than the way from one part to another, forth or back.
+        """
+        pen = Pen.of(console)
+        for y, line in groupby(self._parts, key=attrgetter("y")):
+            left = [*line]
+            while left:
+                part = next((p for p in left if pen.is_in(p.segments[0].style)), left[0])
+                left.remove(part)
+                pen.move(part.x, y)
+                for text, style, _ in part.segments:
+                    pen.write(text, style)
+        return pen.end()
+
+
+def install_live_updates() -> bool:
+    """Replaces the method if this Textual has it in the known shape; whether it did."""
+    compositor = getattr(_compositor, "Compositor", None)
+    if compositor is None or not has(compositor, COMPOSITOR_SHAPE):
+        return False
+    if not hasattr(compositor.render_partial_update, "stock"):
+        compositor.render_partial_update = _or(compositor.render_partial_update)
+    return True
+
+
+def _or(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def render_partial_update(self: Any) -> Any:
+        return of_live_views(self) or stock(self)
+
+    render_partial_update.stock = stock  # type: ignore[attr-defined]
+    return render_partial_update
+
+
+def of_live_views(compositor: Any) -> CellsUpdate | None:
+    """The changed cells; None where others than live views have some, and nothing is done yet."""
+    boxes = [_box(widget, *where) for widget, where in compositor.visible_widgets.items()]
+    lines: dict[tuple[Widget, int], Line | None] = {}
+    parts: list[Part] = []
+    for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
+        # Who is in front comes first.
+        over = (box for box in boxes if box.top <= y < box.bottom)
+        box = next((each for each in over if each.left < right and left < each.right), None)
+        if box is None or not (box.left <= left and right <= box.right):
+            return None
+        view = box.widget
+        if (view, y) not in lines:
+            lines[view, y] = _line(view, y - box.y, box.x)
+        line = lines[view, y]
+        if line is None or not isinstance(view, LiveView):
+            return None
+        parts.append(Part(left, y, view.filtered([*line.between(left, right)])))
+    compositor._dirty_regions.clear()  # noqa: SLF001
+    return CellsUpdate(parts) if parts else None
+
+
+def _line(widget: Widget, y: int, x: int) -> Line | None:
+    row = widget.shown_row(y) if isinstance(widget, LiveView) else None
+    line = Line(row, x) if row is not None else None
+    return line if line is not None and line.is_narrow else None
+
+
+def _box(widget: Widget, region: Region, clip: Region) -> Box:
+    seen = region.intersection(clip)
+    return Box(widget, region.x, region.y, seen.x, seen.y, seen.right, seen.bottom)

@@ -13,7 +13,7 @@ from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, GOOD, TEXT
 from gputop.ui.model import find_device
 from gputop.ui.widgets.finding import block
-from gputop.ui.widgets.scrolled import ScrolledView
+from gputop.ui.widgets.live import ScrolledView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,9 +8,8 @@ from gputop.text import duration, short_name, visible
 from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 from gputop.ui.model import find_device
-from gputop.ui.processes.tab import DeviceTab
 from gputop.ui.why.findings import FindingsView
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceTab, LiveView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

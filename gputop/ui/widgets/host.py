@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.text import ABSENT, duration, in_unit_of, number, percentage, size, visible
-from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
@@ -74,11 +73,6 @@ class HostView(LiveView):
         demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
         hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
         return [*rows, *hints, []]
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """Text in lines of at most `width` characters."""
-    return textwrap.wrap(text, max(20, width))
 
 
 LABEL, VALUE = 6, 22

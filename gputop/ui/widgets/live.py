@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import compress, count, pairwise
-from operator import is_not, ne
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.segment import Segment
+from textual.containers import Vertical
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import visible
-from gputop.ui.drawing.cells import Span, fit, is_narrow
+from gputop.ui.drawing.cells import Span, changed_spans, fit
+from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from rich.style import Style
+    from textual.events import MouseScrollDown, MouseScrollUp
     from textual.filter import LineFilter
 
     from gputop.schema.snapshot import Device
     from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
-
-MOVE_BYTES = 5
-"""What it takes to move the cursor on in its row."""
-STYLE_BYTES = 6
-"""What it takes to change the style, at least."""
+    from gputop.ui.widgets.filter import FilterView
 
 
 class LiveView(Widget):
@@ -143,67 +138,115 @@ def _inert(row: Row) -> Row:
     return [Span(visible(span.text), span.style) for span in row]
 
 
-def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """The (start, end) cells in which two rows of one width differ.
-
-    What lies between two of them is sent too where that takes no more than to move over it.
-    """
-    cells: tuple[str, list[Style]] | None = None
-    start = end = -1
-    for x in _differing(old, new):
-        if start < 0:
-            start = x
-        elif x > end:
-            near = x - end <= MOVE_BYTES
-            if near and cells is None:
-                cells = _cells(new)
-            if not (near and cells and _bridge_bytes(*cells, end, x) <= MOVE_BYTES):
-                yield start, end
-                start = x
-        end = x + 1
-    if start >= 0:
-        yield start, end
+WHEEL_LINES = 3
 
 
-def _differing(old: Row, new: Row) -> list[int]:
-    """The cells in which two rows of one width differ: span by span, where those are alike."""
-    if len(old) == len(new):
-        found: list[int] = []
-        first = 0
-        for (was, style), (now, new_style) in zip(old, new, strict=True):
-            many = len(now)
-            if len(was) != many or not (now.isascii() or is_narrow(now)):
-                break
-            if style is not new_style and style != new_style:
-                found += range(first, first + many)
-            elif was != now:
-                if not is_narrow(was):
-                    break
-                found += compress(count(first), map(ne, was, now))
-            first += many
-        else:
-            return found
-    (old_texts, old_styles), (texts, styles) = _cells(old), _cells(new)
-    differ = [*compress(count(), map(ne, old_texts, texts))]
-    others = compress(count(), map(is_not, old_styles, styles))
-    restyled = [x for x in others if old_styles[x] != styles[x]]
-    return sorted({*differ, *restyled}) if restyled else differ
+class Wheel:
+    """Mixin of a view that the mouse wheel scrolls."""
+
+    _first = 0
+    """The first line that shows; who draws keeps it within bounds."""
+    redraw: Callable[[], None]
+
+    def wheel(self, step: int) -> None:
+        """Show what is that many lines further down, or further up for a negative number."""
+        self._first += step
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Scroll down."""
+        self.wheel(WHEEL_LINES)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Scroll up."""
+        self.wheel(-WHEEL_LINES)
+        event.stop()
 
 
-def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
-    """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
-    around = styles[start - 1 : end + 1]
-    changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
-    return len(texts[start:end].encode()) + STYLE_BYTES * changes
+class ScrolledView(DeviceView):
+    """Draws as many of `all_rows` as there is room for; the last line says what is left out."""
+
+    _top = _rows_in_all = 0
+
+    def all_rows(self, width: int) -> list[Row]:
+        """What there is to show, however much."""
+        raise NotImplementedError
+
+    def action_move(self, step: int) -> None:
+        """Moves on by that many rows, as far as there are any."""
+        room = max(1, self.size.height - 1)
+        self._top = max(0, min(self._top + step, self._rows_in_all - room))
+        self.redraw()
+
+    def action_page(self, step: int) -> None:
+        """Moves on by that many pages."""
+        self.action_move(step * max(1, self.size.height - 2))
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The rows from the one that was scrolled to."""
+        rows = self.all_rows(width)
+        self._rows_in_all = len(rows)
+        if len(rows) <= height:
+            self._top = 0
+            return rows
+        if height < 2:  # what is left out is not counted over nothing
+            return rows[self._top : self._top + height]
+        room = height - 1
+        self._top = min(self._top, len(rows) - room)
+        below = len(rows) - room - self._top
+        more = f" {self._top} rows above" if self._top else ""
+        more += f"{',' if more and below else ''} {below} below" if below else ""
+        hint = [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]
+        return [*rows[self._top : self._top + room], hint]
 
 
-def _cells(row: Row) -> tuple[str, list[Style]]:
-    """A character and a style for each cell; a wide one is twice there, so that both are sent."""
-    texts: list[str] = []
-    styles: list[Style] = []
-    for text, style in row:
-        narrow = text.isascii() or is_narrow(text)
-        one_each = text if narrow else "".join([c * cell_len(c) for c in text])
-        texts.append(one_each)
-        styles += [style] * len(one_each)
-    return "".join(texts), styles
+class LiveTab(Vertical):
+    """A tab that shows what comes with the stream."""
+
+    @property
+    def selected(self) -> Device | None:
+        """The device that keys act on."""
+        raise NotImplementedError
+
+    @property
+    def wants_gpm(self) -> bool:
+        """Whether it shows readings of GPM, which is sampled only then."""
+        return False
+
+    def show_telemetry(self) -> None:
+        """Draws what changed."""
+        raise NotImplementedError
+
+    @property
+    def actors(self) -> tuple[Widget, ...]:
+        """Return the widgets that do what keys do: each action is the first one's that has it."""
+        return (self,)
+
+    @property
+    def field(self) -> FilterView | None:
+        """Return the view that takes what is typed, where there is one."""
+        return None
+
+
+class DeviceTab(LiveTab):
+    """A page of one device, opened from another tab."""
+
+    telemetry: Telemetry
+
+    @property
+    def wants_gpm(self) -> bool:
+        """Always: half of what it shows rests on it."""
+        return True
+
+    def show(self, uuid: str) -> None:
+        """Shows that device."""
+        raise NotImplementedError
+
+    def action_device(self, step: int) -> None:
+        """Shows the device that is listed `step` further on, round and round."""
+        devices, shown = self.telemetry.devices, self.selected
+        if devices:
+            uuid = shown.uuid if shown else None
+            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            self.show(devices[(now + step) % len(devices)].uuid)
