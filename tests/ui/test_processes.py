@@ -13,10 +13,10 @@ from textual.app import App
 from gputop.schema.snapshot import Absence
 from gputop.text import visible
 from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.palette import ACCENT, DIM
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM
 from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
-from gputop.ui.processes.screen import CURSOR, ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui.pilots import settle
 

@@ -39,6 +39,8 @@ FAULT = ink(167, bold=True)
 GOOD = ink(71, bold=True)
 BADGE = ink(178, bold=True, reverse=True)
 TAB = Style(bold=True, reverse=True)
+CURSOR = Style(reverse=True)
+"""Of the selected row where keys are for it: in one style, for dim cells would be other blocks."""
 # Little to much, on the map of a fleet: cool, so that yellow and red are left for what is wrong.
 LEVEL_0 = ink(239)
 LEVEL_1 = ink(24)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from gputop.fleet.page import since
 from gputop.text import visible
 from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, spread, width_of
-from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TAB
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, GOOD, STRONG, TAB
 from gputop.ui.fleet.detail import gpu_name
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, counted
 from gputop.ui.fleet.painter import SIGN_STYLES
-from gputop.ui.processes.screen import CURSOR
 from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from rich.style import Style
 from textual import work
 from textual.message import Message
 
@@ -15,7 +14,7 @@ from gputop.schema.snapshot import Absence, DeviceState
 from gputop.sources.linux.procfs import ProcError, environment, send_signal
 from gputop.text import ABSENT
 from gputop.ui.drawing.cells import Row, Span, cell, spread
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, STRONG, TEXT
 from gputop.ui.model import find_device
 from gputop.ui.processes.columns import (
     COMMAND,
@@ -133,8 +132,6 @@ class ListTab(LiveTab):
 
 
 LONGEST_FILTER = 200
-CURSOR = Style(reverse=True)
-"""Of the selected row where keys are for it: in one style, for dim cells would be other blocks."""
 
 
 class ProcessesView(Wheel, FilterView):

@@ -211,7 +211,7 @@ def _mark(row: Row, x: int) -> Row:
     (span,) = row
     if not 0 <= x < len(span.text):
         return row
-    style = span.style + CURSOR
+    style = span.style + CURSOR_INK
     return [
         Span(span.text[:x], span.style),
         Span(span.text[x], style),
@@ -219,7 +219,7 @@ def _mark(row: Row, x: int) -> Row:
     ]
 
 
-CURSOR = ink(75, reverse=True)
+CURSOR_INK = ink(75, reverse=True)
 
 
 def heights(rows: int, charts: int) -> list[int]:
