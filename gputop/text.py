@@ -52,7 +52,7 @@ def cut(text: str, room: int) -> str:
     return f"{text}…"[: max(0, room)]
 
 
-def that_fit(
+def fit_columns(
     ranked: Iterable[Column],
     room: int,
     width: Callable[[Column], int],

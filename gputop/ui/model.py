@@ -88,7 +88,7 @@ class Telemetry:
         """Whether it broke off or devices are known, and the driver has not answered again."""
         self.began_at = self.received_at = clock()
 
-    def take(self, record: Record | Interruption) -> None:
+    def receive(self, record: Record | Interruption) -> None:
         """Takes in what came; while it is paused, what is shown stays as it is."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
@@ -121,7 +121,7 @@ class Telemetry:
             record = self._held.popleft()
         self._show(record)
 
-    def begin_anew(self, records: Iterable[Record | Event]) -> None:
+    def restart(self, records: Iterable[Record | Event]) -> None:
         """Forgets everything, and takes these in; events among them are from before."""
         fresh = Telemetry(self._clock, replayed=self.replayed)
         for record in records:
@@ -129,7 +129,7 @@ class Telemetry:
                 fresh._reported.append(record)
                 fresh._events[record.device_uuid].append(record)
             else:
-                fresh.take(record)
+                fresh.receive(record)
         self.__dict__.update(fresh.__dict__)  # at once: it may be looked at meanwhile
 
     def pause(self) -> None:

@@ -45,7 +45,7 @@ def known(records: list[Inventory | Sample]) -> Telemetry:
     """What the dashboard knows after these."""
     telemetry = Telemetry(lambda: 100.0)
     for record in records:
-        telemetry.take(record)
+        telemetry.receive(record)
     return telemetry
 
 

@@ -58,7 +58,7 @@ class PageApp(App[None]):
         super().__init__()
         self.telemetry = Telemetry()
         for record in records:
-            self.telemetry.take(record)
+            self.telemetry.receive(record)
 
     def compose(self) -> ComposeResult:
         yield DevicePage(self.telemetry)
@@ -69,7 +69,7 @@ class PageApp(App[None]):
 
     def send(self, *records: Record) -> None:
         for record in records:
-            self.telemetry.take(record)
+            self.telemetry.receive(record)
         self.page.show_telemetry()
 
 
@@ -357,7 +357,7 @@ def test_the_last_events_of_each_device_are_kept() -> None:
     telemetry = Telemetry()
     for number in range(EVENTS_KEPT + 5):
         event = Event(float(number), UUID, "xid", number)
-        telemetry.take(said_by(events=(event,)))
+        telemetry.receive(said_by(events=(event,)))
     codes = [event.code for event in telemetry.events(UUID)]
     assert codes == [*range(EVENTS_KEPT + 4, 4, -1)]
     assert telemetry.events("another") == []
@@ -367,7 +367,7 @@ async def test_statistics_and_a_new_beginning() -> None:
     app = PageApp(streams.inventory(1))
     for second, busy in enumerate((10, 20, 90)):
         said = streams.readings(0, gpu_utilization_percent=busy, pcie_replays=second)
-        app.telemetry.take(said_by(said, seconds=float(second)))
+        app.telemetry.receive(said_by(said, seconds=float(second)))
     async with app.run_test(size=WHOLE) as pilot:
         page = await page_of(app, pilot)
         assert "busy 90 % 10 % 55.0 % 90 %" in page
@@ -487,10 +487,10 @@ async def test_a_sample_lays_nothing_out_again(monkeypatch: pytest.MonkeyPatch) 
 @given(st.integers(1, 130), st.integers(1, 40), st.booleans())
 def test_no_size_is_too_small_to_draw(width: int, height: int, answers: bool) -> None:
     telemetry = Telemetry()
-    telemetry.take(streams.inventory(1))
+    telemetry.receive(streams.inventory(1))
     events = (Event(streams.NOW, UUID, "xid", 79),)
     said = streams.readings(0) if answers else streams.lost(0)
-    telemetry.take(said_by(said, events=events))
+    telemetry.receive(said_by(said, events=events))
     for view in (DeviceTitle, TimelineView, EventsView, DetailsView):
         made = view(telemetry)
         made.device = telemetry.devices[0]

@@ -33,8 +33,8 @@ KINDS = ("soak", "sweep", "latency", "peak", "copy")
 
 def known() -> Telemetry:
     telemetry = Telemetry()
-    telemetry.take(inventory(8))
-    telemetry.take(sample(8, []))
+    telemetry.receive(inventory(8))
+    telemetry.receive(sample(8, []))
     return telemetry
 
 

@@ -13,7 +13,7 @@ from gputop.ui import model
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
-from gputop.ui.monitor.devices import DevicesView, first_shown
+from gputop.ui.monitor.devices import DevicesView, first_visible
 from gputop.ui.processes.environment import Environment
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal import SendSignal
@@ -252,7 +252,7 @@ async def test_a_click_selects_the_device_under_a_title() -> None:
 def test_the_first_line_that_shows(
     heights: list[int], at: int, first: int, room: int, expected: int
 ) -> None:
-    assert first_shown(heights, at, first, room) == expected
+    assert first_visible(heights, at, first, room) == expected
 
 
 # Processes.

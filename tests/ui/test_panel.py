@@ -14,7 +14,7 @@ from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, TRACK
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
-from gputop.ui.monitor.panel import Density, Panel, Past
+from gputop.ui.monitor.panel import Density, Panel, PanelHistory
 from tests.ui import scenes
 
 GIB = 1 << 30
@@ -180,8 +180,8 @@ def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
 )
 def test_a_tall_panel_has_more_histories(height: int, styles: list[object]) -> None:
     values = [50.0] * 40
-    past = [Past(values, 100.0, style) for style in (BUSY, MEMORY, POWER)]
-    made = dataclasses.replace(h100(), past=past, count=len(values))
+    histories = [PanelHistory(values, 100.0, style) for style in (BUSY, MEMORY, POWER)]
+    made = dataclasses.replace(h100(), histories=histories, count=len(values))
     rows = panel.draw(made, Density.FULL, 80, height)
     assert len(rows) == height
     drawn = [span.style for row in rows for span in row if re.search("[⠁-⣿]", span.text)]

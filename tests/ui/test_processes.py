@@ -36,7 +36,7 @@ class TableApp(App[None]):
     def __init__(self, *processes: Process, devices: int = 2) -> None:
         super().__init__()
         self.telemetry = Telemetry()
-        self.telemetry.take(inventory(devices))
+        self.telemetry.receive(inventory(devices))
         self.send(*processes)
         self.view = ProcessesView(self.telemetry)
         self.rows_clicked = 0
@@ -44,7 +44,7 @@ class TableApp(App[None]):
     def send(self, *processes: Process, time: float = NOW) -> None:
         """One more sample."""
         devices = len(self.telemetry.devices)
-        self.telemetry.take(sample(devices, processes, time=time))
+        self.telemetry.receive(sample(devices, processes, time=time))
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -201,9 +201,9 @@ def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
     app = TableApp()
     assert "No process uses a device" in text_of(drawn(app.view)[0])
     instance = device(0, uuid="MIG-1", parent_uuid=device(0).uuid, mig_index=1)
-    app.telemetry.take(dataclasses.replace(inventory(), devices=(instance,)))
+    app.telemetry.receive(dataclasses.replace(inventory(), devices=(instance,)))
     silent = readings(0, uuid="MIG-1", absent={"processes": Absence.NO_PERMISSION})
-    app.telemetry.take(dataclasses.replace(sample(), devices=(silent,)))
+    app.telemetry.receive(dataclasses.replace(sample(), devices=(silent,)))
     said = text_of(drawn(app.view)[0])
     assert "The driver does not list the processes of GPU 0:1" in said
 

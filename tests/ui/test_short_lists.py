@@ -39,10 +39,10 @@ def text_of(rows: Sequence[Row]) -> list[str]:
 
 def telemetry() -> Telemetry:
     known = Telemetry()
-    known.take(streams.inventory(12))
+    known.receive(streams.inventory(12))
     uuid = streams.device(0).uuid
     events = tuple(Event(streams.NOW + n, uuid, "xid", 79) for n in range(9))
-    known.take(streams.sample(12, streams.crowd(30), events=events))
+    known.receive(streams.sample(12, streams.crowd(30), events=events))
     return known
 
 
@@ -59,7 +59,7 @@ def devices(density: Density, width: int, height: int) -> list[str]:
 
 def details(height: int) -> list[str]:
     known = telemetry()
-    known.take(dataclasses.replace(streams.inventory(1), devices=(scenes.device(0),)))
+    known.receive(dataclasses.replace(streams.inventory(1), devices=(scenes.device(0),)))
     view = DetailsView(known)
     view.device = known.devices[0]
     return text_of(view.draw(100, height))

@@ -19,7 +19,7 @@ from gputop.ui.model import Telemetry
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.panel import Density, Panel
-from gputop.ui.processes.columns import COLUMNS, Around
+from gputop.ui.processes.columns import COLUMNS, ProcessContext
 from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.timeline import TimelineView
@@ -71,9 +71,9 @@ def readings(percent: float, used: int, **changes: Any) -> DeviceSample:
 def telemetry_of(made: DeviceSample, host: Host) -> Telemetry:
     known = Telemetry()
     device = dataclasses.replace(scenes.device(0), memory_total_bytes=TOTAL, bar1_total_bytes=TOTAL)
-    known.take(dataclasses.replace(streams.inventory(1), devices=(device,)))
+    known.receive(dataclasses.replace(streams.inventory(1), devices=(device,)))
     process = streams.process(1, 0, memory_used_bytes=MIB, cpu_percent=0.3)
-    known.take(Sample(streams.NOW, host, (made,), (process,)))
+    known.receive(Sample(streams.NOW, host, (made,), (process,)))
     return known
 
 
@@ -95,8 +95,8 @@ def shown(percent: float, used: int) -> dict[str, str]:
     made = Panel(device, sample)
     machine = panel_row.row_shape([device], [sample])
     alone = Telemetry()
-    alone.take(streams.no_driver())
-    alone.take(Sample(streams.NOW, host))
+    alone.receive(streams.no_driver())
+    alone.receive(Sample(streams.NOW, host))
     details, timeline = DetailsView(known), TimelineView(known)
     details.device = timeline.device = device
     away = Machine("a", MachineState.OK, host=host)
@@ -126,7 +126,9 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),
-        "process": "\n".join(c.text(process, Around()) for c in COLUMNS if c.title == "CPU%"),
+        "process": "\n".join(
+            c.text(process, ProcessContext()) for c in COLUMNS if c.title == "CPU%"
+        ),
         "fleet": text_of([detail._readings(gpu, lambda _: 0.0, 400)]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,

@@ -10,13 +10,13 @@ from gputop.text import (
     ABSENT,
     brief,
     duration,
+    fit_columns,
     moment,
     number,
     percentage,
     quantity,
     short_name,
     tflops,
-    that_fit,
     visible,
 )
 
@@ -186,7 +186,7 @@ COLUMNS = (
 def fitting(width: int) -> tuple[tuple[Column, int], ...]:
     """The columns that there is room for, each with its cells; the device takes what is left."""
     ranked = sorted(COLUMNS, key=lambda column: column.rank)
-    shown = that_fit(
+    shown = fit_columns(
         ranked,
         width,
         lambda column: column.width + 1,

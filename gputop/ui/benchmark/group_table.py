@@ -12,11 +12,11 @@ from gputop.schema.snapshot import Host
 from gputop.text import (
     ABSENT,
     duration,
+    fit_columns,
     percentage,
     quantity,
     short_name,
     tflops,
-    that_fit,
     visible,
 )
 from gputop.ui.benchmark import points
@@ -104,7 +104,7 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     """Those that there is room for, each with its cells; the device takes what is left."""
     room = width - 2
     ranked = sorted(columns, key=lambda column: column.rank)
-    shown = that_fit(ranked, room, lambda column: column.width + 1)
+    shown = fit_columns(ranked, room, lambda column: column.width + 1)
     left = room - 1 - sum(column.width + 1 for column in shown)
     spare = max(0, min(left, WIDEST_DEVICE - DEVICE.width))
     return [(each, each.width + spare * (each is DEVICE)) for each in columns if each in shown]

@@ -29,7 +29,7 @@ from gputop.ui.benchmark.selection import Several
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT, WARN
 from gputop.ui.model import own
-from gputop.ui.widgets.confirm import Question
+from gputop.ui.widgets.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -153,7 +153,7 @@ class BenchmarkTab(Vertical):
             if yes:
                 self._begin(requests)
 
-        self.app.push_screen(Question(*asked, "Start anyway"), answered)
+        self.app.push_screen(ConfirmScreen(*asked, "Start anyway"), answered)
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops

@@ -116,7 +116,7 @@ class DevicePage(DeviceTab):
         return self._title.device
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
+    def key_handlers(self) -> tuple[Widget, ...]:
         """Return the page, its charts with a cursor in time, and its readings, which scroll."""
         return (self, self._timeline, self._details)
 
@@ -158,7 +158,7 @@ class DevicePage(DeviceTab):
             return
         title = self._title.rows(width)
         height -= title
-        events, wide = self._events.wanted_rows, width >= WIDE
+        events, wide = self._events.rows_needed, width >= WIDE
         if wide:
             events = min(max(events, 2), height // 4)
             processes = self._process_rows(max(4, height // 4))
@@ -168,7 +168,7 @@ class DevicePage(DeviceTab):
         else:
             events = min(events, 4 if height >= TALL else 2)
             processes = self._process_rows(max(3, height // 6))
-            charts = min(20, height * 2 // 5, self._timeline.wanted_rows)
+            charts = min(20, height * 2 // 5, self._timeline.rows_needed)
             rows = max(6, charts) + events + processes
             left, right = (width, rows), (width, max(1, height - rows))
         _set(self._title, width, title)
@@ -180,7 +180,7 @@ class DevicePage(DeviceTab):
         self.set_class(wide, "wide")
 
     def _process_rows(self, most: int) -> int:
-        wanted = self._processes.wanted_rows
+        wanted = self._processes.rows_needed
         return min(most, max(3, wanted)) if wanted > 1 else 2
 
 
@@ -193,7 +193,7 @@ class EventsView(DeviceView):
     """The newest events first: when, what, and what to do."""
 
     @property
-    def wanted_rows(self) -> int:
+    def rows_needed(self) -> int:
         """For all events with their heading; none without events."""
         many = len(self._telemetry.events(self.device.uuid)) if self.device else 0
         return many + 1 if many else 0

@@ -105,7 +105,7 @@ class Terminal:
     """Whether it is safer to draw in ASCII."""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Terminal:
+    def detect(cls, environment: Mapping[str, str]) -> Terminal:
         """What the environment says of it; Textual reads the same variables."""
         return cls(_colours(environment), ascii_is_safer(environment))
 
@@ -181,7 +181,7 @@ def _downgraded(colour: Color | None) -> Color | None:
     return None if colour is None else colour.downgrade(ColorSystem.STANDARD)
 
 
-def choose(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa: A002
+def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa: A002
     """The look that is asked for, as far as the terminal can show it.
 
     A theme of 256 colours on a terminal of 16 would be what is nearest, legible or not: there it is
@@ -196,7 +196,7 @@ def choose(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa:
     return Look(chosen, ascii=terminal.ascii if ascii is None else ascii)
 
 
-def following(look: Look, terminal: Terminal) -> str:
+def next_theme(look: Look, terminal: Terminal) -> str:
     """The theme after this one, round and round; the same where there is no other."""
     names = terminal.themes
     if look.theme.name not in names:

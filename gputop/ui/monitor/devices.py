@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.settings import AUTO
-from gputop.text import that_fit
+from gputop.text import fit_columns
 from gputop.ui.drawing.cells import Span, beside
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, SM
 from gputop.ui.model import find_device
 from gputop.ui.monitor import panel, row
-from gputop.ui.monitor.panel import Density, Panel, Past
+from gputop.ui.monitor.panel import Density, Panel, PanelHistory
 from gputop.ui.widgets import finding
 from gputop.ui.widgets.live import LiveView, Wheel
 
@@ -34,7 +34,7 @@ FEWEST_PROCESSES = 3
 """Rows under the heading of the processes that devices leave to them, however many there are."""
 
 
-class Line(NamedTuple):
+class PanelLine(NamedTuple):
     """Panels beside each other, or the title of the machine that those after it are in."""
 
     rows: int
@@ -55,9 +55,9 @@ class DevicesView(Wheel, LiveView):
         """The first line of panels shown, where they do not all fit."""
         self.chosen: Density | None = None
         """The density chosen by hand."""
-        self.layout_now: Layout | None = None
+        self.current_layout: DeviceLayout | None = None
         self._space = (0, 0)
-        self._shown: list[Line] = []
+        self._shown: list[PanelLine] = []
 
     @property
     def selected(self) -> Device | None:
@@ -68,24 +68,26 @@ class DevicesView(Wheel, LiveView):
     @property
     def shows_gpm(self) -> bool:
         """Whether there is room for what GPM says."""
-        now = self.layout_now
+        now = self.current_layout
         if now is None or now.density is not Density.ROW:
             return now is not None
         return row.shows_gpm(now.panel_width, self._row_shape())
 
-    def plan(self, width: int, height: int) -> Layout:
+    def plan(self, width: int, height: int) -> DeviceLayout:
         """The layout for the space of devices and processes together."""
         self._space = width, height
-        self.layout_now = self._layout(self.chosen)
-        return self.layout_now
+        self.current_layout = self._layout(self.chosen)
+        return self.current_layout
 
-    def _layout(self, chosen: Density | None) -> Layout:
+    def _layout(self, chosen: Density | None) -> DeviceLayout:
         telemetry = self._telemetry
         counted = Counter(device.machine for device in telemetry.devices)
         titles = sum(row.title_rows(each, self._space[0]) for each in telemetry.machines)
-        return layout([*counted.values()], telemetry.process_count, *self._space, chosen, titles)
+        return plan_layout(
+            [*counted.values()], telemetry.process_count, *self._space, chosen, titles
+        )
 
-    def most_rows(self, height: int) -> int:
+    def max_rows(self, height: int) -> int:
         """What the devices may take of the height: a few processes are always shown."""
         return max(height // 2, height - min(self._telemetry.process_count, FEWEST_PROCESSES) - 1)
 
@@ -100,7 +102,7 @@ class DevicesView(Wheel, LiveView):
 
     def next_density(self) -> None:
         """The next density by hand: one row, three rows, full; the one that suits is automatic."""
-        now = self.layout_now
+        now = self.current_layout
         if now is None:
             return
         following = now.density.following
@@ -115,7 +117,7 @@ class DevicesView(Wheel, LiveView):
 
     def action_page(self, step: int) -> None:
         """Selects the device a screen further on."""
-        now = self.layout_now
+        now = self.current_layout
         if now is not None:
             self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
 
@@ -130,7 +132,7 @@ class DevicesView(Wheel, LiveView):
 
     def on_click(self, event: Click) -> None:
         """Selects the device under the mouse."""
-        now = self.layout_now
+        now = self.current_layout
         if now is None:
             return
         top = _heading_rows(now)
@@ -143,7 +145,7 @@ class DevicesView(Wheel, LiveView):
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The panels in the layout that was planned, scrolled so that the selected one shows."""
-        now = self.layout_now
+        now = self.current_layout
         if now is None or now.panel_width > width:
             return []
         devices, selected = self._telemetry.devices, self.selected
@@ -154,9 +156,9 @@ class DevicesView(Wheel, LiveView):
         # What counts the others stands under a device, or not at all.
         counted = not all_fit and bool(lines) and lines[at].rows < space
         heights = [line.rows for line in lines]
-        self._first_line = first_shown(heights, at, self._first_line, space - counted)
+        self._first_line = first_visible(heights, at, self._first_line, space - counted)
         below = lines[self._first_line :]
-        self._shown = that_fit(below, space - counted, lambda line: line.rows) or below[:1]
+        self._shown = fit_columns(below, space - counted, lambda line: line.rows) or below[:1]
         shape = self._row_shape() if now.density is Density.ROW else None
         rows: list[Row] = []
         if shape:
@@ -179,19 +181,19 @@ class DevicesView(Wheel, LiveView):
             rows += self._finding_lines(width)[: max(0, height - len(rows))]
         return rows
 
-    def _lines(self, now: Layout) -> list[Line]:
+    def _lines(self, now: DeviceLayout) -> list[PanelLine]:
         """All that there is to show, from top to bottom."""
         devices, machines = self._telemetry.devices, self._telemetry.machines
         if not machines:
-            return in_lines(devices, now)
+            return panel_lines(devices, now)
         lines = []
         for machine in machines:
-            lines.append(Line(row.title_rows(machine, self._space[0]), machine=machine))
-            lines += in_lines([d for d in devices if d.machine == machine.name], now)
+            lines.append(PanelLine(row.title_rows(machine, self._space[0]), machine=machine))
+            lines += panel_lines([d for d in devices if d.machine == machine.name], now)
         return lines
 
     def _drawn(self, device: Device, selected: bool, shape: row.RowShape | None) -> list[Row]:
-        now = self.layout_now
+        now = self.current_layout
         assert now is not None
         made = self._panel(device, selected)
         if shape is not None:
@@ -201,7 +203,7 @@ class DevicesView(Wheel, LiveView):
     @property
     def finding_rows(self) -> int:
         """Rows that findings could use under devices that have no room for theirs."""
-        now = self.layout_now
+        now = self.current_layout
         return 0 if now is None or now.density is Density.FULL else len(self._finding_lines(80))
 
     def _finding_lines(self, width: int) -> list[Row]:
@@ -240,7 +242,7 @@ class DevicesView(Wheel, LiveView):
             machine is not None and telemetry.behind_seconds(machine) is not None,
         )
 
-    def _past(self, device: Device) -> list[Past]:
+    def _past(self, device: Device) -> list[PanelHistory]:
         """The histories of what the bars show, as far as the device has it."""
         r = self._telemetry.readings(device.uuid)
         active = panel.activity_of(r)
@@ -251,26 +253,26 @@ class DevicesView(Wheel, LiveView):
         )
         series = self._telemetry.history.series
         return [
-            Past(series(device.uuid, name), top, style)
+            PanelHistory(series(device.uuid, name), top, style)
             for name, top, style in shown
             if top and not panel.lacks(r, name)
         ]
 
 
-def _heading_rows(layout: Layout) -> int:
-    return 1 if layout.density is Density.ROW else 0
+def _heading_rows(plan_layout: DeviceLayout) -> int:
+    return 1 if plan_layout.density is Density.ROW else 0
 
 
-def in_lines(devices: Sequence[Device], layout: Layout) -> list[Line]:
+def panel_lines(devices: Sequence[Device], plan_layout: DeviceLayout) -> list[PanelLine]:
     """As many beside each other as the layout has columns."""
-    each = layout.columns
+    each = plan_layout.columns
     return [
-        Line(layout.panel_height, devices[start : start + each])
+        PanelLine(plan_layout.panel_height, devices[start : start + each])
         for start in range(0, len(devices), each)
     ]
 
 
-def first_shown(heights: Sequence[int], at: int, first: int, room: int) -> int:
+def first_visible(heights: Sequence[int], at: int, first: int, room: int) -> int:
     """The first line to show so that the line `at` shows, and nothing that fits is left out."""
     last = len(heights)
     below = 0
@@ -295,7 +297,7 @@ PROCESS_ROWS = (8, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DeviceLayout:
     """How the devices are laid out."""
 
     density: Density
@@ -306,14 +308,14 @@ class Layout:
     """Rows in all, the heading of the one-row density included."""
 
 
-def layout(
+def plan_layout(
     devices: int | Sequence[int],
     processes: int,
     width: int,
     height: int,
     chosen: Density | None = None,
     titles: int = 0,
-) -> Layout:
+) -> DeviceLayout:
     """The fullest density that leaves room for the processes, or the one that was chosen.
 
     Devices of several sections begin a line each; `titles` are the rows that these have besides.
@@ -324,14 +326,16 @@ def layout(
     for density in [chosen] if chosen else (Density.FULL, Density.COMPACT, Density.ROW):
         for wanted in PROCESS_ROWS:
             room = height - min(processes, wanted) - 1
-            found = _of(density, sections, width, room - titles, spare - titles)
+            found = _layout_at(density, sections, width, room - titles, spare - titles)
             found = replace(found, rows=found.rows + titles)
             if found.rows <= room:
                 return found
     return found
 
 
-def _of(density: Density, sections: Sequence[int], width: int, room: int, spare: int) -> Layout:
+def _layout_at(
+    density: Density, sections: Sequence[int], width: int, room: int, spare: int
+) -> DeviceLayout:
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
     best = None
@@ -343,7 +347,7 @@ def _of(density: Density, sections: Sequence[int], width: int, room: int, spare:
         tallest = roomy if density is Density.FULL else density
         panel_height = max(density, min(tallest, room // lines))
         rows = lines * panel_height + heading
-        best = Layout(density, columns, panel_width, panel_height, rows)
+        best = DeviceLayout(density, columns, panel_width, panel_height, rows)
         if best.rows <= room and (heading or panel_width <= WIDEST_PANEL):
             return best
     assert best is not None

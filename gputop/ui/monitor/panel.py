@@ -13,13 +13,13 @@ from gputop.schema.snapshot import Absence, DeviceState
 from gputop.text import (
     ABSENT,
     age,
+    fit_columns,
     in_unit_of,
     percentage,
     quantity,
     rounded,
     short_name,
     size,
-    that_fit,
     visible,
 )
 from gputop.ui.drawing.cells import (
@@ -78,7 +78,7 @@ class Density(IntEnum):
 NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
-class Past(NamedTuple):
+class PanelHistory(NamedTuple):
     """What a reading has been, oldest first, up to what the full height stands for."""
 
     values: Sequence[float | None]
@@ -92,7 +92,7 @@ class Panel:
 
     device: Device
     readings: DeviceSample
-    past: Sequence[Past] = ()
+    histories: Sequence[PanelHistory] = ()
     """Its histories, the most telling first."""
     count: int = 0
     """Samples ever, to place the histories."""
@@ -157,8 +157,8 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     else:
         style = WARN if panel.unanswered else FAULT
         body = _fault_rows(panel.fault, style, inner, room)
-    rows += [[mark(panel), Span("  "), *row] for row in body]
-    rows += [[mark(panel)] for _ in range(height - len(rows))]
+    rows += [[selection_mark(panel), Span("  "), *row] for row in body]
+    rows += [[selection_mark(panel)] for _ in range(height - len(rows))]
     return [fit(row, width) for row in rows[:height]]
 
 
@@ -185,15 +185,15 @@ LEAST_HISTORY, ENOUGH_HISTORY = 2, 4
 
 def _histories(panel: Panel, width: int, rows: int) -> list[Row]:
     """As many as there is room for, one under the other; their colours are those of the bars."""
-    many = min(len(panel.past), max(1, rows // ENOUGH_HISTORY))
+    many = min(len(panel.histories), max(1, rows // ENOUGH_HISTORY))
     drawn: list[Row] = []
-    for n, (values, top, style) in enumerate(panel.past[:many]):
+    for n, (values, top, style) in enumerate(panel.histories[:many]):
         each = (rows - len(drawn)) // (many - n)
         drawn += history(values, panel.count, width, each, top, style)
     return drawn
 
 
-def mark(panel: Panel) -> Span:
+def selection_mark(panel: Panel) -> Span:
     """Of the device that keys act on."""
     return Span("▌" if panel.selected else " ", ACCENT)
 
@@ -203,7 +203,7 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     label = panel.device.label
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
     left = [
-        mark(panel),
+        selection_mark(panel),
         Span(f"{label} ", ACCENT if panel.selected else STRONG),
         Span(name_of(panel.device), STRONG),
     ]
@@ -389,7 +389,7 @@ def rate(bytes_per_second: float | None) -> str:
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
     """Labels and values; what does not fit is left out whole."""
     gap = 3
-    shown = that_fit(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
+    shown = fit_columns(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
     row: Row = []
     for label, value in shown:
         row += [Span(" · ", TRACK)] * bool(row)

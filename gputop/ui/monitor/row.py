@@ -14,10 +14,10 @@ from gputop.text import (
     ABSENT,
     age,
     duration,
+    fit_columns,
     number,
     percentage,
     quantity,
-    that_fit,
     used_of,
     visible,
     watts_of,
@@ -47,7 +47,15 @@ from gputop.ui.drawing.palette import (
     TRACK,
     WARN,
 )
-from gputop.ui.monitor.panel import activity_of, age_text, lacks, limited_by, mark, name_of, rate
+from gputop.ui.monitor.panel import (
+    activity_of,
+    age_text,
+    lacks,
+    limited_by,
+    name_of,
+    rate,
+    selection_mark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +91,7 @@ def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> Row
     )
 
 
-class Column(NamedTuple):
+class DeviceColumn(NamedTuple):
     """A column to the right of the bars."""
 
     heading: str
@@ -96,15 +104,15 @@ class Column(NamedTuple):
     style: Callable[[DeviceSample], Style] | None = None
 
 
-def _percent(heading: str, name: str, width: int, room: int) -> Column:
-    return Column(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
+def _percent(heading: str, name: str, width: int, room: int) -> DeviceColumn:
+    return DeviceColumn(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
 
 
 RATE = 12
 
 
-def _rate(heading: str, name: str, room: int) -> Column:
-    return Column(heading, name, RATE, room, lambda r: rate(getattr(r, name)))
+def _rate(heading: str, name: str, room: int) -> DeviceColumn:
+    return DeviceColumn(heading, name, RATE, room, lambda r: rate(getattr(r, name)))
 
 
 def _power(r: DeviceSample) -> str:
@@ -114,15 +122,16 @@ def _power(r: DeviceSample) -> str:
 TENSOR = _percent("TENSOR", "tensor_active_percent", 8, 44)
 # fmt: off
 COLUMNS = (
-    Column("TEMP", "temperature_celsius", 6, 0, lambda r: quantity(r.temperature_celsius, "°C")),
-    Column("POWER W", "power_watts", 10, 30, _power),
-    Column("SM MHz", "sm_clock_mhz", 8, 34, lambda r: quantity(r.sm_clock_mhz, "")),
-    Column("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
-           lambda r: limited_by(r)[1]),
+    DeviceColumn("TEMP", "temperature_celsius", 6, 0,
+                 lambda r: quantity(r.temperature_celsius, "°C")),
+    DeviceColumn("POWER W", "power_watts", 10, 30, _power),
+    DeviceColumn("SM MHz", "sm_clock_mhz", 8, 34, lambda r: quantity(r.sm_clock_mhz, "")),
+    DeviceColumn("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
+                 lambda r: limited_by(r)[1]),
     TENSOR,
     _percent("BUS", "memory_utilization_percent", 6, 44),
     _percent("FAN", "fan_percent", 6, 44),
-    Column("P", "performance_state", 4, 44, lambda r: _pstate(r.performance_state)),
+    DeviceColumn("P", "performance_state", 4, 44, lambda r: _pstate(r.performance_state)),
     # What is received is not shown without what is sent: there is room for both.
     _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
     _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
@@ -138,13 +147,13 @@ def _pstate(state: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RowLayout:
     """What a row has: widths of its label, name and bars, and its other columns."""
 
     label: int
     name: int
     bar: int
-    others: tuple[Column, ...]
+    others: tuple[DeviceColumn, ...]
 
 
 MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
@@ -152,16 +161,16 @@ SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
 @lru_cache(maxsize=8)
-def columns(width: int, shape: RowShape) -> Columns:
+def columns(width: int, shape: RowShape) -> RowLayout:
     """The columns that fit: the least telling ones give way first."""
     label = max(2, shape.label) + 1
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
     known = (column for column in COLUMNS if column.name not in shape.lacking)
-    others = that_fit(known, left, lambda column: column.width, lambda column: column.room)
+    others = fit_columns(known, left, lambda column: column.width, lambda column: column.room)
     left -= sum(column.width for column in others)
     name = max(8, min(shape.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
-    return Columns(label, name, bars, tuple(others))
+    return RowLayout(label, name, bars, tuple(others))
 
 
 def shows_gpm(width: int, shape: RowShape) -> bool:
@@ -186,7 +195,7 @@ def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
     """The device in `width` cells."""
     c, r = columns(width, shape), panel.readings
     row: Row = [
-        mark(panel),
+        selection_mark(panel),
         cell(panel.device.label.rjust(2), c.label, ACCENT if panel.selected else STRONG),
         cell(name_of(panel.device), c.name, STRONG if panel.selected else TEXT),
         Span(" "),
@@ -248,7 +257,7 @@ def host_title(machine: Machine, width: int, behind: float | None, limit: float)
     if machine.source is Source.SIMULATED:
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
     room = width - width_of(right) - 4 - width_of(left)
-    left += [span for part in that_fit(_facts(machine), room, width_of) for span in part]
+    left += [span for part in fit_columns(_facts(machine), room, width_of) for span in part]
     return [rule_of(left, right, width), *_problem(machine, width)]
 
 

@@ -45,7 +45,7 @@ class MonitorTab(ListTab):
         return self.devices.selected
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
+    def key_handlers(self) -> tuple[Widget, ...]:
         """Keys are for the devices or for the processes; some are for processes in any case."""
         if self.processes.focused_list:
             return (self, self.processes)
@@ -106,7 +106,7 @@ class MonitorTab(ListTab):
         self.devices.display = self.processes.display = has_devices
         width, height = self.size
         if has_devices and width and height:
-            rows = min(self.devices.plan(width, height).rows, self.devices.most_rows(height))
+            rows = min(self.devices.plan(width, height).rows, self.devices.max_rows(height))
             spare = height - rows - self.telemetry.process_count - 1
             rows += max(0, min(self.devices.finding_rows, spare))
             self.devices.styles.height = rows

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gputop.frozen import dataclass
 from gputop.schema.absences import unseen
 from gputop.schema.snapshot import Device, Machine, Process, ProcessKind
-from gputop.text import ABSENT, quantity, size, that_fit, visible
+from gputop.text import ABSENT, fit_columns, quantity, size, visible
 
 MARK_WIDTH = 1
 """Cells before the first column, for the mark of the selected row."""
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-class Place(NamedTuple):
+class DevicePlace(NamedTuple):
     """A device: its position in the order of all, and how it is called on its machine."""
 
     position: int
@@ -40,23 +40,25 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ProcessContext:
     """What a process is seen against: the time of the sample, and the devices by UUID."""
 
     time: float = 0.0
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, DevicePlace] = field(default_factory=dict)
     times: Mapping[str | None, float] = field(default_factory=dict)
     """Of several machines, each by its own clock."""
 
     @classmethod
-    def of(cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()) -> Around:
+    def for_sample(
+        cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()
+    ) -> ProcessContext:
         """Of the sample taken at that time, and the devices in their order."""
-        places = {d.uuid: Place(n, d.number) for n, d in enumerate(devices)}
+        places = {d.uuid: DevicePlace(n, d.number) for n, d in enumerate(devices)}
         return cls(time, places, {m.name: m.time for m in machines if m.time is not None})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ProcessColumn:
     """One column: `value` is what it is sorted by, None where that is unknown."""
 
     title: str
@@ -64,8 +66,8 @@ class Column:
     """What the number is, for the legend."""
     width: int
     """Cells; of the command it is what is left."""
-    value: Callable[[Process, Around], Any]
-    text: Callable[[Process, Around], str]
+    value: Callable[[Process, ProcessContext], Any]
+    text: Callable[[Process, ProcessContext], str]
     right: bool = True
     largest_first: bool = False
     """How it is sorted to begin with."""
@@ -91,7 +93,7 @@ def command_of(process: Process, room: int) -> str:
     return visible(command, room + 1)  # each character takes a cell at least
 
 
-def age(seconds: float) -> str:
+def process_age(seconds: float) -> str:
     """`42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, so that it changes seldom."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
@@ -114,24 +116,24 @@ def where(process: Process) -> str:
     return ABSENT if unknown else ""
 
 
-def _label(process: Process, around: Around) -> str:
-    place = around.places.get(process.device_uuid)
+def _label(process: Process, context: ProcessContext) -> str:
+    place = context.places.get(process.device_uuid)
     return place.label if place else ABSENT
 
 
-def _position(process: Process, around: Around) -> int | None:
-    place = around.places.get(process.device_uuid)
+def _position(process: Process, context: ProcessContext) -> int | None:
+    place = context.places.get(process.device_uuid)
     return place.position if place else None
 
 
-def _age_seconds(process: Process, around: Around) -> float | None:
-    now = around.times.get(process.machine, around.time)
+def _age_seconds(process: Process, context: ProcessContext) -> float | None:
+    now = context.times.get(process.machine, context.time)
     return None if process.start_time is None else now - process.start_time
 
 
-def _age(process: Process, around: Around) -> str:
-    seconds = _age_seconds(process, around)
-    return ABSENT if seconds is None else age(seconds)
+def _age(process: Process, context: ProcessContext) -> str:
+    seconds = _age_seconds(process, context)
+    return ABSENT if seconds is None else process_age(seconds)
 
 
 def _folded(text: str | None) -> str | None:
@@ -140,9 +142,9 @@ def _folded(text: str | None) -> str | None:
 
 def _number(
     title: str, about: str, name: str, width: int, text: Callable[[float | None], str]
-) -> Column:
+) -> ProcessColumn:
     read = attrgetter(name)
-    return Column(
+    return ProcessColumn(
         title,
         about,
         width,
@@ -152,9 +154,9 @@ def _number(
     )
 
 
-def _name(title: str, about: str, name: str, width: int, wide: int) -> Column:
+def _name(title: str, about: str, name: str, width: int, wide: int) -> ProcessColumn:
     read = attrgetter(name)
-    return Column(
+    return ProcessColumn(
         title,
         about,
         width,
@@ -165,15 +167,15 @@ def _name(title: str, about: str, name: str, width: int, wide: int) -> Column:
     )
 
 
-def _percent(title: str, about: str, name: str) -> Column:
+def _percent(title: str, about: str, name: str) -> ProcessColumn:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
 HOST = _name("HOST", "the host that it runs on, where there are several", "machine", 12, 20)
-GPU = Column("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
-PID = Column("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
+GPU = ProcessColumn("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
+PID = ProcessColumn("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
 USER = _name("USER", "who runs it", "user", 10, 16)
-TYPE = Column(
+TYPE = ProcessColumn(
     "TYPE",
     "compute, graphics, both, or compute through MPS",
     8,
@@ -190,8 +192,8 @@ ENCODER = _percent("ENC", "time of the video encoder", "encoder_utilization_perc
 DECODER = _percent("DEC", "time of the video decoder", "decoder_utilization_percent")
 CPU = _percent("CPU%", "of one core: many threads have more than 100", "cpu_percent")
 RESIDENT = _number("RES", "host memory that it holds", "memory_resident_bytes", 8, size)
-AGE = Column("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
-WHERE = Column(
+AGE = ProcessColumn("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
+WHERE = ProcessColumn(
     "WHERE",
     "its Kubernetes pod, Slurm job or container (ctr)",
     12,
@@ -200,7 +202,7 @@ WHERE = Column(
     right=False,
     wide=20,
 )
-COMMAND = Column(
+COMMAND = ProcessColumn(
     "COMMAND",
     "its command line",
     0,
@@ -215,7 +217,7 @@ COLUMNS = (
 """All of one machine, in their order on screen."""
 
 
-def columns_of(several: bool) -> tuple[Column, ...]:
+def columns_of(several: bool) -> tuple[ProcessColumn, ...]:
     """All columns; of several machines, the host as well."""
     return (HOST, *COLUMNS) if several else COLUMNS
 
@@ -225,36 +227,40 @@ _BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DEC
 """The most telling first: the last give way first."""
 
 
-class Slot(NamedTuple):
+class ShownColumn(NamedTuple):
     """A column that is shown, and its cells after the gap."""
 
-    column: Column
+    column: ProcessColumn
     cells: int
 
 
-def fitting(width: int, sorted_by: Column, several: bool = False) -> tuple[Slot, ...]:
+def shown_columns(
+    width: int, sorted_by: ProcessColumn, several: bool = False
+) -> tuple[ShownColumn, ...]:
     """The columns for a table of that many cells: the one it is sorted by is always among them."""
     among = columns_of(several)
     ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
     enough = max(ENOUGH_COMMAND, width // 3)
     least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
     room = width - MARK_WIDTH - GAP
-    shown = that_fit(ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough))
+    shown = fit_columns(
+        ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough)
+    )
     left = max(0, room - sum(GAP + column.cells(width) for column in shown))
     return tuple(
-        Slot(column, left if column is COMMAND else column.cells(width))
+        ShownColumn(column, left if column is COMMAND else column.cells(width))
         for column in among
         if column in (*shown, COMMAND)
     )
 
 
-def searched(process: Process, around: Around) -> str:
+def search_text(process: Process, context: ProcessContext) -> str:
     """All that a filter looks at, in lower case, one thing a line; `gpu3` finds a device.
 
     As the process gives it: only what cannot be typed looks otherwise on screen, and to make all
     of a thousand foreign commands inert takes longer than a key may.
     """
-    label, kind = _label(process, around), process.kind
+    label, kind = _label(process, context), process.kind
     command = unseen(process) if process.command is None else process.command
     within = (where(process), process.container, process.pod, process.slurm_job, process.machine)
     texts = (f"gpu{label}", str(process.pid), process.user, kind.value, KINDS[kind], *within)

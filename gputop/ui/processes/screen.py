@@ -21,10 +21,10 @@ from gputop.ui.processes.columns import (
     GAP,
     GPU_MEMORY,
     MARK_WIDTH,
-    Column,
-    Slot,
+    ProcessColumn,
+    ShownColumn,
     command_of,
-    fitting,
+    shown_columns,
 )
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.widgets.filter import FilterView
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Device, Process
     from gputop.ui.model import Telemetry
-    from gputop.ui.processes.signal import Target
-    from gputop.ui.processes.table import Line
+    from gputop.ui.processes.signal import SignalTarget
+    from gputop.ui.processes.table import ProcessLine
 
 
 class ListTab(LiveTab):
@@ -52,7 +52,7 @@ class ListTab(LiveTab):
         self.processes = ProcessesView(telemetry, table)
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
+    def key_handlers(self) -> tuple[Widget, ...]:
         """Return the tab itself and its list."""
         return (self, self.processes)
 
@@ -63,14 +63,14 @@ class ListTab(LiveTab):
 
     def action_signal(self) -> None:
         """Asks which signal the selected process is to get, and sends it."""
-        from gputop.ui.processes.signal import SendSignal, target_of
+        from gputop.ui.processes.signal import SendSignal, signal_target
 
         process = self._chosen()
         if process is None:
             return
         telemetry = self.telemetry
         processes = telemetry.sample.processes if telemetry.sample else ()
-        target = target_of(process, processes, telemetry.devices)
+        target = signal_target(process, processes, telemetry.devices)
         if isinstance(target, Problem):
             self.notify(str(target), severity="warning")
             return
@@ -81,7 +81,7 @@ class ListTab(LiveTab):
 
         self.app.push_screen(SendSignal(target), answered)
 
-    def _send(self, target: Target, number: Signals) -> None:
+    def _send(self, target: SignalTarget, number: Signals) -> None:
         problem = send_signal(target.pid, target.start_time, number)
         if problem is None:
             self.notify(f"{number.name} was sent to {target.pid}")
@@ -154,7 +154,7 @@ class ProcessesView(Wheel, FilterView):
         """Whether keys are for this list, and not for the devices."""
 
     @property
-    def wanted_rows(self) -> int:
+    def rows_needed(self) -> int:
         """For all processes with their heading."""
         return self._listed().total + 1
 
@@ -194,7 +194,7 @@ class ProcessesView(Wheel, FilterView):
 
     def type(self, text: str) -> None:
         """Lists only those in which all words of `text` occur."""
-        self._table.look_for(text[:LONGEST_FILTER])
+        self._table.set_filter(text[:LONGEST_FILTER])
         self.redraw()
 
     def filter_key(self, key: str, character: str | None) -> bool:
@@ -219,7 +219,7 @@ class ProcessesView(Wheel, FilterView):
         if not table.total:
             rows: list[Row] = [[Span(f"  {self._none()}", DIM)]]
         else:
-            slots = fitting(width, table.sorted_by, table.several)
+            slots = shown_columns(width, table.sorted_by, table.several)
             at, lines = table.at, table.window(self._room)
             rows = [self._heading(slots)] if self._headed else []
             rows += [
@@ -235,7 +235,7 @@ class ProcessesView(Wheel, FilterView):
 
     def _listed(self) -> ProcessTable:
         """The table, up to date."""
-        self._table.take(self._telemetry.sample, self._telemetry.devices, self.device_uuid)
+        self._table.update(self._telemetry.sample, self._telemetry.devices, self.device_uuid)
         return self._table
 
     def _none(self) -> str:
@@ -255,7 +255,7 @@ class ProcessesView(Wheel, FilterView):
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         return "No process uses " + ("a device" if self.device_uuid is None else "this device")
 
-    def _heading(self, slots: tuple[Slot, ...]) -> Row:
+    def _heading(self, slots: tuple[ShownColumn, ...]) -> Row:
         table = self._table
         row = [Span(" " * MARK_WIDTH)]
         for column, cells in slots:
@@ -266,15 +266,15 @@ class ProcessesView(Wheel, FilterView):
             row += [Span(" " * GAP), cell(title, cells, STRONG if at else DIM, right=column.right)]
         return row
 
-    def _line(self, line: Line, slots: tuple[Slot, ...], *, selected: bool) -> Row:
-        process, around = line.process, self._table.around
+    def _line(self, line: ProcessLine, slots: tuple[ShownColumn, ...], *, selected: bool) -> Row:
+        process, context = line.process, self._table.context
         row: Row = []
         for column, cells in slots:
             row.append(Span(" " * GAP))
             if column is COMMAND:
                 row += _command(line, cells)
                 continue
-            text = column.text(process, around)
+            text = column.text(process, context)
             known = STRONG if column is GPU_MEMORY else TEXT
             style = DIM if text == ABSENT else known
             row.append(cell(text, cells, style, right=column.right))
@@ -310,10 +310,10 @@ class ProcessesView(Wheel, FilterView):
             self.redraw()
             self.post_message(self.RowClicked())
 
-    def _column_at(self, x: int) -> Column | None:
+    def _column_at(self, x: int) -> ProcessColumn | None:
         end = MARK_WIDTH
         table = self._table
-        for column, cells in fitting(self.size.width, table.sorted_by, table.several):
+        for column, cells in shown_columns(self.size.width, table.sorted_by, table.several):
             end += GAP + cells
             if x < end:
                 return column
@@ -325,7 +325,7 @@ class ProcessesView(Wheel, FilterView):
         self.redraw()
 
 
-def _command(line: Line, cells: int) -> Row:
+def _command(line: ProcessLine, cells: int) -> Row:
     """The branch of the tree, at most half of the room, and the command."""
     branch = line.branch
     if len(branch) > cells // 2:

@@ -16,7 +16,7 @@ from gputop.schema.absences import unseen
 from gputop.text import ABSENT, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
-from gputop.ui.widgets.confirm import WAIT, Quiet
+from gputop.ui.widgets.confirm import WAIT, QuietPeriod
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Device, Process
 
-OFFERED = (
+SIGNALS = (
     (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
     (Signals.SIGKILL, "ends it at once: nothing is saved"),
@@ -49,7 +49,7 @@ DEVICES_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DeviceUse:
     """A device that a process is on, and the bytes of its memory that it holds."""
 
     label: str
@@ -57,19 +57,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SignalTarget:
     """The process that would get the signal."""
 
     pid: int
     start_time: float
     user: str | None
     command: str
-    held: tuple[Held, ...]
+    held: tuple[DeviceUse, ...]
 
 
-def target_of(
+def signal_target(
     process: Process, processes: Iterable[Process], devices: Sequence[Device]
-) -> Target | Problem:
+) -> SignalTarget | Problem:
     """The target, with all devices that it is on; or why it cannot be one."""
     if process.start_time is None:
         # Without it nobody knows whether the pid still is that process, here or elsewhere.
@@ -82,8 +82,8 @@ def target_of(
         if (p.pid, p.start_time, p.machine) == (process.pid, process.start_time, process.machine)
     )
     memory = {p.device_uuid: p.memory_used_bytes for p in same}
-    held = tuple(Held(labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
-    return Target(process.pid, process.start_time, process.user, process.command or "", held)
+    held = tuple(DeviceUse(labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
+    return SignalTarget(process.pid, process.start_time, process.user, process.command or "", held)
 
 
 class SignalList(LiveView):
@@ -92,7 +92,7 @@ class SignalList(LiveView):
     class Asked(Message):
         """Somebody clicked on a signal."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SignalTarget) -> None:
         super().__init__(id="signals")
         self._target = target
         self._at = 0
@@ -104,11 +104,11 @@ class SignalList(LiveView):
 
     @property
     def chosen(self) -> Signals:
-        return OFFERED[self._at][0]
+        return SIGNALS[self._at][0]
 
     def move(self, step: int) -> None:
         """Chooses another signal."""
-        self._at = max(0, min(len(OFFERED) - 1, self._at + step))
+        self._at = max(0, min(len(SIGNALS) - 1, self._at + step))
         self.redraw()
 
     def ask(self, asking: bool) -> None:
@@ -123,9 +123,9 @@ class SignalList(LiveView):
             return [*self._who(width)[: max(0, height - len(question))], *question]
         who = self._who(width)[: height - 1]
         room = height - len(who)
-        first = max(0, min(self._at - room // 2, len(OFFERED) - room))
+        first = max(0, min(self._at - room // 2, len(SIGNALS) - room))
         self._first_row = len(who) - first
-        numbers = range(first, min(first + room, len(OFFERED)))
+        numbers = range(first, min(first + room, len(SIGNALS)))
         return [*who, *(self._offer(number, width) for number in numbers)]
 
     def _who(self, width: int) -> list[Row]:
@@ -146,7 +146,7 @@ class SignalList(LiveView):
         return [*rows, []]
 
     def _offer(self, number: int, width: int) -> Row:
-        signal, about = OFFERED[number]
+        signal, about = SIGNALS[number]
         at = number == self._at
         name = cell(f" {signal.name.removeprefix('SIG'):<5}{signal:>3}", 11, TAB if at else STRONG)
         return [name, cell(f" {about}", width - 11, TAB if at else TEXT)]
@@ -178,7 +178,7 @@ class SignalList(LiveView):
     def on_click(self, event: Click) -> None:
         """Chooses the signal under the mouse."""
         number = event.y - self._first_row
-        if not self.asking and 0 <= number < len(OFFERED):
+        if not self.asking and 0 <= number < len(SIGNALS):
             self.move(number - self._at)
             self.post_message(self.Asked())
 
@@ -195,10 +195,10 @@ class SendSignal(ModalScreen[Signals | None]):
     #signals { height: 17; max-height: 80vh; }
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SignalTarget) -> None:
         super().__init__()
         self._list = SignalList(target)
-        self._quiet = Quiet(self, self._show_keys)
+        self._quiet = QuietPeriod(self, self._show_keys)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -210,7 +210,7 @@ class SendSignal(ModalScreen[Signals | None]):
         """Every key is for the list or the question, in the order typed."""
         event.stop()
         if self._list.asking:
-            if event.key == "y" and self._quiet.is_here:
+            if event.key == "y" and self._quiet.over:
                 self._close(self._list.chosen)
             elif event.key in ("n", "escape", "q"):
                 self._ask(False)
@@ -234,9 +234,9 @@ class SendSignal(ModalScreen[Signals | None]):
         self._quiet.begin()
 
     def _show_keys(self) -> None:
-        self._list.ready = self._quiet.is_here
+        self._list.ready = self._quiet.over
         self._list.redraw()
-        asking = ASKING if self._quiet.is_here else NOT_YET
+        asking = ASKING if self._quiet.over else NOT_YET
         self.query_one(Vertical).border_subtitle = asking if self._list.asking else CHOOSING
 
     def _close(self, answer: Signals | None) -> None:

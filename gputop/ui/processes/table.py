@@ -7,7 +7,14 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.ui.processes.columns import GPU, HOST, Around, Column, columns_of, searched
+from gputop.ui.processes.columns import (
+    GPU,
+    HOST,
+    ProcessColumn,
+    ProcessContext,
+    columns_of,
+    search_text,
+)
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Device, Process, Sample
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
 Identity = tuple[int, float | None, str]
 
 
-class Line(NamedTuple):
+class ProcessLine(NamedTuple):
     """A process where it is listed, with the branch of the tree that leads to it."""
 
     process: Process
@@ -35,10 +42,10 @@ class ProcessTable:
     """
 
     def __init__(self) -> None:
-        self.around = Around()
+        self.context = ProcessContext()
         self.several = False
         """Whether processes of several machines are listed."""
-        self.sorted_by: Column = GPU
+        self.sorted_by: ProcessColumn = GPU
         self.descending = False
         self.tree = False
         self.filter = ""
@@ -50,11 +57,11 @@ class ProcessTable:
         self._only: str | None = None
         self._processes: Sequence[Process] = ()
         self._ordered: Sequence[Process] | None = None
-        self._lines: Sequence[Line] | None = None
+        self._lines: Sequence[ProcessLine] | None = None
         self._identity: Identity | None = None
         self._at = 0
 
-    def take(
+    def update(
         self, sample: Sample | None, devices: Sequence[Device], only: str | None = None
     ) -> None:
         """Lists the processes of that sample on those devices, or on the one of a UUID `only`."""
@@ -65,11 +72,11 @@ class ProcessTable:
         self.several = len(machines) > 1 and only is None
         if self.sorted_by is HOST and sample is not None and not self.several:
             self.sorted_by = GPU
-        self.around = Around.of(sample.time if sample else 0.0, devices, machines)
-        last = len(self.around.places)
+        self.context = ProcessContext.for_sample(sample.time if sample else 0.0, devices, machines)
+        last = len(self.context.places)
 
         def tie_break(process: Process) -> tuple[int, int]:
-            place = self.around.places.get(process.device_uuid)
+            place = self.context.places.get(process.device_uuid)
             return process.pid, place.position if place else last
 
         listed = sample.processes if sample else ()
@@ -84,25 +91,27 @@ class ProcessTable:
         return len(self._processes)
 
     @property
-    def lines(self) -> Sequence[Line]:
+    def lines(self) -> Sequence[ProcessLine]:
         """All that match the filter, in order."""
         if self._lines is None:
             words = self.filter.casefold().split()
             found = self._in_order()
             if words:
-                texts = ((process, searched(process, self.around)) for process in found)
+                texts = ((process, search_text(process, self.context)) for process in found)
                 found = [p for p, text in texts if all(word in text for word in words)]
-            self._lines = branches(found) if self.tree else [Line(process) for process in found]
+            self._lines = (
+                branches(found) if self.tree else [ProcessLine(process) for process in found]
+            )
             self._follow()
         return self._lines
 
     def _in_order(self) -> Sequence[Process]:
         if self._ordered is None:
-            column, around = self.sorted_by, self.around
+            column, context = self.sorted_by, self.context
             processes = self._processes
             if column is GPU:  # on one device the largest first
                 processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
-            values = [(column.value(process, around), process) for process in processes]
+            values = [(column.value(process, context), process) for process in processes]
             known = [pair for pair in values if pair[0] is not None]
             known.sort(key=itemgetter(0), reverse=self.descending)
             unknown = (pair for pair in values if pair[0] is None)
@@ -114,7 +123,7 @@ class ProcessTable:
         if order:
             self._ordered = None
 
-    def arrange(self, title: str, reverse: bool, tree: bool) -> None:
+    def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """As the settings say: sorted by the column of that title, if there is such a one."""
         column = next((c for c in columns_of(several=True) if c.title == title), None)
         if column is not None:
@@ -129,7 +138,7 @@ class ProcessTable:
         """Whether it is sorted the other way than its column usually is."""
         return self.descending is not self.sorted_by.largest_first
 
-    def sort_by(self, column: Column) -> None:
+    def sort_by(self, column: ProcessColumn) -> None:
         """By that column, in its own direction; by the same again, in the other one."""
         if column is self.sorted_by:
             self.reverse()
@@ -152,7 +161,7 @@ class ProcessTable:
         self.tree = not self.tree
         self._changed(order=False)
 
-    def look_for(self, text: str) -> None:
+    def set_filter(self, text: str) -> None:
         """Lists those in which all words of `text` occur."""
         if text != self.filter:
             self.filter = text
@@ -200,14 +209,14 @@ class ProcessTable:
         if at != self.at:
             self.select(at)
 
-    def window(self, room: int) -> Sequence[Line]:
+    def window(self, room: int) -> Sequence[ProcessLine]:
         """The lines that show where there is room for so many: the selected one is among them."""
         lines, at = self.lines, self.at
         self.first = max(at - room + 1, min(self.first, at, max(0, len(lines) - room)))
         return lines[self.first : self.first + room]
 
 
-def branches(processes: Sequence[Process]) -> list[Line]:
+def branches(processes: Sequence[Process]) -> list[ProcessLine]:
     """The same processes with children under their parents, siblings in the order given.
 
     On several devices a process has several rows: each is under its parent's row on the same
@@ -222,14 +231,14 @@ def branches(processes: Sequence[Process]) -> list[Line]:
         above = rows.get((process.machine, parent), [])
         same = (n for n in above if processes[n].device_uuid == process.device_uuid)
         children.setdefault(next(same, above[0] if above else None), []).append(number)
-    lines: list[Line] = []
+    lines: list[ProcessLine] = []
     placed: set[int] = set()
     for root in chain(children.get(None, ()), range(len(processes))):
         stack = [(root, "", "")] if root not in placed else []
         while stack:
             number, branch, below = stack.pop()
             placed.add(number)
-            lines.append(Line(processes[number], branch))
+            lines.append(ProcessLine(processes[number], branch))
             kids = [n for n in children.get(number, ()) if n not in placed]
             for kid in reversed(kids):
                 turn, rest = ("└─ ", "   ") if kid == kids[-1] else ("├─ ", "│  ")

@@ -164,7 +164,7 @@ async def on_screen(runs: Group, group: GroupState, watch: Watching) -> list[Run
     partial_updates.install()
     textual_caches.install()
     settings, _ = load(path(None), given={})
-    app = BurnApp(group, runs.stop, settings, Terminal.of(os.environ))
+    app = BurnApp(group, runs.stop, settings, Terminal.detect(os.environ))
 
     def ending(target: Target, limit: Limit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")

@@ -80,7 +80,7 @@ def run(
         settings=settings,
         problems=problems,
         config=config,
-        terminal=Terminal.of(os.environ),
+        terminal=Terminal.detect(os.environ),
         replay=replay,
         record=record,
         show_secrets=show_secrets,

@@ -26,7 +26,7 @@ from textual.messages import InBandWindowResize
 from gputop.exits import INTERRUPTED
 from gputop.terminal import terminal_size
 from gputop.ui.terminal import textual_caches
-from gputop.ui.terminal.output import RESTORE, Outlet, open_terminal
+from gputop.ui.terminal.output import RESTORE, FrameWriter, open_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 MOUSE = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
-TAKE = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2026$p\x1b[?2004h\x1b[?7l"
+ENTER = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2026$p\x1b[?2004h\x1b[?7l"
 """Alternate screen, no cursor, reports of focus and paste, no line wrap; asks for whole frames."""
 KEYBOARD = "\x1b[>25u"
 """Kitty's protocol: unambiguous escape codes, for all keys, with their text."""
@@ -60,8 +60,8 @@ class TerminalDriver(Driver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
-        self._typed = Typed()
-        self._outlet = Outlet(self._loop, open_terminal(), self._paint_anew)
+        self._typed = KeyParser()
+        self._outlet = FrameWriter(self._loop, open_terminal(), self._repaint)
         self._modes: list[Any] | None = None
         """Of the terminal, as they were before."""
         self._active = False
@@ -89,12 +89,12 @@ class TerminalDriver(Driver):
                 self._modes = [*modes[:6], [*modes[6]]]
             termios.tcsetattr(0, termios.TCSANOW, _raw(modes))
         again, self._active = self._active, True
-        self.write(TAKE + (MOUSE if self._mouse else ""))
+        self.write(ENTER + (MOUSE if self._mouse else ""))
         # Textual has this setting since 8.2.7.
         if not again and not getattr(constants, "DISABLE_KITTY_KEY", False):
             self.write(KEYBOARD)  # pushed once: it is popped once
         self._loop.add_reader(0, self._read)
-        self._tell_size()
+        self._send_size()
 
     def disable_input(self) -> None:
         """Reads no more."""
@@ -128,16 +128,16 @@ class TerminalDriver(Driver):
         """After `fg`; or after a SIGSTOP, when the shell may have had the terminal."""
         if self._auto_restart:
             self.start_application_mode()
-            self._paint_anew()
+            self._repaint()
 
-    def _paint_anew(self) -> None:
+    def _repaint(self) -> None:
         self.send_message(self.SignalResume())
 
     def _resized(self) -> None:
         if self._resize is None:
-            self._resize = self._loop.call_later(RESIZE_SECONDS, self._tell_size)
+            self._resize = self._loop.call_later(RESIZE_SECONDS, self._send_size)
 
-    def _tell_size(self) -> None:
+    def _send_size(self) -> None:
         self._resize = None
         size = Size(*terminal_size())
         self.send_message(Resize(size, size))
@@ -148,7 +148,7 @@ class TerminalDriver(Driver):
             self._timer.cancel()
             self._timer = None
         if self._unread() > MOST_UNREAD:
-            self._rest()
+            self._pause_input()
             return
         try:
             data = os.read(0, CHUNK_BYTES)
@@ -157,42 +157,42 @@ class TerminalDriver(Driver):
         except OSError:
             data = b""
         if not data:
-            if _is_there():
-                self._rest()
+            if _is_connected():
+                self._pause_input()
             else:
                 self._loop.remove_reader(0)
                 self._app.exit(return_code=INTERRUPTED)
             return
         for message in self._typed.feed(data):
             self.process_message(message)
-        self._be_patient()
+        self._start_timeout()
 
     def _unread(self) -> int:
         pumps = (self._app, *self._app.screen_stack[-1:])
         return sum(pump.message_queue_size for pump in pumps)
 
-    def _rest(self) -> None:
+    def _pause_input(self) -> None:
         """Reads on in a moment; what is typed meanwhile waits in the terminal."""
         self._loop.remove_reader(0)
-        self._timer = self._loop.call_later(PAUSE_SECONDS, self._read_on)
+        self._timer = self._loop.call_later(PAUSE_SECONDS, self._resume_input)
 
-    def _read_on(self) -> None:
+    def _resume_input(self) -> None:
         self._timer = None
         self._loop.add_reader(0, self._read)
-        self._be_patient()
+        self._start_timeout()
 
-    def _be_patient(self) -> None:
-        seconds = self._typed.patience
+    def _start_timeout(self) -> None:
+        seconds = self._typed.timeout_seconds
         if seconds is not None:
-            self._timer = self._loop.call_later(seconds, self._idle)
+            self._timer = self._loop.call_later(seconds, self._flush)
 
-    def _idle(self) -> None:
+    def _flush(self) -> None:
         self._timer = None
-        for message in self._typed.idle():
+        for message in self._typed.flush():
             self.process_message(message)
 
 
-def _is_there() -> bool:
+def _is_connected() -> bool:
     try:
         termios.tcgetattr(0)
     except (termios.error, OSError):
@@ -232,7 +232,7 @@ _UNFINISHED = re.compile(rf"\x1b(?:\[(?:M.{{0,2}}|\[|[0-?]*[ -/]*)|O|{_STRING}\x
 _BROKEN = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|O|{_STRING})?", re.DOTALL)
 
 
-class Typed:
+class KeyParser:
     """Takes what was read, and gives what it means. `patience` is when to ask again without."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -246,7 +246,7 @@ class Typed:
         self._flooded_at = -FLOOD_SECONDS
 
     @property
-    def patience(self) -> float | None:
+    def timeout_seconds(self) -> float | None:
         """Seconds without a byte after which `idle` has something to say."""
         if self._pasted is not None:
             return PASTE_SECONDS
@@ -263,7 +263,7 @@ class Typed:
             self._flooded_at = now
         return [*self._read(text, flood=now - self._flooded_at < FLOOD_SECONDS)]
 
-    def idle(self) -> list[Message]:
+    def flush(self) -> list[Message]:
         """What is left once nothing more came for as long as `patience` says."""
         held, self._held = self._held, ""
         if self._pasted is not None:

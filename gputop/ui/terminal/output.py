@@ -55,14 +55,14 @@ def _name_of(descriptor: int) -> str:
         return os.ctermid()
 
 
-def last_words(descriptor: int, data: bytes) -> None:
+def write_last(descriptor: int, data: bytes) -> None:
     """Writes these in place of all that the terminal has not taken yet."""
     with contextlib.suppress(OSError, termios.error):
         termios.tcflush(descriptor, termios.TCOFLUSH)
         os.write(descriptor, CANCEL + data)
 
 
-class Outlet:
+class FrameWriter:
     """Frames on their way to the terminal. `repaint` is called when some were dropped, later."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Outlet:
         while self._send():
             left = deadline - self._clock()
             if left <= 0 or not select.select([], [self._descriptor], [], left)[1]:
-                last_words(self._descriptor, data)
+                write_last(self._descriptor, data)
                 self._frames.clear()
                 self._sent = 0
         self._wait(False)

@@ -69,15 +69,15 @@ def has(cls: type, shape: Mapping[str, list[str]]) -> bool:
 
 def render_segments(self: Any, console: Any) -> str:
     """What to write to the terminal for the changed spans, cropped on both sides."""
-    pen = Pen.of(console)
-    lines: dict[tuple[int, int], Line] = {}
+    pen = Pen.for_console(console)
+    lines: dict[tuple[int, int], StyledLine] = {}
     for y, left, right in self.spans:
         for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
             if strip is None or x >= right or end <= left:
                 continue
             line = lines.get((y, x))
             if line is None:
-                line = lines[y, x] = Line([(text, style) for text, style, _ in strip], x)
+                line = lines[y, x] = StyledLine([(text, style) for text, style, _ in strip], x)
             start, stop = max(x, left), min(end, right)
             pen.move(start, y)
             for text, style, _ in (
@@ -87,7 +87,7 @@ def render_segments(self: Any, console: Any) -> str:
     return pen.end()
 
 
-class Line:
+class StyledLine:
     """Texts in their styles of which several parts are wanted: to make a strip of each is dear."""
 
     def __init__(self, texts: Sequence[tuple[str, Style | None]], x: int) -> None:
@@ -114,7 +114,7 @@ class Pen:
     """
 
     @classmethod
-    def of(cls, console: Any) -> Pen:
+    def for_console(cls, console: Any) -> Pen:
         """In the colours that it has."""
         return cls(COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR))
 
@@ -199,7 +199,7 @@ class Box(NamedTuple):
     bottom: int
 
 
-class Part(NamedTuple):
+class LinePart(NamedTuple):
     """What to write from a cell on, at least one segment."""
 
     x: int
@@ -210,7 +210,7 @@ class Part(NamedTuple):
 class CellsUpdate(CompositorUpdate):
     """Parts of lines, as the app writes them to the terminal."""
 
-    def __init__(self, parts: Iterable[Part]) -> None:
+    def __init__(self, parts: Iterable[LinePart]) -> None:
         """From the top line down."""
         self._parts = parts
 
@@ -219,7 +219,7 @@ class CellsUpdate(CompositorUpdate):
 
         A style takes more than the way from one part to another, forth or back.
         """
-        pen = Pen.of(console)
+        pen = Pen.for_console(console)
         for y, line in groupby(self._parts, key=attrgetter("y")):
             left = [*line]
             while left:
@@ -243,17 +243,17 @@ def install_live_updates() -> bool:
 
 def _or(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def render_partial_update(self: Any) -> Any:
-        return of_live_views(self) or stock(self)
+        return update_from_live_views(self) or stock(self)
 
     render_partial_update.stock = stock  # type: ignore[attr-defined]
     return render_partial_update
 
 
-def of_live_views(compositor: Any) -> CellsUpdate | None:
+def update_from_live_views(compositor: Any) -> CellsUpdate | None:
     """The changed cells; None where others than live views have some, and nothing is done yet."""
     boxes = [_box(widget, *where) for widget, where in compositor.visible_widgets.items()]
-    lines: dict[tuple[Widget, int], Line | None] = {}
-    parts: list[Part] = []
+    lines: dict[tuple[Widget, int], StyledLine | None] = {}
+    parts: list[LinePart] = []
     for y, left, right in compositor._regions_to_spans(compositor._dirty_regions):  # noqa: SLF001
         # Who is in front comes first.
         over = (box for box in boxes if box.top <= y < box.bottom)
@@ -262,18 +262,18 @@ def of_live_views(compositor: Any) -> CellsUpdate | None:
             return None
         view = box.widget
         if (view, y) not in lines:
-            lines[view, y] = _line(view, y - box.y, box.x)
+            lines[view, y] = _styled_line(view, y - box.y, box.x)
         line = lines[view, y]
         if line is None or not isinstance(view, LiveView):
             return None
-        parts.append(Part(left, y, view.filtered([*line.between(left, right)])))
+        parts.append(LinePart(left, y, view.apply_filters([*line.between(left, right)])))
     compositor._dirty_regions.clear()  # noqa: SLF001
     return CellsUpdate(parts) if parts else None
 
 
-def _line(widget: Widget, y: int, x: int) -> Line | None:
-    row = widget.shown_row(y) if isinstance(widget, LiveView) else None
-    line = Line(row, x) if row is not None else None
+def _styled_line(widget: Widget, y: int, x: int) -> StyledLine | None:
+    row = widget.row_at(y) if isinstance(widget, LiveView) else None
+    line = StyledLine(row, x) if row is not None else None
     return line if line is not None and line.is_narrow else None
 
 

@@ -67,7 +67,7 @@ class WhyPage(DeviceTab):
         return self._findings.device
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
+    def key_handlers(self) -> tuple[Widget, ...]:
         """Return the page and its findings, which scroll."""
         return (self, self._findings)
 

@@ -22,20 +22,20 @@ WAIT = "a moment …"
 """In the place of the key that answers, until it counts."""
 
 
-class Quiet:
+class QuietPeriod:
     """Whether no key was pressed for a moment; `changed` is called when that comes or goes."""
 
     def __init__(self, owner: MessagePump, changed: Callable[[], object]) -> None:
         self._owner, self._changed = owner, changed
         self._since = time.monotonic()
         self._waiting = False
-        self.is_here = False
+        self.over = False
 
     def begin(self) -> None:
         """Somebody typed, or the question has just come up."""
         self._since = time.monotonic()
-        self.is_here = QUIET_SECONDS == 0
-        if not self.is_here and not self._waiting:
+        self.over = QUIET_SECONDS == 0
+        if not self.over and not self._waiting:
             self._wait(QUIET_SECONDS)
         self._changed()
 
@@ -52,18 +52,18 @@ class Quiet:
         if self._waiting:
             self._wait(left)
             return
-        self.is_here = True
+        self.over = True
         self._changed()
 
 
-class Question(ModalScreen[bool]):
+class ConfirmScreen(ModalScreen[bool]):
     """Yes or no; every other way out is no."""
 
     def __init__(self, title: str, lines: Sequence[str], yes: str) -> None:
         super().__init__()
         self._title, self._lines, self._yes = title, lines, yes
         self._answers = Static()
-        self._quiet = Quiet(self, self._show_answers)
+        self._quiet = QuietPeriod(self, self._show_answers)
 
     def compose(self) -> ComposeResult:
         # Text objects: what processes are called is never read as markup.
@@ -77,14 +77,14 @@ class Question(ModalScreen[bool]):
         self._quiet.begin()
 
     def _show_answers(self) -> None:
-        yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.is_here else Text(WAIT)
+        yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.over else Text(WAIT)
         yes.pad_right(len(self._yes) + 5 - len(yes))
         self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
 
     def on_key(self, event: Key) -> None:
         """Every key is for the question."""
         event.stop()
-        if event.key == "y" and self._quiet.is_here:
+        if event.key == "y" and self._quiet.over:
             self._close(True)
         elif event.key in ("n", "escape", "q"):
             self._close(False)

@@ -95,16 +95,16 @@ class LiveView(Widget):
     def _strip(self, y: int) -> Strip:
         segments = self._filtered.get(y)
         if segments is None:
-            segments = self._filtered[y] = self.filtered([*self.render_line(y)])
+            segments = self._filtered[y] = self.apply_filters([*self.render_line(y)])
         return Strip(segments, self.size.width)
 
-    def filtered(self, segments: list[Segment]) -> list[Segment]:
+    def apply_filters(self, segments: list[Segment]) -> list[Segment]:
         """These as the app's look has them."""
         for each in self.get_line_filters():
             segments = each.apply(segments, self.background_colors[1])
         return segments
 
-    def shown_row(self, y: int) -> Row | None:
+    def row_at(self, y: int) -> Row | None:
         """A row as it is shown, before any filter; None where it has yet to be drawn."""
         return self._rows[y] if self._drawn_size == self.size else None
 
@@ -219,7 +219,7 @@ class LiveTab(Vertical):
         raise NotImplementedError
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
+    def key_handlers(self) -> tuple[Widget, ...]:
         """Return the widgets that do what keys do: each action is the first one's that has it."""
         return (self,)
 

@@ -99,7 +99,7 @@ class TimelineView(DeviceView):
         return -(-(history.count - len(history.times)) // self._samples)
 
     @property
-    def wanted_rows(self) -> int:
+    def rows_needed(self) -> int:
         """For all charts with their axis."""
         return len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1 if self.device else 1
 
