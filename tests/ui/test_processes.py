@@ -221,7 +221,7 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
         await type_at_once(pilot, "slash", *"grace rank 7", "backspace", "backspace", "x")
         assert lines(pilot)[-1].startswith(" / grace rankx▏")
         assert "0 of 1000 match" in lines(pilot)[-1]
-        assert "No process has all of these words" in lines(pilot)[1]
+        assert "No process matches all of these words" in lines(pilot)[1]
         assert app.view.selected is None
         await type_at_once(pilot, "ctrl+w", "backspace", "enter")
         assert lines(pilot)[-1].startswith(" / grace ")

@@ -1,4 +1,4 @@
-"""One device in one row, like a line of gpustat, and the heading over such rows. Pure."""
+"""Draw a device in one row, like gpustat, with headings, and titles of hosts. Pure functions."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ if TYPE_CHECKING:
 
 
 class RowShape(NamedTuple):
-    """What the columns depend on: they are the same for all devices."""
+    """Facts about all devices that determine their columns, which are the same for all."""
 
     label: int
     """Cells of the longest label."""
     name: int
     """Cells of the longest name."""
     lacking: frozenset[str] = frozenset()
-    """The readings that no device has."""
+    """Readings that no device has."""
 
 
 def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> RowShape:
-    """Of these devices and their readings."""
+    """Return the shape of rows for these devices."""
     answering = [sample for sample in samples if sample.state is DeviceState.OK]
     return RowShape(
         max((len(device.label) for device in devices), default=1),
@@ -92,14 +92,14 @@ def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> Row
 
 
 class DeviceColumn(NamedTuple):
-    """A column to the right of the bars."""
+    """Column to the right of the bars."""
 
     heading: str
     name: str
-    """Of the reading."""
+    """Name of the reading."""
     width: int
     room: int
-    """Cells that must be left for the name and the bars."""
+    """Cells that must remain for the name and the bars."""
     text: Callable[[DeviceSample], str]
     style: Callable[[DeviceSample], Style] | None = None
 
@@ -132,14 +132,14 @@ COLUMNS = (
     _percent("BUS", "memory_utilization_percent", 6, 44),
     _percent("FAN", "fan_percent", 6, 44),
     DeviceColumn("P", "performance_state", 4, 44, lambda r: _pstate(r.performance_state)),
-    # What is received is not shown without what is sent: there is room for both.
+    # Received traffic is shown only with room for sent traffic.
     _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
     _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
     _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70 + RATE),
     _rate("NVLINK TX", "nvlink_tx_bytes_per_second", 70),
 )
 # fmt: on
-"""The most telling first: those that do not fit are left out from the end."""
+"""Columns, the most useful first: the last ones are dropped where room is short."""
 
 
 def _pstate(state: int | None) -> str:
@@ -148,7 +148,7 @@ def _pstate(state: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """What a row has: widths of its label, name and bars, and its other columns."""
+    """Cells of the label, the name and each bar of a row, and its other columns."""
 
     label: int
     name: int
@@ -162,7 +162,7 @@ SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 @lru_cache(maxsize=8)
 def columns(width: int, shape: RowShape) -> RowLayout:
-    """The columns that fit: the least telling ones give way first."""
+    """Return the layout of a row: the least useful columns are dropped first."""
     label = max(2, shape.label) + 1
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
     known = (column for column in COLUMNS if column.name not in shape.lacking)
@@ -174,12 +174,12 @@ def columns(width: int, shape: RowShape) -> RowLayout:
 
 
 def shows_gpm(width: int, shape: RowShape) -> bool:
-    """Whether a row of that width has a reading of GPM."""
+    """True if a row of that width has a GPM reading."""
     return TENSOR in columns(width, shape).others
 
 
 def heading(width: int, shape: RowShape) -> Row:
-    """The names over the columns."""
+    """Draw the headings of the columns."""
     c = columns(width, shape)
     parts = [
         cell("", MARK),
@@ -192,7 +192,7 @@ def heading(width: int, shape: RowShape) -> Row:
 
 
 def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
-    """The device in `width` cells."""
+    """Draw the device in `width` cells."""
     c, r = columns(width, shape), panel.readings
     row: Row = [
         selection_mark(panel),
@@ -212,18 +212,18 @@ def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
         Span(" "),
     ]
     for column in c.others:
-        # An instance has so little that signs of absence would be all that one sees.
+        # A MIG instance lacks so much that a row would be mostly signs of absence.
         blank = panel.device.parent_uuid is not None and lacks(r, column.name)
         style = column.style(r) if column.style else TEXT
         row.append(_value("" if blank else column.text(r), column.width, style))
-    if panel.old_seconds is not None:  # where its name stands there is room for it in any case
+    if panel.old_seconds is not None:  # the age replaces the name, where it always fits
         name = cell(age_text(panel.old_seconds), c.name, WARN)
         row = [*row[:2], name, *faded([row[3:]])[0]]
     return fit(row, width)
 
 
 def _busy(readings: DeviceSample, cells: int) -> Row:
-    """The bar and its value; it is named where it is not what the heading says."""
+    """Draw the activity bar and its value, named if it is not what the heading says."""
     name = activity_of(readings)
     active = getattr(readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
@@ -243,14 +243,14 @@ LONGEST_HOST = 40
 
 
 def title_rows(machine: Machine, width: int) -> int:
-    """How many its title takes: those after the first say what is wrong."""
+    """Return the number of rows of a host's title: rows after the first say what is wrong."""
     return 1 + len(_problem(machine, width))
 
 
 def host_title(machine: Machine, width: int, behind: float | None, limit: float) -> list[Row]:
-    """Return a rule with its name and state, and rows that say why it is away or has no devices.
+    """Draw the title of a host: its name and state, and why it is away or has no devices.
 
-    One that is `behind` seconds behind says so; beyond `limit` it looks like a fault.
+    It says that the host is `behind` seconds behind; more than `limit` is shown as a fault.
     """
     right = _state(machine, behind, limit)
     left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_HOST), ACCENT), Span(" ")]
@@ -262,7 +262,7 @@ def host_title(machine: Machine, width: int, behind: float | None, limit: float)
 
 
 def _problem(machine: Machine, width: int) -> list[Row]:
-    """What is wrong and what to do, in one row where that fits."""
+    """Return the problem and its remedy, in one row if that fits."""
     problem = machine.problem
     if problem is None:
         return []
@@ -274,7 +274,7 @@ def _problem(machine: Machine, width: int) -> list[Row]:
 
 
 def _facts(machine: Machine) -> list[Row]:
-    """What belongs to no device, the most telling first."""
+    """Return facts about the host, the most useful first."""
     host = machine.host
     parts: list[tuple[str, str]] = []
     if host.cpu_percent is not None:
@@ -291,7 +291,7 @@ def _facts(machine: Machine) -> list[Row]:
 
 
 def _state(machine: Machine, behind: float | None, limit: float) -> Row:
-    """At the right end; nothing where all is well."""
+    """Return the state for the right end; blank if all is well."""
     if machine.state is MachineState.CONNECTING:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:

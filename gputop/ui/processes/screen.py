@@ -57,7 +57,7 @@ class ListTab(LiveTab):
         return (self, self.processes)
 
     @property
-    def field(self) -> FilterView:
+    def filter_view(self) -> FilterView:
         """Return the list, which is narrowed down by typing."""
         return self.processes
 

@@ -1,4 +1,4 @@
-"""Sends a signal to a process: which one, and then whether that is meant."""
+"""Dialog that sends a signal to a process: choose one, then confirm."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
 
 from gputop.problem import Problem
 from gputop.schema.absences import unseen
 from gputop.text import ABSENT, size, visible
 from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
-from gputop.ui.widgets.confirm import WAIT, QuietPeriod
+from gputop.ui.widgets.confirm import WAIT, Dialog, QuietPeriod
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -28,29 +27,29 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Device, Process
 
 SIGNALS = (
-    (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
+    (Signals.SIGTERM, "asks it to exit: it may clean up first, or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
-    (Signals.SIGKILL, "ends it at once: nothing is saved"),
-    (Signals.SIGSTOP, "stops it; its device memory stays taken"),
-    (Signals.SIGCONT, "lets a stopped one go on"),
-    (Signals.SIGHUP, "says that its terminal is gone"),
+    (Signals.SIGKILL, "kills it at once: nothing is saved"),
+    (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
+    (Signals.SIGCONT, "resumes a suspended process"),
+    (Signals.SIGHUP, "tells it that its terminal is gone"),
     (Signals.SIGQUIT, "ends it with a core dump"),
-    (Signals.SIGUSR1, "means what the program makes of it"),
-    (Signals.SIGUSR2, "means what the program makes of it"),
+    (Signals.SIGUSR1, "has a meaning of the program's own"),
+    (Signals.SIGUSR2, "has a meaning of the program's own"),
 )
-"""The signals, the gentlest first, and what each does unless the program decides otherwise."""
+"""Signals, the gentlest first, with their default effects."""
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -99, "end": 99}
 CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
 NOT_YET = f"{WAIT} · Esc goes back"
 DEVICE_LINES = 4
-"""Devices of one process that have a line each."""
+"""Most devices of a process with a line of their own."""
 DEVICES_NAMED = 8
-"""Devices that are named in the question; more are counted."""
+"""Most devices named in the question; more are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """A device that a process is on, and the bytes of its memory that it holds."""
+    """Device that a process uses, and the bytes of its memory that the process holds."""
 
     label: str
     memory_bytes: int | None
@@ -58,7 +57,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class SignalTarget:
-    """The process that would get the signal."""
+    """Process that the signal is for."""
 
     pid: int
     start_time: float
@@ -70,9 +69,9 @@ class SignalTarget:
 def signal_target(
     process: Process, processes: Iterable[Process], devices: Sequence[Device]
 ) -> SignalTarget | Problem:
-    """The target, with all devices that it is on; or why it cannot be one."""
+    """Return the target with all devices that it uses, or why it cannot get a signal."""
     if process.start_time is None:
-        # Without it nobody knows whether the pid still is that process, here or elsewhere.
+        # Without a start time the pid may by now be another process.
         why, _, remedy = unseen(process).partition(": ")
         return Problem(f"No signal to {process.pid}", why, remedy.capitalize())
     labels = {device.uuid: device.label for device in devices}
@@ -87,10 +86,10 @@ def signal_target(
 
 
 class SignalList(LiveView):
-    """The process and the signals; or, once one is chosen, the question."""
+    """Process and list of signals; once a signal is chosen, the question."""
 
     class Asked(Message):
-        """Somebody clicked on a signal."""
+        """A signal was clicked."""
 
     def __init__(self, target: SignalTarget) -> None:
         super().__init__(id="signals")
@@ -98,26 +97,26 @@ class SignalList(LiveView):
         self._at = 0
         self._first_row = 0
         self.asking = False
-        """Whether a signal was chosen, and the question is open."""
+        """True once a signal is chosen and the question is open."""
         self.ready = False
-        """Whether an answer counts."""
+        """True once an answer is accepted."""
 
     @property
     def chosen(self) -> Signals:
         return SIGNALS[self._at][0]
 
     def move(self, step: int) -> None:
-        """Chooses another signal."""
+        """Choose the signal `step` lines further down."""
         self._at = max(0, min(len(SIGNALS) - 1, self._at + step))
         self.redraw()
 
     def ask(self, asking: bool) -> None:
-        """On to the question, or back from it."""
+        """Open the question, or go back from it."""
         self.asking = asking
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Who it is; then the question, or as many signals as there is room for."""
+        """Draw the process, then the question or the signals that fit."""
         if self.asking:
             question = self._question(width)
             return [*self._who(width)[: max(0, height - len(question))], *question]
@@ -176,17 +175,17 @@ class SignalList(LiveView):
         ]
 
     def on_click(self, event: Click) -> None:
-        """Chooses the signal under the mouse."""
+        """Choose the signal under the mouse."""
         number = event.y - self._first_row
         if not self.asking and 0 <= number < len(SIGNALS):
             self.move(number - self._at)
             self.post_message(self.Asked())
 
 
-class SendSignal(ModalScreen[Signals | None]):
-    """Answers with the signal to send, None where there is none to be sent.
+class SendSignal(Dialog[Signals | None]):
+    """Dialog that answers with the signal to send, or None.
 
-    The target may end while one reads: who sends it looks again at the pid's start time.
+    The target may end meanwhile: the sender checks the pid's start time again.
     """
 
     CSS = """
@@ -207,11 +206,11 @@ class SendSignal(ModalScreen[Signals | None]):
             yield self._list
 
     def on_key(self, event: Key) -> None:
-        """Every key is for the list or the question, in the order typed."""
+        """Handle every key here, in the order typed."""
         event.stop()
         if self._list.asking:
             if event.key == "y" and self._quiet.over:
-                self._close(self._list.chosen)
+                self.close(self._list.chosen)
             elif event.key in ("n", "escape", "q"):
                 self._ask(False)
             else:
@@ -219,7 +218,7 @@ class SendSignal(ModalScreen[Signals | None]):
             return
         match event.key:
             case "escape" | "q" | "f9":
-                self._close(None)
+                self.close(None)
             case "enter":
                 self._ask(True)
             case key if key in MOVES:
@@ -238,7 +237,3 @@ class SendSignal(ModalScreen[Signals | None]):
         self._list.redraw()
         asking = ASKING if self._quiet.over else NOT_YET
         self.query_one(Vertical).border_subtitle = asking if self._list.asking else CHOOSING
-
-    def _close(self, answer: Signals | None) -> None:
-        if self.is_current:  # a second key may have come before the first had closed it
-            self.dismiss(answer)

@@ -295,7 +295,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     @property
     def _typing(self) -> FilterView | None:
         """The view that somebody types into."""
-        field = self._tab.field if self._tab else None
+        field = self._tab.filter_view if self._tab else None
         return field if field is not None and field.typing else None
 
     def tick(self) -> None:

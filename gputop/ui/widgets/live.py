@@ -1,4 +1,4 @@
-"""The base of everything that changes on screen: it sends only the cells that changed."""
+"""Bases of views and tabs: a view sends only the cells that changed."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 
 class LiveView(Widget):
-    """Draws itself as rows of spans, and refreshes the cells that differ from what is shown.
+    """Widget that draws rows of spans, and refreshes only the cells that changed.
 
-    A subclass implements `draw`; whoever changes what it draws calls `redraw`.
+    A subclass implements `draw`. Call `redraw` after a change of what it draws.
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._made: list[Row] = []
-        """The rows as they were drawn."""
+        """Rows as `draw` returned them."""
         self._rows: list[Row] = []
-        """The same as they are shown."""
+        """The same rows fitted to the width, with control characters made visible."""
         self._filtered: dict[int, list[Segment]] = {}
-        """By row, what Textual was given of it; a strip would keep each part that was cut of it."""
+        """Segments of each row for Textual. A kept strip would keep every crop of itself."""
         self._filters: Sequence[LineFilter] = ()
-        """What those went through."""
+        """Filters that those segments went through."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The rows for a space of that many cells; missing rows are blank."""
+        """Return the rows for a space of that many cells; missing rows are blank."""
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draws again, and has the changed cells sent."""
+        """Draw again, and refresh the changed cells."""
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_size = (0, 0)  # drawn when it is shown
+            self._drawn_size = (0, 0)  # draw once it is shown
             return
         before, drawn_size = self._rows, self._drawn_size
         self._draw()
@@ -64,7 +64,7 @@ class LiveView(Widget):
             if old is not new and old != new
             for start, end in changed_spans(old, new)
         ]
-        if regions:  # without regions everything is refreshed
+        if regions:  # without regions Textual refreshes everything
             self.refresh(*regions)
 
     def _draw(self) -> None:
@@ -84,7 +84,7 @@ class LiveView(Widget):
         self._made, self._drawn_size = drawn, (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region. Textual's way is for borders and paddings, which there are none."""
+        """Return the rows of a region, without Textual's work for borders and padding."""
         if self._drawn_size != self.size:
             self._draw()
         filters = self.get_line_filters()
@@ -99,17 +99,17 @@ class LiveView(Widget):
         return Strip(segments, self.size.width)
 
     def apply_filters(self, segments: list[Segment]) -> list[Segment]:
-        """These as the app's look has them."""
+        """Return the segments in the app's theme and characters."""
         for each in self.get_line_filters():
             segments = each.apply(segments, self.background_colors[1])
         return segments
 
     def row_at(self, y: int) -> Row | None:
-        """A row as it is shown, before any filter; None where it has yet to be drawn."""
+        """Return a row as shown, before any filter, or None if it is not drawn yet."""
         return self._rows[y] if self._drawn_size == self.size else None
 
     def render_line(self, y: int) -> Strip:
-        """One row, as Textual asks for it."""
+        """Return one row as a strip."""
         if self._drawn_size != self.size:
             self._draw()
         if y >= len(self._rows):
@@ -117,12 +117,12 @@ class LiveView(Widget):
         return Strip([Segment(*span) for span in self._rows[y]], self._drawn_size[0])
 
     def text(self) -> str:
-        """What is shown, without styles."""
+        """Return the text on screen, without styles."""
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
 
 
 class DeviceView(LiveView):
-    """A view of what the stream says of one device."""
+    """View of one device."""
 
     device: Device | None = None
 
@@ -132,7 +132,7 @@ class DeviceView(LiveView):
 
 
 def _inert(row: Row) -> Row:
-    """The row without what a terminal would act on: foreign text that came here as it was."""
+    """Return the row with control characters made visible: foreign text may contain them."""
     if "".join([text for text, _ in row]).isprintable():
         return row
     return [Span(visible(span.text), span.style) for span in row]
@@ -142,55 +142,53 @@ WHEEL_LINES = 3
 
 
 class Wheel:
-    """Mixin of a view that the mouse wheel scrolls."""
+    """Mixin for views that the mouse wheel scrolls."""
 
     _first = 0
-    """The first line that shows; who draws keeps it within bounds."""
+    """First line shown; `draw` keeps it within bounds."""
     redraw: Callable[[], None]
 
     def wheel(self, step: int) -> None:
-        """Show what is that many lines further down, or further up for a negative number."""
+        """Scroll down by that many lines, or up for a negative number."""
         self._first += step
         self.redraw()
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Scroll down."""
         self.wheel(WHEEL_LINES)
         event.stop()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Scroll up."""
         self.wheel(-WHEEL_LINES)
         event.stop()
 
 
 class ScrolledView(DeviceView):
-    """Draws as many of `all_rows` as there is room for; the last line says what is left out."""
+    """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
 
     _top = _rows_in_all = 0
 
     def all_rows(self, width: int) -> list[Row]:
-        """What there is to show, however much."""
+        """Return all rows, however many."""
         raise NotImplementedError
 
     def action_move(self, step: int) -> None:
-        """Moves on by that many rows, as far as there are any."""
+        """Scroll down by that many rows."""
         room = max(1, self.size.height - 1)
         self._top = max(0, min(self._top + step, self._rows_in_all - room))
         self.redraw()
 
     def action_page(self, step: int) -> None:
-        """Moves on by that many pages."""
+        """Scroll down by that many pages."""
         self.action_move(step * max(1, self.size.height - 2))
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The rows from the one that was scrolled to."""
+        """Draw the rows from the current position."""
         rows = self.all_rows(width)
         self._rows_in_all = len(rows)
         if len(rows) <= height:
             self._top = 0
             return rows
-        if height < 2:  # what is left out is not counted over nothing
+        if height < 2:  # no room for the count
             return rows[self._top : self._top + height]
         room = height - 1
         self._top = min(self._top, len(rows) - room)
@@ -202,49 +200,49 @@ class ScrolledView(DeviceView):
 
 
 class LiveTab(Vertical):
-    """A tab that shows what comes with the stream."""
+    """Tab that shows the stream."""
 
     @property
     def selected(self) -> Device | None:
-        """The device that keys act on."""
+        """Device that keys act on."""
         raise NotImplementedError
 
     @property
     def wants_gpm(self) -> bool:
-        """Whether it shows readings of GPM, which is sampled only then."""
+        """True if the tab shows GPM readings, which are sampled only on demand."""
         return False
 
     def show_telemetry(self) -> None:
-        """Draws what changed."""
+        """Redraw after a new sample."""
         raise NotImplementedError
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        """Return the widgets that do what keys do: each action is the first one's that has it."""
+        """Widgets that handle actions of keys; the first one with the action wins."""
         return (self,)
 
     @property
-    def field(self) -> FilterView | None:
-        """Return the view that takes what is typed, where there is one."""
+    def filter_view(self) -> FilterView | None:
+        """View with the filter field, if the tab has one."""
         return None
 
 
 class DeviceTab(LiveTab):
-    """A page of one device, opened from another tab."""
+    """Page of one device, opened from another tab."""
 
     telemetry: Telemetry
 
     @property
     def wants_gpm(self) -> bool:
-        """Always: half of what it shows rests on it."""
+        """True: half of what the page shows needs GPM."""
         return True
 
     def show(self, uuid: str) -> None:
-        """Shows that device."""
+        """Show the device with that UUID."""
         raise NotImplementedError
 
     def action_device(self, step: int) -> None:
-        """Shows the device that is listed `step` further on, round and round."""
+        """Show the device `step` places further in the list, wrapping around."""
         devices, shown = self.telemetry.devices, self.selected
         if devices:
             uuid = shown.uuid if shown else None
