@@ -332,7 +332,7 @@ async def test_what_happened_to_the_device() -> None:
             "Events",
             "12:01:04 answers again",
             "12:00:02 lost: it no longer answers on its bus",
-            "12:00:01 Xid 74: an NVLink failed (on which device is not said)",
+            "12:00:01 Xid 74: an NVLink failed (the driver does not say on which device)",
             "12:00:01 Xid 79: the GPU has fallen off the bus",
         ]
         assert "Xids seen 1, the last one 79" in await page_of(app, pilot)

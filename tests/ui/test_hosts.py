@@ -163,7 +163,7 @@ async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
         await settle(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
-        assert "gpu-2 is 2.0 s behind. These are the last readings that arrived" in shown(
+        assert "gpu-2 is 2.0 s behind. These are the last readings received" in shown(
             pilot, DeviceTitle
         )
 

@@ -318,7 +318,7 @@ def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPat
         return counted
 
     user = dataclasses.replace(USER, value=counting("key", USER.value))
-    monkeypatch.setattr(process_table, "searched", counting("searched", columns.search_text))
+    monkeypatch.setattr(process_table, "search_text", counting("search_text", columns.search_text))
     processes = crowd(1000)
     table = table_of(*processes)
     table.sort_by(user)
@@ -330,14 +330,14 @@ def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPat
         table.set_filter(typed)
         table.window(40)
         table.move(1)
-    assert count == {"key": 1000, "searched": 3000}
+    assert count == {"key": 1000, "search_text": 3000}
     table.toggle_tree()
     table.window(40)
-    assert count == {"key": 1000, "searched": 4000}
+    assert count == {"key": 1000, "search_text": 4000}
     table.set_filter("")
     table.reverse()
     table.window(40)
-    assert count == {"key": 2000, "searched": 4000}
+    assert count == {"key": 2000, "search_text": 4000}
 
 
 def test_the_same_sample_is_taken_once() -> None:

@@ -15,7 +15,6 @@ from gputop.ui.model import Telemetry
 from gputop.ui.widgets.timeline import (
     CHARTS,
     GUTTER,
-    MOST_TELLING,
     SAMPLES_A_DOT,
     TimelineView,
     heights,
@@ -86,7 +85,8 @@ def value(rows: list[str], label: str) -> str:
 
 
 def test_charts_are_of_what_is_kept() -> None:
-    assert {chart.name for chart in CHARTS} == set(MOST_TELLING) <= set(READINGS)
+    assert {chart.name for chart in CHARTS} <= set(READINGS)
+    assert sorted(chart.rank for chart in CHARTS) == [*range(1, len(CHARTS) + 1)]
 
 
 ALL = {

@@ -1,4 +1,4 @@
-"""The columns of the process table: what each says of a process, and which of them fit. Pure."""
+"""Columns of the process table, and which of them fit. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gputop.schema.snapshot import Device, Machine, Process, ProcessKind
 from gputop.text import ABSENT, fit_columns, quantity, size, visible
 
 MARK_WIDTH = 1
-"""Cells before the first column, for the mark of the selected row."""
+"""Cells for the mark of the selected row, before the first column."""
 GAP = 1
 """Cells before each column."""
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
-"""Cells that the command keeps in any case, and before it leaves some to columns of less use."""
+"""Cells that the command always keeps, and those it keeps before less useful columns show."""
 WIDE_FROM = 180
-"""Cells of the table from which on columns have their greater width."""
+"""Width of the table from which columns have their larger width."""
 SEARCHED_CHARACTERS = 1024
-"""How much of a command is searched, and sorted by."""
+"""Characters of a command that are searched and sorted by."""
 
 KINDS = {
     ProcessKind.COMPUTE: "compute",
@@ -33,7 +33,7 @@ KINDS = {
 
 
 class DevicePlace(NamedTuple):
-    """A device: its position in the order of all, and how it is called on its machine."""
+    """Position of a device in the list, and its label on its machine."""
 
     position: int
     label: str
@@ -41,48 +41,48 @@ class DevicePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """What a process is seen against: the time of the sample, and the devices by UUID."""
+    """Data that columns need besides the process: sample times, and devices by UUID."""
 
     time: float = 0.0
     places: Mapping[str, DevicePlace] = field(default_factory=dict)
     times: Mapping[str | None, float] = field(default_factory=dict)
-    """Of several machines, each by its own clock."""
+    """Sample time of each machine by its own clock, where there are several."""
 
     @classmethod
     def for_sample(
         cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()
     ) -> ProcessContext:
-        """Of the sample taken at that time, and the devices in their order."""
+        """Return the context for a sample taken at `time`, with the devices in list order."""
         places = {d.uuid: DevicePlace(n, d.number) for n, d in enumerate(devices)}
         return cls(time, places, {m.name: m.time for m in machines if m.time is not None})
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessColumn:
-    """One column: `value` is what it is sorted by, None where that is unknown."""
+    """Column of the process table. `value` is the sort key, or None if unknown."""
 
     title: str
     about: str
-    """What the number is, for the legend."""
+    """Explanation for the help."""
     width: int
-    """Cells; of the command it is what is left."""
+    """Cells; 0 for the command, which gets the rest."""
     value: Callable[[Process, ProcessContext], Any]
     text: Callable[[Process, ProcessContext], str]
     right: bool = True
     largest_first: bool = False
-    """How it is sorted to begin with."""
+    """True if the first sort is descending."""
     wide: int = 0
-    """Cells on a wide terminal, where that is more."""
+    """Cells on a wide terminal, if more."""
 
     def cells(self, table_width: int) -> int:
-        """Cells in a table of that width."""
+        """Return the cells in a table of that width."""
         return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
 
 
 def command_of(process: Process, room: int) -> str:
-    """The command, made inert, or why there is none; cut to hardly more than `room` cells.
+    """Return the command in visible characters, cut to about `room` cells, or why it is unknown.
 
-    Where it does not fit, the folder of its program gives way first.
+    Where it does not fit, the folder of the program is left out first.
     """
     command = process.command
     if command is None:
@@ -90,11 +90,11 @@ def command_of(process: Process, room: int) -> str:
     if len(command) > room and command.startswith("/"):
         program, _, arguments = command.partition(" ")
         command = f"{program.rpartition('/')[2] or program} {arguments}"
-    return visible(command, room + 1)  # each character takes a cell at least
+    return visible(command, room + 1)  # each character takes at least one cell
 
 
 def process_age(seconds: float) -> str:
-    """`42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, so that it changes seldom."""
+    """Return `42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, to change seldom."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
     if not minutes:
@@ -107,7 +107,7 @@ def process_age(seconds: float) -> str:
 
 
 def where(process: Process) -> str:
-    """The pod, job or container that a process is in, as it is called; empty where in none."""
+    """Return the pod, job or container of a process by name; empty if it is in none."""
     names = {"pod": process.pod, "job": process.slurm_job, "ctr": process.container}
     for kind, name in names.items():
         if name is not None:
@@ -171,10 +171,10 @@ def _percent(title: str, about: str, name: str) -> ProcessColumn:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
-HOST = _name("HOST", "the host that it runs on, where there are several", "machine", 12, 20)
-GPU = ProcessColumn("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
-PID = ProcessColumn("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
-USER = _name("USER", "who runs it", "user", 10, 16)
+HOST = _name("HOST", "host that it runs on, if there are several", "machine", 12, 20)
+GPU = ProcessColumn("GPU", "device; 3:1 is MIG instance 1 of GPU 3", 4, _position, _label)
+PID = ProcessColumn("PID", "process ID", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
+USER = _name("USER", "owner", "user", 10, 16)
 TYPE = ProcessColumn(
     "TYPE",
     "compute, graphics, both, or compute through MPS",
@@ -183,19 +183,19 @@ TYPE = ProcessColumn(
     text=lambda p, _: KINDS[p.kind],
     right=False,
 )
-GPU_MEMORY = _number("GPU MEM", "device memory that it holds", "memory_used_bytes", 8, size)
-SM = _percent("SM%", "time in which its kernels ran", "sm_utilization_percent")
+GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 8, size)
+SM = _percent("SM%", "share of time that its kernels ran", "sm_utilization_percent")
 MEMORY = _percent(
-    "MEM%", "time in which it read or wrote device memory", "memory_utilization_percent"
+    "MEM%", "share of time that it accessed device memory", "memory_utilization_percent"
 )
-ENCODER = _percent("ENC", "time of the video encoder", "encoder_utilization_percent")
-DECODER = _percent("DEC", "time of the video decoder", "decoder_utilization_percent")
-CPU = _percent("CPU%", "of one core: many threads have more than 100", "cpu_percent")
-RESIDENT = _number("RES", "host memory that it holds", "memory_resident_bytes", 8, size)
+ENCODER = _percent("ENC", "share of time of the video encoder", "encoder_utilization_percent")
+DECODER = _percent("DEC", "share of time of the video decoder", "decoder_utilization_percent")
+CPU = _percent("CPU%", "of one core: several threads can exceed 100", "cpu_percent")
+RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 8, size)
 AGE = ProcessColumn("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
 WHERE = ProcessColumn(
     "WHERE",
-    "its Kubernetes pod, Slurm job or container (ctr)",
+    "Kubernetes pod, Slurm job or container (ctr)",
     12,
     value=lambda p, _: _folded(where(p).replace(ABSENT, "")),
     text=lambda p, _: visible(where(p), 64),
@@ -204,7 +204,7 @@ WHERE = ProcessColumn(
 )
 COMMAND = ProcessColumn(
     "COMMAND",
-    "its command line",
+    "command line",
     0,
     value=lambda p, _: _folded(p.command[:SEARCHED_CHARACTERS] if p.command else None),
     text=lambda p, _: command_of(p, SEARCHED_CHARACTERS),
@@ -214,21 +214,21 @@ COLUMNS = (
     *(GPU, PID, USER, TYPE, GPU_MEMORY, SM, MEMORY, ENCODER, DECODER),
     *(CPU, RESIDENT, AGE, WHERE, COMMAND),
 )
-"""All of one machine, in their order on screen."""
+"""Columns for one machine, in screen order."""
 
 
 def columns_of(several: bool) -> tuple[ProcessColumn, ...]:
-    """All columns; of several machines, the host as well."""
+    """Return all columns, with the host if there are several."""
     return (HOST, *COLUMNS) if several else COLUMNS
 
 
 _NEEDED = (GPU, PID, GPU_MEMORY, USER, SM)
 _BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
-"""The most telling first: the last give way first."""
+"""Columns by usefulness: the last ones are dropped first."""
 
 
 class ShownColumn(NamedTuple):
-    """A column that is shown, and its cells after the gap."""
+    """Column on screen, and its cells after the gap."""
 
     column: ProcessColumn
     cells: int
@@ -237,7 +237,7 @@ class ShownColumn(NamedTuple):
 def shown_columns(
     width: int, sorted_by: ProcessColumn, several: bool = False
 ) -> tuple[ShownColumn, ...]:
-    """The columns for a table of that many cells: the one it is sorted by is always among them."""
+    """Return the columns that fit into that width; the sort column is always among them."""
     among = columns_of(several)
     ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
     enough = max(ENOUGH_COMMAND, width // 3)
@@ -255,10 +255,10 @@ def shown_columns(
 
 
 def search_text(process: Process, context: ProcessContext) -> str:
-    """All that a filter looks at, in lower case, one thing a line; `gpu3` finds a device.
+    """Return all text that a filter matches, lower-case, one item per line; `gpu3` is a device.
 
-    As the process gives it: only what cannot be typed looks otherwise on screen, and to make all
-    of a thousand foreign commands inert takes longer than a key may.
+    The text is raw: it differs from the screen only in characters that cannot be typed, and
+    escaping the commands of a thousand processes takes longer than a key press may.
     """
     label, kind = _label(process, context), process.kind
     command = unseen(process) if process.command is None else process.command

@@ -1,4 +1,4 @@
-"""What the tabs over the telemetry have in common, and those with a list of processes."""
+"""List of processes, and the tabs that have one: sort, filter, signals, environments."""
 
 from __future__ import annotations
 
@@ -43,162 +43,74 @@ if TYPE_CHECKING:
     from gputop.ui.processes.table import ProcessLine
 
 
-class ListTab(LiveTab):
-    """One with a list of processes."""
-
-    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self.telemetry = telemetry
-        self.processes = ProcessesView(telemetry, table)
-
-    @property
-    def key_handlers(self) -> tuple[Widget, ...]:
-        """Return the tab itself and its list."""
-        return (self, self.processes)
-
-    @property
-    def filter_view(self) -> FilterView:
-        """Return the list, which is narrowed down by typing."""
-        return self.processes
-
-    def action_signal(self) -> None:
-        """Asks which signal the selected process is to get, and sends it."""
-        from gputop.ui.processes.signal import SendSignal, signal_target
-
-        process = self._chosen()
-        if process is None:
-            return
-        telemetry = self.telemetry
-        processes = telemetry.sample.processes if telemetry.sample else ()
-        target = signal_target(process, processes, telemetry.devices)
-        if isinstance(target, Problem):
-            self.notify(str(target), severity="warning")
-            return
-
-        def answered(number: Signals | None) -> None:
-            if number is not None:
-                self._send(target, number)
-
-        self.app.push_screen(SendSignal(target), answered)
-
-    def _send(self, target: SignalTarget, number: Signals) -> None:
-        problem = send_signal(target.pid, target.start_time, number)
-        if problem is None:
-            self.notify(f"{number.name} was sent to {target.pid}")
-        else:
-            self.notify(str(problem), title="Not sent", severity="error")
-
-    @work(exclusive=True, group="environment", exit_on_error=False)
-    async def action_environment(self) -> None:
-        """Shows the environment of the selected process."""
-        from gputop.ui.processes.environment import Environment
-
-        process = self._chosen()
-        if process is None:
-            return
-        if process.start_time is None:
-            why = unseen(process)
-            self.notify(
-                f"The environment of {process.pid} cannot be read: {why}", severity="warning"
-            )
-            return
-        try:
-            # Blocks for a process that hangs in the kernel.
-            found = await asyncio.to_thread(environment, process.pid, process.start_time)
-        except ProcError as error:
-            self.notify(str(error.problem), title="Not shown", severity="error")
-        else:
-            self.app.push_screen(Environment(process, found, shown=self.telemetry.show_secrets))
-
-    def _chosen(self) -> Process | None:
-        """The selected process, if it runs on this machine; else says why there is none."""
-        process = self.processes.selected
-        if process is None:
-            self.notify("There is no process to choose")
-        elif self.telemetry.replayed:
-            self.notify("The processes are of a recording: their pids may be others' by now")
-            return None
-        elif self.telemetry.simulated:
-            self.notify("The processes are simulated: there is nothing behind them")
-            return None
-        elif not process.is_here:
-            self.notify(
-                f"It is on another machine: `ssh -t {process.machine} gputop` does it there",
-                title=f"{process.pid} runs on {process.machine}",
-                severity="warning",
-            )
-            return None
-        return process
-
-
 LONGEST_FILTER = 200
 
 
 class ProcessesView(Wheel, FilterView):
-    """One row a process and device, in a window over all of them."""
+    """Scrolling list with one row per process and device."""
 
     class RowClicked(Message):
-        """Somebody selected a row with the mouse."""
+        """A row was selected with the mouse."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable | None = None) -> None:
-        """Views of one `table` are sorted, filtered and selected in alike."""
+        """Views of the same `table` share its order, filter and selection."""
         super().__init__()
         self._telemetry = telemetry
         self._table = table or ProcessTable()
         self.device_uuid: str | None = None
-        """The device whose processes alone are listed."""
+        """UUID of the only device whose processes are listed, or None for all."""
         self._room = 1
         self._headed = True
-        """Return True if there is room for a heading over the rows."""
+        """True if there is room for a heading."""
         self.focused_list = False
-        """Whether keys are for this list, and not for the devices."""
+        """True while keys are for this list and not for the devices."""
 
     @property
     def rows_needed(self) -> int:
-        """For all processes with their heading."""
+        """Rows needed for all processes and the heading."""
         return self._listed().total + 1
 
     @property
     def selected(self) -> Process | None:
-        """The process that keys act on."""
+        """Process that keys act on."""
         return self._listed().selected
 
     def action_move(self, step: int) -> None:
-        """Selects the process `step` rows further down."""
+        """Select the process `step` rows further down."""
         self._listed().move(step)
         self.redraw()
 
     def action_page(self, step: int) -> None:
-        """Selects the process `step` windows further down."""
+        """Select the process `step` windows further down."""
         self.action_move(step * max(1, self._room - 1))
 
     def action_sort(self, step: int) -> None:
-        """Sorts by the column `step` further right, round and round."""
+        """Sort by the column `step` places further right, wrapping around."""
         self._table.sort_by_next(step)
         self.redraw()
 
     def action_reverse(self) -> None:
-        """Sorts the other way round."""
+        """Reverse the order."""
         self._table.reverse()
         self.redraw()
 
     def action_tree(self) -> None:
-        """Puts children under their parents, or all in one list."""
+        """Switch between a tree of parents and children and a flat list."""
         self._table.toggle_tree()
         self.redraw()
 
     @property
     def typed(self) -> str:
-        """Words that must all occur in a row."""
+        """Words that a row must all contain."""
         return self._table.filter
 
     def type(self, text: str) -> None:
-        """Lists only those in which all words of `text` occur."""
+        """List only rows that contain all words of `text`."""
         self._table.set_filter(text[:LONGEST_FILTER])
         self.redraw()
 
     def filter_key(self, key: str, character: str | None) -> bool:
-        """Does what a key does while one types: it may also go through the list."""
+        """Handle a key while typing: arrows and pages move in the list."""
         match key:
             case "down" | "up":
                 self.action_move(1 if key == "down" else -1)
@@ -209,7 +121,7 @@ class ProcessesView(Wheel, FilterView):
         return True
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """A heading, the rows of the window, and under them what is typed or does not show."""
+        """Draw the heading, the visible rows, and under them the filter or the number of rows."""
         table = self._listed()
         typed = self.typing or bool(table.filter)
         self._headed = height > 1 + typed
@@ -227,19 +139,19 @@ class ProcessesView(Wheel, FilterView):
                 for number, line in enumerate(lines, table.first)
             ]
             if not lines:
-                rows.append([Span("  No process has all of these words in it", DIM)])
+                rows.append([Span("  No process matches all of these words", DIM)])
         if footed:
             rows += [[] for _ in range(height - 1 - len(rows))]
             rows = [*rows[: height - 1], self._footer(width)]
         return rows
 
     def _listed(self) -> ProcessTable:
-        """The table, up to date."""
+        """Return the table, updated to the current sample."""
         self._table.update(self._telemetry.sample, self._telemetry.devices, self.device_uuid)
         return self._table
 
     def _none(self) -> str:
-        """Why there is nothing to list: devices that do not answer at all say so themselves."""
+        """Return why the list is empty. Devices that do not answer say so themselves."""
         telemetry = self._telemetry
         silent = {
             device.label: r.absent["processes"]
@@ -250,7 +162,7 @@ class ProcessesView(Wheel, FilterView):
             and r.age_seconds is not None
         }
         if silent and set(silent.values()) == {Absence.NOT_SCRAPED}:
-            return "Prometheus has no processes: look on the host itself"
+            return "Prometheus has no processes: run gputop on the host itself"
         if silent:
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         return "No process uses " + ("a device" if self.device_uuid is None else "this device")
@@ -261,7 +173,7 @@ class ProcessesView(Wheel, FilterView):
         for column, cells in slots:
             at = column is table.sorted_by
             title = column.title + ("▼" if table.descending else "▲") * at
-            if column is COMMAND and table.tree:  # which may change nothing but this
+            if column is COMMAND and table.tree:  # often the only visible change
                 title += " (tree)"
             row += [Span(" " * GAP), cell(title, cells, STRONG if at else DIM, right=column.right)]
         return row
@@ -296,7 +208,7 @@ class ProcessesView(Wheel, FilterView):
         return spread(self.prompt(max(8, width - len(counts + keys) - 4)), right, width)
 
     def on_click(self, event: Click) -> None:
-        """On a title: sorts by it, or the other way round. On a row: selects it."""
+        """Sort by the heading under the mouse, or reverse the order; select the row under it."""
         table = self._listed()
         if not table.total:
             return
@@ -320,13 +232,12 @@ class ProcessesView(Wheel, FilterView):
         return None
 
     def wheel(self, step: int) -> None:
-        """Scroll by that many lines."""
         self._listed().scroll(step, self._room)
         self.redraw()
 
 
 def _command(line: ProcessLine, cells: int) -> Row:
-    """The branch of the tree, at most half of the room, and the command."""
+    """Return the branch of the tree, in at most half of the room, and the command."""
     branch = line.branch
     if len(branch) > cells // 2:
         branch = "…" + branch[-max(3, cells // 2 - 1) :]
@@ -335,8 +246,91 @@ def _command(line: ProcessLine, cells: int) -> Row:
     return [Span(branch, DIM), Span(text.text, DIM if line.process.command is None else TEXT)]
 
 
+class ListTab(LiveTab):
+    """Tab with a list of processes."""
+
+    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.telemetry = telemetry
+        self.processes = ProcessesView(telemetry, table)
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        return (self, self.processes)
+
+    @property
+    def filter_view(self) -> FilterView:
+        return self.processes
+
+    def action_signal(self) -> None:
+        """Ask which signal to send to the selected process, and send it."""
+        from gputop.ui.processes.signal import SendSignal, signal_target
+
+        process = self._chosen()
+        if process is None:
+            return
+        telemetry = self.telemetry
+        processes = telemetry.sample.processes if telemetry.sample else ()
+        target = signal_target(process, processes, telemetry.devices)
+        if isinstance(target, Problem):
+            self.notify(str(target), severity="warning")
+            return
+
+        def answered(number: Signals | None) -> None:
+            if number is not None:
+                self._send(target, number)
+
+        self.app.push_screen(SendSignal(target), answered)
+
+    def _send(self, target: SignalTarget, number: Signals) -> None:
+        problem = send_signal(target.pid, target.start_time, number)
+        if problem is None:
+            self.notify(f"{number.name} was sent to {target.pid}")
+        else:
+            self.notify(str(problem), title="Not sent", severity="error")
+
+    @work(exclusive=True, group="environment", exit_on_error=False)
+    async def action_environment(self) -> None:
+        """Show the environment of the selected process."""
+        from gputop.ui.processes.environment import Environment
+
+        process = self._chosen()
+        if process is None:
+            return
+        if process.start_time is None:
+            why = f"Cannot read the environment of {process.pid}: {unseen(process)}"
+            self.notify(why, severity="warning")
+            return
+        try:
+            # Reading blocks if the process hangs in the kernel.
+            found = await asyncio.to_thread(environment, process.pid, process.start_time)
+        except ProcError as error:
+            self.notify(str(error.problem), title="Not shown", severity="error")
+        else:
+            self.app.push_screen(Environment(process, found, shown=self.telemetry.show_secrets))
+
+    def _chosen(self) -> Process | None:
+        """Return the selected process if it runs on this machine; else notify why not."""
+        process = self.processes.selected
+        if process is None:
+            self.notify("No process is selected")
+        elif self.telemetry.replayed:
+            self.notify("This is a recording: its pids may belong to other processes by now")
+        elif self.telemetry.simulated:
+            self.notify("These processes are simulated: they do not exist")
+        elif not process.is_here:
+            self.notify(
+                f"It is on another machine: use `ssh -t {process.machine} gputop`",
+                title=f"{process.pid} runs on {process.machine}",
+                severity="warning",
+            )
+        else:
+            return process
+        return None
+
+
 class ProcessesTab(ListTab):
-    """The same table as on the monitor, sorted and filtered alike."""
+    """Full-screen list with the order and filter of the monitor's list."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(telemetry, table, "processes")
@@ -347,11 +341,10 @@ class ProcessesTab(ListTab):
 
     @property
     def selected(self) -> Device | None:
-        """The device that the selected process is on, or else the first one."""
+        """Device of the selected process, or else the first device."""
         process, devices = self.processes.selected, self.telemetry.devices
         found = find_device(devices, process.device_uuid if process else None)
         return found or (devices[0] if devices else None)
 
     def show_telemetry(self) -> None:
-        """Draws what changed."""
         self.processes.redraw()

@@ -1,4 +1,4 @@
-"""The machine around the devices: what there is to see where there is no driver."""
+"""View of the machine's CPU and memory, shown where there are no devices."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from gputop.ui.model import Telemetry
 
 NOTICED_SECONDS = 2.0
-"""When waiting for the driver is worth a number, and a word about what may be wrong."""
+"""Seconds of waiting for the driver before the view counts them and suggests a cause."""
 CORE_WIDTH = 26
-"""Cells that a core takes at least: number, bar, percentage."""
+"""Fewest cells of a core: number, bar and percentage."""
 
 
 class HostView(LiveView):
-    """Why there are no devices, what to do, and the CPU that can be tested meanwhile."""
+    """Why there are no devices, what to do, and the CPU, which can be tested meanwhile."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="host")
         self._telemetry = telemetry
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The problem, then memory and load, then every core that there is room for."""
+        """Draw the problem, then memory and load, then the cores that fit."""
         rows = [[Span("  "), *row] for row in self._problem(width - 4)]
         host = self._telemetry.host
         if host is None:
@@ -61,8 +61,8 @@ class HostView(LiveView):
         inventory = telemetry.inventory
         problem = telemetry.interruption or (inventory.problem if inventory else None)
         if problem is None:
-            text, style = "The NVIDIA driver is loaded and has no devices.", WARN
-            remedy = "`lspci | grep -i nvidia` lists what is plugged in."
+            text, style = "The NVIDIA driver is loaded but lists no devices.", WARN
+            remedy = "`lspci | grep -i nvidia` shows what is plugged in."
         else:
             text, style = f"{visible(problem.what)}: {visible(problem.why)}.", WARN
             remedy = f"{visible(problem.remedy)}."
