@@ -1,4 +1,4 @@
-"""Drawing in cells: rows of styled spans, bars, and histories. Knows no widget."""
+"""Draw in terminal cells: rows of styled spans, bars and charts, and how rows differ."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ Row = list[Span]
 
 @lru_cache(maxsize=4096)
 def is_narrow(text: str) -> bool:
-    """Whether each of its characters takes one cell: then cells can be counted as characters."""
+    """True if each character takes one cell: then cells can be counted as characters."""
     return text.isascii() or all(cell_len(character) == 1 for character in set(text))
 
 
 def cells_of(text: str) -> int:
-    """Cells that a text takes: Rich's answer, which is slow, where there is a quicker one."""
+    """Return the cells of a text. ASCII is counted here, as Rich is slow."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def width_of(row: Iterable[Span]) -> int:
-    """Cells that a row takes."""
+    """Return the cells of a row."""
     return sum([len(text) if text.isascii() else cell_len(text) for text, _ in row])
 
 
 def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
-    """The row cut or filled to exactly `width` cells."""
+    """Return the row cut or filled to exactly `width` cells."""
     left = width - width_of(row)
     if left >= 0:
         return [*row, Span(fill * left, style)] if left else [*row]
@@ -61,7 +61,7 @@ def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -
 
 
 def clip(text: str, width: int) -> str:
-    """Text cut to `width` cells, with an ellipsis where something is missing."""
+    """Return the text cut to `width` cells, with an ellipsis if something is missing."""
     if width <= 0:
         return ""
     if cells_of(text) <= width:
@@ -70,17 +70,17 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_words(text: str, width: int) -> str:
-    """As many of its words as fit in `width` cells: half a word of a sentence is none."""
+    """Return the text cut to whole words that fit in `width` cells."""
     return textwrap.shorten(text, width, placeholder="…") if width > 0 else ""
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Text in lines of at most `width` characters."""
+    """Wrap the text to lines of at most `width` characters, and of 20 at least."""
     return textwrap.wrap(text, max(20, width))
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
-    """Text in exactly `width` cells."""
+    """Return a span of exactly `width` cells."""
     if text.isascii() and len(text) <= width:
         return Span(text.rjust(width) if right else text.ljust(width), style)
     text = clip(text, width)
@@ -89,12 +89,12 @@ def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> 
 
 
 def reading(text: str, style: Style = TEXT) -> Span:
-    """A reading; absent ones are dim."""
+    """Return a span for a reading; a missing one is dim."""
     return Span(text, DIM if text.startswith(ABSENT) else style)
 
 
 def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
-    """One row with text at both ends; the left end gives way."""
+    """Return a row with text at both ends; the left one is cut if they do not fit."""
     room = width - width_of(right)
     if room < 1:
         return fit(right, width)
@@ -102,12 +102,12 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
 
 
 def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
-    """One row with text at both ends and a line between them; the left end gives way."""
+    """Return a row with text at both ends and a line between them; the left text is cut first."""
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
 
 
 def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
-    """Blocks of rows, each `width` cells wide, side by side."""
+    """Return blocks of rows side by side, each `width` cells wide."""
     blank: Row = [Span(" " * width)]
     between = Span(" " * gap)
     return [
@@ -117,23 +117,23 @@ def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
 
 
 def faded(rows: Iterable[Row]) -> list[Row]:
-    """In one dim colour: what is no more so, or perhaps not."""
+    """Return the rows in one dim colour, for data that is out of date."""
     return [[Span(span.text, DIM) for span in row] for row in rows]
 
 
 def share_of(value: float | None, total: float | None) -> float | None:
-    """`value` as a share of `total`; unknown where either is."""
+    """Return `value` as a share of `total`, or None if either is unknown."""
     return None if value is None or not total else value / total
 
 
 def bar(share: float | None, width: int, style: Style) -> Row:
-    """A bar of `width` cells, filled by `share` (0 to 1) in half cells; unknown is dotted."""
+    """Return a bar filled by `share` (0 to 1) in half cells of `width`; dotted if unknown."""
     if width <= 0:
         return []
     if share is None:
         return [Span("┄" * width, TRACK)]
     halves = round(min(1.0, max(0.0, share)) * width * 2)
-    if 0 < share < 1:  # something is not nothing, and not all
+    if 0 < share < 1:  # a partial share looks neither empty nor full
         halves = max(1, min(2 * width - 1, halves))
     full, half = divmod(halves, 2)
     row = [Span("━" * full + "╸" * half, style)] if halves else []
@@ -143,16 +143,17 @@ def bar(share: float | None, width: int, style: Style) -> Row:
 
 # Dots of a braille cell by column, from the bottom up.
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
+DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
+"""Bits of a braille cell with its left or right half filled from the bottom by 0 to 4 dots."""
 
 
 def history(
     values: Sequence[float | None], count: int, width: int, height: int, top: float, style: Style
 ) -> list[Row]:
-    """The last values as a filled braille chart, two to a cell, from the left in order of time.
+    """Return the last values as a filled braille chart, two per cell, oldest at the left.
 
-    `count` is how many values there ever were. The chart fills up, then moves left by a quarter at
-    once: drawn so, a tick changes one column, where scrolling would send every cell each time.
+    `count` is the number of values since the start. The chart fills up, then scrolls by a quarter
+    at a time: a new value changes one column, where steady scrolling would send every cell.
     """
     first = window_start(count, width)
     shown = values[max(0, len(values) - (count - first)) :][: 2 * width]
@@ -165,32 +166,32 @@ def history(
 
 @lru_cache(maxsize=1024)
 def _column(left: int, right: int, height: int) -> str:
-    """Cells from top to bottom, of dots up to a level on either side."""
+    """Return cells from top to bottom, with dots up to a level in each half."""
     below = range(4 * (height - 1), -1, -4)
     dots = (
-        _LEVELS[0][max(0, min(4, left - under))] + _LEVELS[1][max(0, min(4, right - under))]
+        DOT_LEVELS[0][max(0, min(4, left - under))] + DOT_LEVELS[1][max(0, min(4, right - under))]
         for under in below
     )
     return "".join(chr(0x2800 + each) if each else " " for each in dots)
 
 
 def window_start(count: int, width: int) -> int:
-    """The number of the first value that a chart of `width` cells shows."""
+    """Return the index of the first value in a chart of `width` cells."""
     room = 2 * width
     step = max(2, room // 4 // 2 * 2)
     return max(0, -((room - count) // step) * step)
 
 
 MOVE_BYTES = 5
-"""What it takes to move the cursor on in its row."""
+"""Bytes of moving the cursor within its row."""
 STYLE_BYTES = 6
-"""What it takes to change the style, at least."""
+"""Fewest bytes of a change of style."""
 
 
 def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """The (start, end) cells in which two rows of one width differ.
+    """Yield the (start, end) cells in which two rows of the same width differ.
 
-    What lies between two of them is sent too where that takes no more than to move over it.
+    Spans are joined where sending the cells between costs no more than moving over them.
     """
     cells: tuple[str, list[Style]] | None = None
     start = end = -1
@@ -210,7 +211,7 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
 
 
 def _differing(old: Row, new: Row) -> list[int]:
-    """The cells in which two rows of one width differ: span by span, where those are alike."""
+    """Return the cells in which two rows of the same width differ, by spans where these align."""
     if len(old) == len(new):
         found: list[int] = []
         first = 0
@@ -235,14 +236,14 @@ def _differing(old: Row, new: Row) -> list[int]:
 
 
 def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
-    """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
+    """Return the bytes of sending the cells from `start` to `end` between two that are sent."""
     around = styles[start - 1 : end + 1]
     changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
     return len(texts[start:end].encode()) + STYLE_BYTES * changes
 
 
 def _cells(row: Row) -> tuple[str, list[Style]]:
-    """A character and a style for each cell; a wide one is twice there, so that both are sent."""
+    """Return a character and a style per cell; a wide character is there twice."""
     texts: list[str] = []
     styles: list[Style] = []
     for text, style in row:

@@ -1,7 +1,9 @@
-"""The terminal, for Textual: read and written in the event loop, which it can never hold up.
+"""Textual driver that reads and writes the terminal in the event loop and never blocks it.
 
-In place of Textual's own driver, whose threads wait for the terminal, which writes to standard
-error, and which takes a SIGCONT that no SIGTSTP came before for the start of another dashboard.
+Textual's own driver waits for the terminal in threads, writes to standard error, and treats a
+SIGCONT without a SIGTSTP before it as the start of another app.
+Input is cut into keys, reports and pastes before Textual's parser sees it: the parser alone takes
+unknown sequences for keys, even in a paste, and fails on numbers that no terminal sends.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ if TYPE_CHECKING:
 
 MOUSE = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2026$p\x1b[?2004h\x1b[?7l"
-"""Alternate screen, no cursor, reports of focus and paste, no line wrap; asks for whole frames."""
+"""Alternate screen, no cursor, focus and paste reports, synchronized-output query, no wrap."""
 KEYBOARD = "\x1b[>25u"
-"""Kitty's protocol: unambiguous escape codes, for all keys, with their text."""
+"""Kitty keyboard protocol: unambiguous escape codes for all keys, with their text."""
 CHUNK_BYTES = 4096
 MOST_UNREAD = 200
-"""Messages that the app has not looked at, before the keyboard waits."""
+"""Unread messages of the app before input pauses."""
 PAUSE_SECONDS = 0.02
 RESIZE_SECONDS = 0.03
-"""A window that is dragged tells its size very often: the last one in this time counts."""
+"""Delay after a resize: a dragged window reports many sizes."""
 
 
 class TerminalDriver(Driver):
-    """Standard input and output of this process, which are a terminal."""
+    """Driver for standard input and output, which are a terminal."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class TerminalDriver(Driver):
         self._typed = KeyParser()
         self._outlet = FrameWriter(self._loop, open_terminal(), self._repaint)
         self._modes: list[Any] | None = None
-        """Of the terminal, as they were before."""
+        """Modes of the terminal before the app."""
         self._active = False
         self._timer: asyncio.TimerHandle | None = None
         self._resize: asyncio.TimerHandle | None = None
@@ -73,16 +75,16 @@ class TerminalDriver(Driver):
 
     @property
     def can_suspend(self) -> bool:
-        """Whether Ctrl+Z is for us."""
+        """True: Ctrl+Z suspends the app."""
         return True
 
     def write(self, data: str) -> None:
-        """Sends a frame; nothing while the terminal is somebody else's."""
+        """Send a frame; drop it while the terminal is not ours."""
         if self._active:
             self._outlet.write(data)
 
     def start_application_mode(self) -> None:
-        """Takes the terminal, also again where somebody else had it without our knowing."""
+        """Take the terminal, also again after another program had it unnoticed."""
         with contextlib.suppress(termios.error):
             modes = termios.tcgetattr(0)
             if not self._active:
@@ -90,14 +92,14 @@ class TerminalDriver(Driver):
             termios.tcsetattr(0, termios.TCSANOW, _raw(modes))
         again, self._active = self._active, True
         self.write(ENTER + (MOUSE if self._mouse else ""))
-        # Textual has this setting since 8.2.7.
+        # Textual 8.2.7 introduced this setting.
         if not again and not getattr(constants, "DISABLE_KITTY_KEY", False):
-            self.write(KEYBOARD)  # pushed once: it is popped once
+            self.write(KEYBOARD)  # pushed once, as it is popped once
         self._loop.add_reader(0, self._read)
         self._send_size()
 
     def disable_input(self) -> None:
-        """Reads no more."""
+        """Stop reading input."""
         for timer in (self._timer, self._resize):
             if timer is not None:
                 timer.cancel()
@@ -105,7 +107,7 @@ class TerminalDriver(Driver):
         self._loop.remove_reader(0)
 
     def stop_application_mode(self) -> None:
-        """Gives the terminal back as it was."""
+        """Restore the terminal."""
         if not self._active:
             return
         self._active = False
@@ -117,7 +119,6 @@ class TerminalDriver(Driver):
                 termios.tcsetattr(0, termios.TCSANOW, self._modes)
 
     def close(self) -> None:
-        """Writes no more."""
         self._outlet.close()
 
     def _suspend(self) -> None:
@@ -125,7 +126,7 @@ class TerminalDriver(Driver):
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _continue(self) -> None:
-        """After `fg`; or after a SIGSTOP, when the shell may have had the terminal."""
+        """Resume after `fg`, or after a SIGSTOP, when the shell may have used the terminal."""
         if self._auto_restart:
             self.start_application_mode()
             self._repaint()
@@ -143,7 +144,7 @@ class TerminalDriver(Driver):
         self.send_message(Resize(size, size))
 
     def _read(self) -> None:
-        """Takes in what was typed, unless the app has enough to do as it is."""
+        """Read input, unless the app is still busy with earlier input."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -172,7 +173,7 @@ class TerminalDriver(Driver):
         return sum(pump.message_queue_size for pump in pumps)
 
     def _pause_input(self) -> None:
-        """Reads on in a moment; what is typed meanwhile waits in the terminal."""
+        """Pause reading for a moment; input waits in the terminal."""
         self._loop.remove_reader(0)
         self._timer = self._loop.call_later(PAUSE_SECONDS, self._resume_input)
 
@@ -201,7 +202,7 @@ def _is_connected() -> bool:
 
 
 def _raw(modes: list[Any]) -> list[Any]:
-    """These with every key handed on as it is: Ctrl+C, Ctrl+S and Enter too."""
+    """Return the modes with every key passed through: Ctrl+C, Ctrl+S and Enter too."""
     changed = [*modes[:6], [*modes[6]]]
     changed[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
@@ -210,16 +211,16 @@ def _raw(modes: list[Any]) -> list[Any]:
 
 
 ESCAPE_SECONDS, SEQUENCE_SECONDS = 0.05, 0.2
-"""How long the rest of a sequence may take: after the escape alone, which is a key, and later."""
+"""Seconds to wait for the rest of a sequence: after a lone escape, and after more of it."""
 PASTE_SECONDS = 2.0
-"""How long a paste may stall before it is taken to be over."""
+"""Seconds of silence that end an unfinished paste."""
 LONGEST_PASTE = 4096
-"""Characters of a paste that are kept: no field takes more."""
+"""Characters kept of a paste: no field accepts more."""
 LONGEST_HELD = 1024
 FLOOD = 64
-"""Characters in one piece that nobody types: a paste by a terminal that does not mark it so."""
+"""Characters at once that nobody can type: an unmarked paste."""
 FLOOD_SECONDS = 0.25
-"""A flood has ended when nothing came for that long."""
+"""Seconds of silence that end such a paste."""
 
 ESCAPE = "\x1b"
 _STRING = r"[\]PX^_][^\x07\x1b]*"
@@ -233,21 +234,21 @@ _BROKEN = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|O|{_STRING})?", re.DOTALL)
 
 
 class KeyParser:
-    """Takes what was read, and gives what it means. `patience` is when to ask again without."""
+    """Parser of terminal input. Call `flush` if no input follows within `timeout_seconds`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
         self._parser = XTermParser()
         self._held = ""
-        """The begin of a sequence, or in a paste what may be that of its end."""
+        """Start of an unfinished sequence, or in a paste, of its end mark."""
         self._pasted: str | None = None
-        """Of a paste that is under way, its text so far."""
+        """Text of the current paste so far; None outside a paste."""
         self._flooded_at = -FLOOD_SECONDS
 
     @property
     def timeout_seconds(self) -> float | None:
-        """Seconds without a byte after which `idle` has something to say."""
+        """Seconds without input after which `flush` has messages, or None."""
         if self._pasted is not None:
             return PASTE_SECONDS
         if not self._held:
@@ -255,7 +256,7 @@ class KeyParser:
         return ESCAPE_SECONDS if self._held == ESCAPE else SEQUENCE_SECONDS
 
     def feed(self, data: bytes) -> list[Message]:
-        """What has come, as far as it is whole."""
+        """Return the messages that are complete with this input."""
         text = self._held + self._decode(data)
         self._held = ""
         now = self._clock()
@@ -264,7 +265,7 @@ class KeyParser:
         return [*self._read(text, flood=now - self._flooded_at < FLOOD_SECONDS)]
 
     def flush(self) -> list[Message]:
-        """What is left once nothing more came for as long as `patience` says."""
+        """Return the messages of unfinished input after the timeout."""
         held, self._held = self._held, ""
         if self._pasted is not None:
             self._pasted += held
@@ -274,7 +275,7 @@ class KeyParser:
         return self._keys(held) if len(held) == 2 else []
 
     def _is_flood(self, text: str, now: float) -> bool:
-        if BRACKETED_PASTE_START in text:  # whose terminal says so itself
+        if BRACKETED_PASTE_START in text:  # the terminal marks pastes
             return False
         plain = sum(len(part) for part in _TOKEN.findall(text) if part[0] != ESCAPE)
         lasts = now - self._flooded_at < FLOOD_SECONDS
@@ -307,7 +308,7 @@ class KeyParser:
             yield Paste(flooded[:LONGEST_PASTE])
 
     def _paste_on(self, text: str, at: int) -> tuple[int, bool]:
-        """Takes in what is pasted; returns where to read on, and whether the paste is over."""
+        """Add text to the paste; return where to read on, and True if the paste is over."""
         end = text.find(BRACKETED_PASTE_END, at)
         upto = len(text) - len(_begun(text[at:], BRACKETED_PASTE_END)) if end < 0 else end
         self._pasted = ((self._pasted or "") + text[at:upto][:LONGEST_PASTE])[:LONGEST_PASTE]
@@ -321,44 +322,44 @@ class KeyParser:
         return Paste(text.replace("\0", ""))
 
     def _keys(self, token: str) -> list[Message]:
-        """What Textual makes of it; nothing of what it does not know, or fails on."""
+        """Return Textual's messages for a token; none if it is unknown or fails."""
         is_sequence = token[0] == ESCAPE
         if is_sequence and token[1] in "]PX^_" and len(token) > 2:
-            return []  # a report that nobody asked for
+            return []  # an unsolicited report
         try:
             found = [*self._parser.feed(token)]
             if not found and len(token) == 2:  # Alt and a key: the parser waits for more
                 found = [_with_alt(each) for each in self._parser.feed("")]
-        except Exception:  # noqa: BLE001 - of numbers that are none, or too large
+        except Exception:  # noqa: BLE001 - malformed or huge numbers
             found = []
         if not found or (is_sequence and len(token) == 2):
             self._parser = XTermParser()  # the old one waits for the rest
             textual_caches.forget_keys()
         if is_sequence and len(token) > 2 and token[-1] != "u":
-            # An unknown function key would be the letter of its number.
+            # Textual takes an unknown function key for the character of its number.
             found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]
-        # Sizes come from the kernel: a forged one would be believed.
+        # Sizes come from the kernel only: reports of them can be forged.
         return [each for each in found if not isinstance(each, Resize | InBandWindowResize)]
 
 
 def is_known() -> bool:
-    """Whether Textual's parser, which is private, takes text and gives keys as it did."""
+    """Return True if Textual's parser, which is private, still turns text into keys."""
     try:
         found = [each for text in ("a", "\x1b[A") for each in XTermParser().feed(text)]
-    except Exception:  # noqa: BLE001 - whatever it is by now
+    except Exception:  # noqa: BLE001 - it may be anything by now
         return False
     return [each.key for each in found if isinstance(each, Key)] == ["a", "up"]
 
 
 def _with_alt(message: Message) -> Message:
-    """The key as one with Alt, which Textual says of letters only."""
+    """Return the key with Alt, which Textual adds to letters only."""
     if isinstance(message, Key) and "alt+" not in message.key:
         return Key(f"alt+{message.key}", message.character)
     return message
 
 
 def _begun(text: str, end: str) -> str:
-    """The last characters of the text with which that end may have begun."""
+    """Return the longest end of the text that `end` may start with."""
     for length in range(min(len(end) - 1, len(text)), 0, -1):
         if text.endswith(end[:length]):
             return end[:length]

@@ -62,7 +62,7 @@ class HostView(LiveView):
         problem = telemetry.interruption or (inventory.problem if inventory else None)
         if problem is None:
             text, style = "The NVIDIA driver is loaded but lists no devices.", WARN
-            remedy = "`lspci | grep -i nvidia` shows what is plugged in."
+            remedy = "`lspci | grep -i nvidia` lists what is plugged in."
         else:
             text, style = f"{visible(problem.what)}: {visible(problem.why)}.", WARN
             remedy = f"{visible(problem.remedy)}."
