@@ -41,34 +41,30 @@ class Theme:
     """Number of colours: 256, the terminal's own 16, or 0 for none."""
 
 
-def _of_256(name: str, **roles: int) -> Theme:
-    styles = {role: Style(color=Color.from_ansi(number)) for role, number in roles.items()}
-    return Theme(name, styles)
-
-
-def _of_16(name: str, **roles: str | Style) -> Theme:
-    named = {
-        role: Style(color=each) if isinstance(each, str) else each for role, each in roles.items()
-    }
-    return Theme(name, named, colours=16)
+def _theme(name: str, colours: int = 256, **roles: int | str | Style) -> Theme:
+    styles = {}
+    for role, each in roles.items():
+        colour = Color.from_ansi(each) if isinstance(each, int) else each
+        styles[role] = colour if isinstance(colour, Style) else Style(color=colour)
+    return Theme(name, styles, colours)
 
 
 DARK = Theme("dark", ROLES)
 # fmt: off
-LIGHT = _of_256(
+LIGHT = _theme(
     "light", DIM=242, TRACK=246, BUSY=28, MEMORY=26, POWER=130, CPU=30,
     SM=64, TENSOR=100, TEMPERATURE=160, RECEIVED=97, SENT=127,
     ACCENT=25, WARN=94, FAULT=124, GOOD=22, BADGE=94,
     LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
 # After Okabe and Ito, as far apart as 256 colours allow for all three colour deficiencies.
-COLOUR_BLIND = _of_256(
+COLOUR_BLIND = _theme(
     "colour-blind", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
     SM=42, TENSOR=227, TEMPERATURE=202, RECEIVED=32, SENT=214,
     ACCENT=117, WARN=227, FAULT=202, GOOD=42, BADGE=227,
     LEVEL_0=239, LEVEL_1=24, LEVEL_2=31, LEVEL_3=38, LEVEL_4=80, POINTER=165,
 )
-COLOUR_BLIND_LIGHT = _of_256(
+COLOUR_BLIND_LIGHT = _theme(
     "colour-blind-light", DIM=242, TRACK=246, BUSY=29, MEMORY=33, POWER=202, CPU=53,
     SM=29, TENSOR=58, TEMPERATURE=202, RECEIVED=33, SENT=53,
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
@@ -76,8 +72,8 @@ COLOUR_BLIND_LIGHT = _of_256(
 )
 _FAINT = Style(color="default", dim=True)  # bright black is the background itself on some palettes
 _OWN = Style(color="default")
-ANSI = _of_16(
-    "ansi", DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
+ANSI = _theme(
+    "ansi", 16, DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
     BUSY="green", MEMORY="bright_blue", POWER="magenta", CPU="cyan",  # plain blue is hard to see
     SM="green", TENSOR="yellow", TEMPERATURE="bright_red", RECEIVED="bright_blue", SENT="magenta",
     ACCENT="cyan", WARN="yellow", FAULT="bright_red", GOOD="green", BADGE="yellow",

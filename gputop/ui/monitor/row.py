@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 
@@ -104,46 +104,35 @@ class DeviceColumn(NamedTuple):
     style: Callable[[DeviceSample], Style] | None = None
 
 
-def _percent(heading: str, name: str, width: int, room: int) -> DeviceColumn:
-    return DeviceColumn(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
+def _column(
+    heading: str, name: str, width: int, room: int, text: Callable[[Any], str]
+) -> DeviceColumn:
+    return DeviceColumn(heading, name, width, room, lambda r: text(getattr(r, name)))
 
 
 RATE = 12
-
-
-def _rate(heading: str, name: str, room: int) -> DeviceColumn:
-    return DeviceColumn(heading, name, RATE, room, lambda r: rate(getattr(r, name)))
-
-
-def _power(r: DeviceSample) -> str:
-    return watts_of(r.power_watts, r.power_limit_watts, "")
-
-
-TENSOR = _percent("TENSOR", "tensor_active_percent", 8, 44)
+_percent = partial(percentage, unit="%")
+TENSOR = _column("TENSOR", "tensor_active_percent", 8, 44, _percent)
 # fmt: off
 COLUMNS = (
-    DeviceColumn("TEMP", "temperature_celsius", 6, 0,
-                 lambda r: quantity(r.temperature_celsius, "°C")),
-    DeviceColumn("POWER W", "power_watts", 10, 30, _power),
-    DeviceColumn("SM MHz", "sm_clock_mhz", 8, 34, lambda r: quantity(r.sm_clock_mhz, "")),
+    _column("TEMP", "temperature_celsius", 6, 0, lambda value: quantity(value, "°C")),
+    DeviceColumn("POWER W", "power_watts", 10, 30,
+                 lambda r: watts_of(r.power_watts, r.power_limit_watts, "")),
+    _column("SM MHz", "sm_clock_mhz", 8, 34, lambda value: quantity(value, "")),
     DeviceColumn("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
                  lambda r: limited_by(r)[1]),
     TENSOR,
-    _percent("BUS", "memory_utilization_percent", 6, 44),
-    _percent("FAN", "fan_percent", 6, 44),
-    DeviceColumn("P", "performance_state", 4, 44, lambda r: _pstate(r.performance_state)),
+    _column("BUS", "memory_utilization_percent", 6, 44, _percent),
+    _column("FAN", "fan_percent", 6, 44, _percent),
+    _column("P", "performance_state", 4, 44, lambda p: ABSENT if p is None else f"P{p}"),
     # Received traffic is shown only with room for sent traffic.
-    _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
-    _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
-    _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70 + RATE),
-    _rate("NVLINK TX", "nvlink_tx_bytes_per_second", 70),
+    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, rate),
+    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, rate),
+    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, rate),
+    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, rate),
 )
 # fmt: on
 """Columns, the most useful first: the last ones are dropped where room is short."""
-
-
-def _pstate(state: int | None) -> str:
-    return ABSENT if state is None else f"P{state}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ KINDS = {
 class DevicePlace(NamedTuple):
     """Position of a device in the list, and its label on its machine."""
 
-    position: int
-    label: str
+    position: int | None = None
+    label: str = ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,10 @@ class ProcessContext:
     places: Mapping[str, DevicePlace] = field(default_factory=dict)
     times: Mapping[str | None, float] = field(default_factory=dict)
     """Sample time of each machine by its own clock, where there are several."""
+
+    def place(self, process: Process) -> DevicePlace:
+        """Return the place of the process's device; blank if the device is unknown."""
+        return self.places.get(process.device_uuid, DevicePlace())
 
     @classmethod
     def for_sample(
@@ -116,16 +120,6 @@ def where(process: Process) -> str:
     return ABSENT if unknown else ""
 
 
-def _label(process: Process, context: ProcessContext) -> str:
-    place = context.places.get(process.device_uuid)
-    return place.label if place else ABSENT
-
-
-def _position(process: Process, context: ProcessContext) -> int | None:
-    place = context.places.get(process.device_uuid)
-    return place.position if place else None
-
-
 def _age_seconds(process: Process, context: ProcessContext) -> float | None:
     now = context.times.get(process.machine, context.time)
     return None if process.start_time is None else now - process.start_time
@@ -136,8 +130,8 @@ def _age(process: Process, context: ProcessContext) -> str:
     return ABSENT if seconds is None else process_age(seconds)
 
 
-def _folded(text: str | None) -> str | None:
-    return text.casefold() if text else None
+def _sort_text(text: str | None) -> str | None:
+    return text.casefold() if text and text != ABSENT else None
 
 
 def _number(
@@ -154,14 +148,15 @@ def _number(
     )
 
 
-def _name(title: str, about: str, name: str, width: int, wide: int) -> ProcessColumn:
-    read = attrgetter(name)
+def _text(
+    title: str, about: str, read: Callable[[Process], str], width: int, wide: int = 0
+) -> ProcessColumn:
     return ProcessColumn(
         title,
         about,
         width,
-        value=lambda process, _: _folded(read(process)),
-        text=lambda process, _: visible(read(process) or ABSENT, 64),
+        value=lambda process, _: _sort_text(read(process)),
+        text=lambda process, _: visible(read(process), 64),
         right=False,
         wide=wide,
     )
@@ -171,18 +166,19 @@ def _percent(title: str, about: str, name: str) -> ProcessColumn:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
-HOST = _name("HOST", "host that it runs on, if there are several", "machine", 12, 20)
-GPU = ProcessColumn("GPU", "device; 3:1 is MIG instance 1 of GPU 3", 4, _position, _label)
-PID = ProcessColumn("PID", "process ID", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
-USER = _name("USER", "owner", "user", 10, 16)
-TYPE = ProcessColumn(
-    "TYPE",
-    "compute, graphics, both, or compute through MPS",
-    8,
-    value=lambda p, _: KINDS[p.kind].casefold(),
-    text=lambda p, _: KINDS[p.kind],
-    right=False,
+HOST = _text(
+    "HOST", "host that it runs on, if there are several", lambda p: p.machine or ABSENT, 12, 20
 )
+GPU = ProcessColumn(
+    "GPU",
+    "device; 3:1 is MIG instance 1 of GPU 3",
+    4,
+    value=lambda p, context: context.place(p).position,
+    text=lambda p, context: context.place(p).label,
+)
+PID = ProcessColumn("PID", "process ID", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
+USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 16)
+TYPE = _text("TYPE", "compute, graphics, both, or compute through MPS", lambda p: KINDS[p.kind], 8)
 GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 8, size)
 SM = _percent("SM%", "share of time that its kernels ran", "sm_utilization_percent")
 MEMORY = _percent(
@@ -193,20 +189,12 @@ DECODER = _percent("DEC", "share of time of the video decoder", "decoder_utiliza
 CPU = _percent("CPU%", "of one core: several threads can exceed 100", "cpu_percent")
 RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 8, size)
 AGE = ProcessColumn("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
-WHERE = ProcessColumn(
-    "WHERE",
-    "Kubernetes pod, Slurm job or container (ctr)",
-    12,
-    value=lambda p, _: _folded(where(p).replace(ABSENT, "")),
-    text=lambda p, _: visible(where(p), 64),
-    right=False,
-    wide=20,
-)
+WHERE = _text("WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20)
 COMMAND = ProcessColumn(
     "COMMAND",
     "command line",
     0,
-    value=lambda p, _: _folded(p.command[:SEARCHED_CHARACTERS] if p.command else None),
+    value=lambda p, _: _sort_text(p.command[:SEARCHED_CHARACTERS] if p.command else None),
     text=lambda p, _: command_of(p, SEARCHED_CHARACTERS),
     right=False,
 )
@@ -260,7 +248,7 @@ def search_text(process: Process, context: ProcessContext) -> str:
     The text is raw: it differs from the screen only in characters that cannot be typed, and
     escaping the commands of a thousand processes takes longer than a key press may.
     """
-    label, kind = _label(process, context), process.kind
+    label, kind = context.place(process).label, process.kind
     command = unseen(process) if process.command is None else process.command
     within = (where(process), process.container, process.pod, process.slurm_job, process.machine)
     texts = (f"gpu{label}", str(process.pid), process.user, kind.value, KINDS[kind], *within)

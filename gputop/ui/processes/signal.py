@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Device, Process
 
 SIGNALS = (
-    (Signals.SIGTERM, "asks it to exit: it may clean up first, or refuse"),
+    (Signals.SIGTERM, "asks it to exit: it may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
     (Signals.SIGKILL, "kills it at once: nothing is saved"),
     (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
     (Signals.SIGCONT, "resumes a suspended process"),
     (Signals.SIGHUP, "tells it that its terminal is gone"),
     (Signals.SIGQUIT, "ends it with a core dump"),
-    (Signals.SIGUSR1, "has a meaning of the program's own"),
-    (Signals.SIGUSR2, "has a meaning of the program's own"),
+    (Signals.SIGUSR1, "does what the program defines"),
+    (Signals.SIGUSR2, "does what the program defines"),
 )
 """Signals, the gentlest first, with their default effects."""
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -99, "end": 99}

@@ -76,8 +76,8 @@ class ProcessTable:
         last = len(self.context.places)
 
         def tie_break(process: Process) -> tuple[int, int]:
-            place = self.context.places.get(process.device_uuid)
-            return process.pid, place.position if place else last
+            position = self.context.place(process).position
+            return process.pid, last if position is None else position
 
         listed = sample.processes if sample else ()
         if only is not None:
