@@ -70,8 +70,6 @@ class Telemetry:
         """Events considered for alerts."""
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
-        self._known_of: Sample | None = None
-        """Sample of `_known`."""
         self.history = History()
         self._judge: Judge | None = None
         """Created on first use: the first screen does not load the rules."""
@@ -147,6 +145,7 @@ class Telemetry:
             while len(self._events) > 2 * DEVICES:  # events may name unknown devices
                 del self._events[next(iter(self._events))]
             self.sample, self.host = record, record.host
+            self._known = {each.uuid: each for each in record.devices}
             self.history.add(record)
 
     def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
@@ -242,23 +241,20 @@ class Telemetry:
 
     def old_seconds(self, readings: DeviceSample) -> float | None:
         """Return the age of the readings if they are too old to look current, else None."""
-        if readings.state is not DeviceState.OK or readings.age_seconds is None:
-            return None
-        age = readings.age_seconds + (self.silent_seconds or 0.0)
-        return age if is_old(age, self._interval) else None
+        return self._if_old(readings.age_seconds if readings.state is DeviceState.OK else None)
 
     def behind_seconds(self, machine: Machine) -> float | None:
         """Return how far behind one of several machines is shown, or None if it is up to date."""
-        if machine.state is not MachineState.OK or machine.age_seconds is None:
+        return self._if_old(machine.age_seconds if machine.state is MachineState.OK else None)
+
+    def _if_old(self, age: float | None) -> float | None:
+        if age is None:
             return None
-        age = machine.age_seconds + (self.silent_seconds or 0.0)
+        age += self.silent_seconds or 0.0
         return age if is_old(age, self._interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
         """Return the newest readings of a device; without any, all are absent."""
-        if self._known_of is not self.sample:
-            devices = self.sample.devices if self.sample else ()
-            self._known_of, self._known = self.sample, {each.uuid: each for each in devices}
         return self._known.get(uuid) or DeviceSample(uuid)
 
     @property

@@ -327,11 +327,11 @@ class DevicesView(Wheel, LiveView):
         ]
 
 
-def panel_lines(devices: Sequence[Device], plan_layout: DeviceLayout) -> list[PanelLine]:
+def panel_lines(devices: Sequence[Device], layout: DeviceLayout) -> list[PanelLine]:
     """Arrange devices in as many columns as the layout has."""
-    each = plan_layout.columns
+    each = layout.columns
     return [
-        PanelLine(plan_layout.panel_height, devices[start : start + each])
+        PanelLine(layout.panel_height, devices[start : start + each])
         for start in range(0, len(devices), each)
     ]
 

@@ -162,10 +162,8 @@ class Wheel:
         event.stop()
 
 
-class ScrolledView(DeviceView):
+class ScrolledView(Wheel, DeviceView):
     """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
-
-    _top = _rows_in_all = 0
 
     def all_rows(self, width: int) -> list[Row]:
         """Return all rows, however many."""
@@ -173,30 +171,23 @@ class ScrolledView(DeviceView):
 
     def action_move(self, step: int) -> None:
         """Scroll down by that many rows."""
-        room = max(1, self.size.height - 1)
-        self._top = max(0, min(self._top + step, self._rows_in_all - room))
-        self.redraw()
+        self.wheel(step)
 
     def action_page(self, step: int) -> None:
         """Scroll down by that many pages."""
-        self.action_move(step * max(1, self.size.height - 2))
+        self.wheel(step * max(1, self.size.height - 2))
 
     def draw(self, width: int, height: int) -> list[Row]:
         """Draw the rows from the current position."""
         rows = self.all_rows(width)
-        self._rows_in_all = len(rows)
-        if len(rows) <= height:
-            self._top = 0
-            return rows
-        if height < 2:  # no room for the count
-            return rows[self._top : self._top + height]
-        room = height - 1
-        self._top = min(self._top, len(rows) - room)
-        below = len(rows) - room - self._top
-        more = f" {self._top} rows above" if self._top else ""
+        room = height - (1 < height < len(rows))  # the last row counts the others
+        first = self._first = max(0, min(self._first, len(rows) - room))
+        if room == height:
+            return rows[first : first + room]
+        below = len(rows) - room - first
+        more = f" {first} rows above" if first else ""
         more += f"{',' if more and below else ''} {below} below" if below else ""
-        hint = [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]
-        return [*rows[self._top : self._top + room], hint]
+        return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
 
 
 class LiveTab(Vertical):
