@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from unicodedata import category, east_asian_width
 
@@ -69,6 +69,12 @@ def fit_columns(
             break
         kept.append(column)
     return kept
+
+
+def fold_list(names: Sequence[str], most: int) -> str:
+    """Join names with commas, counting those after the first `most`: `a, b, c and 12 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _stands_alone(character: str) -> bool:

@@ -10,7 +10,7 @@ from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
 from gputop.console import say
 from gputop.exits import COULD_NOT_RUN
-from gputop.text import visible
+from gputop.text import fold_list, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,12 +110,11 @@ def look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
 
 
 def _named(holders: list[Process]) -> str:
-    named = ", ".join(
+    named = [
         f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
-        for process in holders[:3]
-    )
-    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
-    return f"is in use by process {named}{more}"
+        for process in holders
+    ]
+    return f"is in use by process {fold_list(named, 3)}"
 
 
 # For the dashboard.
