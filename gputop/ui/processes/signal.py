@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Device, Process
 
 SIGNALS = (
-    (Signals.SIGTERM, "asks it to exit: it may clean up or refuse"),
+    (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
     (Signals.SIGKILL, "kills it at once: nothing is saved"),
     (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
