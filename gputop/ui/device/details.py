@@ -1,4 +1,4 @@
-"""All readings of a device in groups, with statistics since the start."""
+"""Readings of a device in groups, with statistics since the start."""
 
 from __future__ import annotations
 

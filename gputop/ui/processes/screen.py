@@ -50,10 +50,10 @@ class ProcessesView(Wheel, FilterView):
     """Scrolling list with one row per process and device."""
 
     class RowClicked(Message):
-        """A row was selected with the mouse."""
+        """Message that a row was selected with the mouse."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable | None = None) -> None:
-        """Views of the same `table` share its order, filter and selection."""
+        """`table` may be shared: its views have the same order, filter and selection."""
         super().__init__()
         self._telemetry = telemetry
         self._table = table or ProcessTable()

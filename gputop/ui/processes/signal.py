@@ -89,7 +89,7 @@ class SignalList(LiveView):
     """Process and list of signals; once a signal is chosen, the question."""
 
     class Asked(Message):
-        """A signal was clicked."""
+        """Message that a signal was clicked."""
 
     def __init__(self, target: SignalTarget) -> None:
         super().__init__(id="signals")

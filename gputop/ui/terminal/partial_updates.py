@@ -71,7 +71,7 @@ def has(cls: type, shape: Mapping[str, list[str]]) -> bool:
 
 def render_segments(self: Any, console: Any) -> str:
     """Return the output for the changed spans, cropped on both sides."""
-    pen = Pen.for_console(console)
+    pen = Pen(console)
     lines: dict[tuple[int, int], StyledLine] = {}
     for y, left, right in self.spans:
         for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
@@ -115,13 +115,8 @@ class Pen:
     Columns are absolute: a terminal that draws a character wider must not shift what follows.
     """
 
-    @classmethod
-    def for_console(cls, console: Any) -> Pen:
-        """Return a pen with the colours of the console."""
-        return cls(COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR))
-
-    def __init__(self, color_system: ColorSystem) -> None:
-        self._color_system = color_system
+    def __init__(self, console: Any) -> None:
+        self._color_system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
         self._written: list[str] = []
         self._row = -2
         self._style = ""
@@ -220,7 +215,7 @@ class CellsUpdate(CompositorUpdate):
         """Return the output. On each line, parts in the current style come first:
         a change of style takes more bytes than moving between parts.
         """
-        pen = Pen.for_console(console)
+        pen = Pen(console)
         for y, line in groupby(self._parts, key=attrgetter("y")):
             left = [*line]
             while left:

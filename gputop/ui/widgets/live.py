@@ -37,7 +37,7 @@ class LiveView(Widget):
         self._made: list[Row] = []
         """Rows as `draw` returned them."""
         self._rows: list[Row] = []
-        """The same rows fitted to the width, with control characters made visible."""
+        """Those rows fitted to the width, with control characters made visible."""
         self._filtered: dict[int, list[Segment]] = {}
         """Segments of each row for Textual. A kept strip would keep every crop of itself."""
         self._filters: Sequence[LineFilter] = ()
