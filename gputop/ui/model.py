@@ -206,7 +206,7 @@ class Telemetry:
         """True if the readings come from a server and are of another machine."""
         return self.inventory is not None and self.inventory.source is Source.SCRAPED
 
-    def elsewhere(self, device: Device) -> str:
+    def remote_name(self, device: Device) -> str:
         """Return the name of the device's machine, as foreign text; "" if it is this one."""
         if self.inventory is not None and self.scraped:
             return self.inventory.hostname.rpartition("/")[2]  # without its cluster
@@ -263,7 +263,7 @@ class Telemetry:
         return len(self.sample.processes) if self.sample else 0
 
 
-def own(inventory: Inventory | None) -> Inventory | None:
+def local_inventory(inventory: Inventory | None) -> Inventory | None:
     """Return this machine's part of an inventory of several, as if it were alone."""
     if inventory is None or all(device.machine is None for device in inventory.devices):
         return inventory

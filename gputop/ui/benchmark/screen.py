@@ -28,7 +28,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.selection import Several
 from gputop.ui.benchmark.title import TitleView
 from gputop.ui.drawing.palette import FAULT, WARN
-from gputop.ui.model import own
+from gputop.ui.model import local_inventory
 from gputop.ui.widgets.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class BenchmarkTab(Vertical):
 
     def show_targets(self) -> None:
         """Offers this machine's devices of the stream; simulated and recorded ones do no work."""
-        inventory, telemetry = own(self._telemetry.inventory), self._telemetry
+        inventory, telemetry = local_inventory(self._telemetry.inventory), self._telemetry
         elsewhere = telemetry.simulated or telemetry.replayed or telemetry.scraped
         if inventory is None or elsewhere:
             self._form.offer((plan.cpu_target(),))

@@ -356,7 +356,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             benchmark.start()
             return
         device = tab.selected
-        if device is not None and (elsewhere := self.telemetry.elsewhere(device)):
+        if device is not None and (elsewhere := self.telemetry.remote_name(device)):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
