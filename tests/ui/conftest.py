@@ -1,4 +1,4 @@
-"""What the tests of the screen share."""
+"""Fixtures for the tests of the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard does at a tick and between two, by counting."""
+"""Work of the dashboard at a tick and between two, by counting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_one_timer_ticks_where_nothing_runs(endless: type[EndlessSession])
 async def test_a_tick_draws_each_view_once_and_makes_no_strips(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is hidden is not drawn at all; the changed cells go out from the rows."""
+    """Hidden views are not drawn at all; changed cells are sent from the rows."""
     stream = PreparedStream(inventory(2), sample(2))
     app = GputopApp(stream)
     monkeypatch.setattr(Compositor, "render_partial_update", Compositor.render_partial_update)

@@ -74,7 +74,7 @@ class PageApp(App[None]):
 
 
 def said_by(*devices: DeviceSample, seconds: float = 0.0, events: tuple[Event, ...] = ()) -> Sample:
-    """What these devices say, that long after the start."""
+    """Return readings of these devices, that long after the start."""
     return Sample(streams.NOW + seconds, streams.host(), devices, events=events)
 
 
@@ -86,7 +86,7 @@ async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
 
 
 def recorded(reading: Reading) -> tuple[Record, Record]:
-    """What the dashboard gets of it: through the stream's encoder and decoder."""
+    """Return the record as the dashboard gets it: through the stream's encoder and decoder."""
     inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
     return decode(encode(inventory)), decode(encode(said_by(reading.sample)))
 
@@ -247,7 +247,7 @@ PARTS = sorted(name for row in ROWS if len(row.names) > 1 for name in row.names)
 
 @pytest.mark.parametrize("name", PARTS)
 async def test_one_part_alone_says_why_it_is_missing(name: str) -> None:
-    """Of rows with several fields; the others are still shown."""
+    """A row with several fields still shows the others."""
     values = {part: None if part == name else 5 for part in PARTS}
     ours = {f.name for f in dataclasses.fields(Device)}
     told = streams.device(0, **{part: value for part, value in values.items() if part in ours})

@@ -1,4 +1,4 @@
-"""What is done again and again leaves nothing behind: counted in objects, which is exact."""
+"""Repeated actions leave no objects behind: they are counted, which is exact."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROUNDS = 6
 
 
 def alive() -> Counter[str]:
-    """How many objects there are of our types, and of Textual's nodes, without garbage.
+    """Count the objects of our types and Textual's nodes, without garbage.
 
     Spans are not counted: there are more or fewer of them on the screen.
     """

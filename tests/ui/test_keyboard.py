@@ -1,4 +1,4 @@
-"""What the terminal sends, as keys and pastes: by tables, and whatever the bytes are."""
+"""Input of the terminal becomes keys and pastes: by tables, and for any bytes."""
 
 from __future__ import annotations
 

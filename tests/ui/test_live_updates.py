@@ -1,4 +1,4 @@
-"""What changed in live views goes to the terminal without Textual's strips: the same picture."""
+"""Updates of live views bypass Textual's strips, and give the same picture."""
 
 from __future__ import annotations
 

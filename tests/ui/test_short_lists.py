@@ -1,4 +1,4 @@
-"""Where a list does not fit, what counts the rest of it stands under or over a row of it."""
+"""A list that does not fit counts the rest, above or below at least one of its rows."""
 
 from __future__ import annotations
 

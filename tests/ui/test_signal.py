@@ -1,4 +1,4 @@
-"""Which signal to which process: nothing is answered without a second key."""
+"""Choice of a signal and of its process: nothing is sent without a second key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not zero never reads as zero, and what is not full never as full, on any page."""
+"""A value that is not zero never reads as zero, nor one that is not full as full, on any page."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def text_of(rows: Iterable[Row]) -> str:
 
 
 def shown(percent: float, used: int) -> dict[str, str]:
-    """What the views say of a machine with these."""
+    """Return the texts of the views for a machine with these values."""
     host = Host(
         cpu_percent=percent,
         cpu_core_percent=(percent,) * 2,

@@ -31,7 +31,7 @@ UUID = streams.device(0).uuid
 
 
 def said(second: float, **readings: Any) -> Sample:
-    """What the device says at that second; by default it is as busy as the second, of 100."""
+    """Return the readings of the device at that second; by default it is as busy as the second."""
     busy = {"gpu_utilization_percent": int(second) % 101}
     return Sample(streams.NOW + second, streams.host(), (streams.readings(0, **busy | readings),))
 
