@@ -39,6 +39,10 @@ class DevicePlace(NamedTuple):
     label: str = ABSENT
 
 
+NOWHERE = DevicePlace()
+"""Place of a process on an unknown device."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
     """Data that columns need besides the process: sample times, and devices by UUID."""
@@ -50,7 +54,7 @@ class ProcessContext:
 
     def place(self, process: Process) -> DevicePlace:
         """Return the place of the process's device; blank if the device is unknown."""
-        return self.places.get(process.device_uuid, DevicePlace())
+        return self.places.get(process.device_uuid, NOWHERE)
 
     @classmethod
     def for_sample(
