@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from unicodedata import category, east_asian_width
 
@@ -52,7 +52,7 @@ def cut(text: str, room: int) -> str:
     return f"{text}…"[: max(0, room)]
 
 
-def that_fit(
+def fit_columns(
     ranked: Iterable[Column],
     room: int,
     width: Callable[[Column], int],
@@ -69,6 +69,12 @@ def that_fit(
             break
         kept.append(column)
     return kept
+
+
+def fold_list(names: Sequence[str], most: int) -> str:
+    """Join names with commas, counting those after the first `most`: `a, b, c and 12 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _stands_alone(character: str) -> bool:

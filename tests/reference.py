@@ -62,9 +62,7 @@ def _sentence(text: str) -> str:
 
 def replaced(page: str) -> str:
     """Return the page with the options as they are now."""
-    return re.sub(
-        f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", page, flags=re.DOTALL
-    )
+    return re.sub(f"(?<={BEGIN}).*(?={END})", lambda _: f"\n{reference()}\n", page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from gputop.text import (
     brief,
     csv_field,
     duration,
+    fold_list,
     in_unit_of,
     number,
     percentage,
@@ -427,3 +428,11 @@ def test_a_field_is_a_number_or_begins_with_no_operator(text: str) -> None:
     assert field.removeprefix("'") == text.removeprefix("'")
     if field.strip()[:1] in {"=", "+", "-", "@"}:
         float(field)
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [(["a"], "a"), (["a", "b", "c"], "a, b, c"), (["a", "b", "c", "d", "e"], "a, b, c and 2 more")],
+)
+def test_a_long_list_is_folded_with_a_count(names: list[str], folded: str) -> None:
+    assert fold_list(names, 3) == folded

@@ -27,7 +27,7 @@ from gputop.fleet.read import (
 )
 from gputop.problem import Problem
 from gputop.schema.clock_events import words_of
-from gputop.text import brief, visible
+from gputop.text import brief, fold_list, visible
 
 KEPT_SECONDS = 3600.0
 """How long a GPU that is gone is told as stale: then it was taken away."""
@@ -292,11 +292,10 @@ class Picture:
                 f"Have dcgm-exporter count {names}, or run `gputop exporter`",
             )
         if unseen := self._unseen():
-            named = ", ".join(visible(instance, 40) for _, instance in unseen[:NAMED])
-            more = f" and {len(unseen) - NAMED} more" if len(unseen) > NAMED else ""
+            named = fold_list([visible(instance, 40) for _, instance in unseen], NAMED)
             yield Problem(
                 "Exporters that cannot be scraped, and GPUs that nobody knows of",
-                f"`up` is 0 for {named}{more}",
+                f"`up` is 0 for {named}",
                 "Look whether the exporter runs there, and at the targets in Prometheus",
             )
         ahead = max(self._beats.values(), default=0.0) - self.moment.now

@@ -14,7 +14,7 @@ from gputop.output.columns import OWN, PROCESSES, Column
 from gputop.schema.absences import unseen
 from gputop.schema.codec import to_json
 from gputop.schema.snapshot import DeviceState, DriverState, Source
-from gputop.text import ABSENT, cells, moment, percentage, size, that_fit, used_of, visible
+from gputop.text import ABSENT, cells, fit_columns, moment, percentage, size, used_of, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
@@ -82,7 +82,7 @@ def _heading(inventory: Inventory, sample: Sample, width: int | None) -> Line:
     spans.append(Span(f"memory {memory}"))
     first, *rest = spans
     if width is not None:
-        rest = that_fit(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
+        rest = fit_columns(rest, width - cells(first.text), lambda span: 3 + cells(span.text))
     return [first, *(part for span in rest for part in (Span(" · ", DIM), span))]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputop.output.ansi import DIM, Span
 from gputop.output.columns import OWN, PROCESSES, STATE, Column
-from gputop.text import ABSENT, cells, size, that_fit, visible
+from gputop.text import ABSENT, cells, fit_columns, size, visible
 
 if TYPE_CHECKING:
     from gputop.output.ansi import Line
@@ -89,7 +89,7 @@ def _fitting(widths: Mapping[Column, int], width: int | None) -> list[Column]:
         return min(ENOUGH, held) - min(LEAST, held) if usual and column.name in LUXURIES else 0
 
     room = width + GAP - sum(map(taken, always))
-    kept = that_fit(ranked, room, taken, spare)
+    kept = fit_columns(ranked, room, taken, spare)
     return [column for column in widths if column in kept or column in always]
 
 

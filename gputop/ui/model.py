@@ -1,4 +1,4 @@
-"""What the dashboard knows: the last records of the stream, and its history."""
+"""State of the dashboard: the last records of the stream, and their history."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 MOST_HELD = CAPACITY
-"""Records that a pause keeps back."""
+"""Most records that a pause holds back."""
 EVENTS_KEPT = 100
-"""The last ones of each device."""
+"""Events kept per device."""
 
 
 class Telemetry:
-    """The stream as far as it has come."""
+    """Stream of records up to now: what is shown, and what is wrong."""
 
     def __init__(
         self,
@@ -54,27 +54,25 @@ class Telemetry:
         show_secrets: bool = False,
     ) -> None:
         self._clock = clock
-        """By which what came is new or old; a replay has its own."""
+        """Clock for ages; a replay has its own."""
         self.replayed = replayed
+        """True for a recording: its pids may belong to other processes by now."""
         self.show_secrets = show_secrets
-        """Whether it was recorded: what it names may be something else by now."""
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.latest: Sample | None = None
-        """The newest one; while it is paused, another than the one that is shown."""
+        """Newest sample; while paused, not the one shown."""
         self.paused = False
-        """Whether what is shown stays as it is."""
+        """True while the picture is frozen."""
         self.alerts: list[Alert] = []
-        """Of the newest sample: what is wrong is said also while the picture is paused."""
+        """Alerts of the newest sample, also while paused."""
         self._reported: deque[Event] = deque(maxlen=EVENTS)
-        """Those that are looked at for alerts."""
+        """Events considered for alerts."""
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
-        self._known_of: Sample | None = None
-        """The sample that those are of."""
         self.history = History()
         self._judge: Judge | None = None
-        """Made when its judgement is first wanted: the first screen does without the rules."""
+        """Created on first use: the first screen does not load the rules."""
         self._judgement: Judgement
         self._judged = -1
         self._events: dict[str | None, deque[Event]] = defaultdict(
@@ -83,20 +81,20 @@ class Telemetry:
         self.host: Host | None = None
         self.interruption: Problem | None = None
         self._broken_off = False
-        """Whether the stream has ended since the newest sample."""
+        """True if the stream ended after the newest sample."""
         self.restarting = False
-        """Whether it broke off or devices are known, and the driver has not answered again."""
+        """True after an interruption until the driver answers again."""
         self.began_at = self.received_at = clock()
 
-    def take(self, record: Record | Interruption) -> None:
-        """Takes in what came; while it is paused, what is shown stays as it is."""
+    def receive(self, record: Record | Interruption) -> None:
+        """Process a record or the end of the stream; while paused, the picture does not change."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
             self._broken_off |= not record.left_out
             return
         if isinstance(record, Inventory):
-            # A sampler that was started again knows nothing yet: what was known is still shown, and
-            # what ended the one before, which may end this one as well.
+            # A restarted sampler knows nothing yet. Keep showing the last data, and the reason of
+            # the interruption, which may end this sampler as well.
             starting = record.driver_state is DriverState.STARTING
             self.restarting = starting and (self._broken_off or bool(self.devices))
         if self.restarting:
@@ -116,24 +114,24 @@ class Telemetry:
         if self.paused and len(self._held) < MOST_HELD:
             self._held.append(record)
             return
-        if self.paused:  # more than a chart can show: the oldest goes in, so that nothing is lost
+        if self.paused:  # more than a chart can show: process the oldest, so that none is lost
             self._held.append(record)
             record = self._held.popleft()
         self._show(record)
 
-    def begin_anew(self, records: Iterable[Record | Event]) -> None:
-        """Forgets everything, and takes these in; events among them are from before."""
+    def restart(self, records: Iterable[Record | Event]) -> None:
+        """Start again with these records; events among them happened before."""
         fresh = Telemetry(self._clock, replayed=self.replayed)
         for record in records:
             if isinstance(record, Event):
                 fresh._reported.append(record)
                 fresh._events[record.device_uuid].append(record)
             else:
-                fresh.take(record)
-        self.__dict__.update(fresh.__dict__)  # at once: it may be looked at meanwhile
+                fresh.receive(record)
+        self.__dict__.update(fresh.__dict__)  # at once: another thread may read it
 
     def pause(self) -> None:
-        """Stops the picture, or lets it catch up."""
+        """Freeze the picture, or let it catch up."""
         self.paused = not self.paused
         while not self.paused and self._held:
             self._show(self._held.popleft())
@@ -144,13 +142,14 @@ class Telemetry:
         else:
             for event in (*record.events, *self._changes_of_state(record)):
                 self._events[event.device_uuid or event.machine].append(event)
-            while len(self._events) > 2 * DEVICES:  # events may name devices that there are not
+            while len(self._events) > 2 * DEVICES:  # events may name unknown devices
                 del self._events[next(iter(self._events))]
             self.sample, self.host = record, record.host
+            self._known = {each.uuid: each for each in record.devices}
             self.history.add(record)
 
     def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
-        """Devices that are lost, or answer again: the kind is the state."""
+        """Yield events for devices that are lost or answer again; their kind is the state."""
         for device in sample.devices:
             state = self.readings(device.uuid).state
             if device.state is not state:
@@ -158,9 +157,9 @@ class Telemetry:
 
     @property
     def judgement(self) -> Judgement:
-        """What the rules say of what is shown: found out once for each sample, where it is asked.
+        """Judgement of the rules about the shown sample, computed once per sample on demand.
 
-        A picture that catches up after a pause is judged at its end.
+        After a pause only the last sample is judged.
         """
         if self._judge is None:
             from gputop.health.findings import Judgement
@@ -174,7 +173,7 @@ class Telemetry:
         return self._judgement
 
     def events(self, uuid: str) -> list[Event]:
-        """What happened to the device, and what may have; the newest first."""
+        """Return events of the device and of its whole machine, the newest first."""
         device = find_device(self.devices, uuid)
         keys = (uuid, device.machine if device else None)
         found = [event for key in keys for event in self._events.get(key, ())]
@@ -186,15 +185,15 @@ class Telemetry:
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """Those of a stream of several; else none."""
+        """Machines of a stream of several; else none."""
         return self.sample.machines if self.sample else ()
 
     def machine_of(self, device: Device) -> Machine | None:
-        """The one that the device is in, of several."""
+        """Return the device's machine, if the stream has several."""
         return next((each for each in self.machines if each.name == device.machine), None)
 
     def host_of(self, device: Device) -> Host | None:
-        """The machine around the device."""
+        """Return readings of the device's host."""
         machine = self.machine_of(device)
         return self.host if machine is None else machine.host
 
@@ -204,36 +203,36 @@ class Telemetry:
 
     @property
     def scraped(self) -> bool:
-        """Whether a server has told the readings, of a machine that is elsewhere."""
+        """True if the readings come from a server and are of another machine."""
         return self.inventory is not None and self.inventory.source is Source.SCRAPED
 
-    def elsewhere(self, device: Device) -> str:
-        """The machine that the device is in: foreign text; "" where it is this one."""
+    def remote_name(self, device: Device) -> str:
+        """Return the name of the device's machine, as foreign text; "" if it is this one."""
         if self.inventory is not None and self.scraped:
             return self.inventory.hostname.rpartition("/")[2]  # without its cluster
         return "" if device.is_here else device.machine or ""
 
     @property
     def starting(self) -> bool:
-        """Whether the driver has not answered yet."""
+        """True until the driver answers."""
         return self.inventory is None or self.inventory.driver_state is DriverState.STARTING
 
     @property
     def waiting_seconds(self) -> float:
-        """How long the driver has not answered, while it is starting."""
+        """Seconds that the driver has not answered, while starting."""
         return self._clock() - self.began_at
 
     @property
     def silent_seconds(self) -> float | None:
-        """How old the newest sample is, once it is too old, or the next one may not come."""
+        """Age of the newest sample, if it is too old or no more may come; else None."""
         age = self._clock() - self.received_at
-        # An interval before the limit: a sampler sends on time, whatever its devices do.
+        # One interval before the limit: a sampler sends on time, whatever its devices do.
         late = age > self.silence_limit - self._interval
         return age if late or self._broken_off or self.restarting else None
 
     @property
     def silence_limit(self) -> float:
-        """Seconds without a sample that are too many."""
+        """Seconds without a sample that count as a fault."""
         return silence_limit(self._interval)
 
     @property
@@ -241,41 +240,38 @@ class Telemetry:
         return self.inventory.interval_seconds if self.inventory else 1.0
 
     def old_seconds(self, readings: DeviceSample) -> float | None:
-        """How old these are, where they must not look like those of this moment."""
-        if readings.state is not DeviceState.OK or readings.age_seconds is None:
-            return None
-        age = readings.age_seconds + (self.silent_seconds or 0.0)
-        return age if is_old(age, self._interval) else None
+        """Return the age of the readings if they are too old to look current, else None."""
+        return self._if_old(readings.age_seconds if readings.state is DeviceState.OK else None)
 
     def behind_seconds(self, machine: Machine) -> float | None:
         """Return how far behind one of several machines is shown, or None if it is up to date."""
-        if machine.state is not MachineState.OK or machine.age_seconds is None:
+        return self._if_old(machine.age_seconds if machine.state is MachineState.OK else None)
+
+    def _if_old(self, age: float | None) -> float | None:
+        if age is None:
             return None
-        age = machine.age_seconds + (self.silent_seconds or 0.0)
+        age += self.silent_seconds or 0.0
         return age if is_old(age, self._interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
-        """The device's newest readings; without any, all of them absent."""
-        if self._known_of is not self.sample:
-            devices = self.sample.devices if self.sample else ()
-            self._known_of, self._known = self.sample, {each.uuid: each for each in devices}
+        """Return the newest readings of a device; without any, all are absent."""
         return self._known.get(uuid) or DeviceSample(uuid)
 
     @property
     def process_count(self) -> int:
-        """Rows that the processes on all devices take."""
+        """Rows of the processes on all devices."""
         return len(self.sample.processes) if self.sample else 0
 
 
-def own(inventory: Inventory | None) -> Inventory | None:
-    """Of several machines what is this one's, as it alone would say it."""
+def local_inventory(inventory: Inventory | None) -> Inventory | None:
+    """Return this machine's part of an inventory of several, as if it were alone."""
     if inventory is None or all(device.machine is None for device in inventory.devices):
         return inventory
     return replace(inventory, devices=tuple(d.own for d in inventory.devices if d.is_here))
 
 
 def find_device(devices: Sequence[Device], uuid: str | None) -> Device | None:
-    """The device of that UUID; one that was unknown when it was chosen is known by its index."""
+    """Return the device with that UUID; a placeholder of an unknown device is found by index."""
     if uuid is None:
         return None
     for device in devices:

@@ -302,4 +302,4 @@ def test_a_process_of_another_pid_namespace_says_so_and_gets_no_signal(driver: F
         terminal.send(f"3{F9}")
         see(terminal, f"No signal to {NOBODY}", without=("Send a signal",))
         terminal.send("e")
-        terminal.wait_for(f"The environment of {NOBODY} cannot be read")
+        terminal.wait_for(f"Cannot read the environment of {NOBODY}")

@@ -87,7 +87,7 @@ def test_one_schema_in_status_stream_recording_and_replay(
         "sample": _without(sample, "type"),
     }
     played = Telemetry()
-    played.begin_anew(record for _, record in _played(path))
+    played.restart(record for _, record in _played(path))
     assert played.inventory is not None
     assert played.sample is not None
     assert [json.loads(encode(each)) for each in (played.inventory, played.sample)] == [

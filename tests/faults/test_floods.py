@@ -331,21 +331,21 @@ def test_the_events_of_a_host_do_not_pile_up() -> None:
 
 def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     telemetry = Telemetry(lambda: 0.0)
-    telemetry.take(streams.inventory(2))
-    telemetry.take(dataclasses.replace(streams.sample(2), problem=PROBLEM))
+    telemetry.receive(streams.inventory(2))
+    telemetry.receive(dataclasses.replace(streams.sample(2), problem=PROBLEM))
     assert [str(alert) for alert in telemetry.alerts] == [
         "Host node07 is not shown whole: it sends 2,000 devices"
     ]
-    telemetry.take(streams.sample(2))
+    telemetry.receive(streams.sample(2))
     assert telemetry.alerts == []
 
 
 def test_events_of_devices_that_there_are_not_do_not_pile_up() -> None:
     telemetry = Telemetry(lambda: 0.0)
-    telemetry.take(streams.inventory(1))
+    telemetry.receive(streams.inventory(1))
     for n in range(5):
         events = tuple(Event(NOW, f"GPU-{n}-{each}", "xid", 1) for each in range(bounds.EVENTS))
-        telemetry.take(dataclasses.replace(streams.sample(1), events=events))
+        telemetry.receive(dataclasses.replace(streams.sample(1), events=events))
     assert len(telemetry._events) <= 2 * bounds.DEVICES
 
 

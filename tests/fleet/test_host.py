@@ -132,7 +132,7 @@ async def test_its_records_are_those_of_any_stream() -> None:
     for record in found:
         assert not isinstance(record, Interruption)
         assert encode(decode(encode(record))) == encode(record)  # but for rounding
-        telemetry.take(record)
+        telemetry.receive(record)
     power = telemetry.history.series(uuid(8), "power_watts")
     assert [value for value in power if value is not None] == [1.0, 2.0, 600.5]
 

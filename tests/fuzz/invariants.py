@@ -83,7 +83,7 @@ def check_shown(records: Sequence[Record]) -> None:
     telemetry, latest, csv = Telemetry(lambda: 100.0), Latest(), CsvLines(COLUMNS)
     inventory: Inventory | None = None
     for record in records:
-        telemetry.take(record)
+        telemetry.receive(record)
         latest = latest.after(record, 100.0)
         assert all(line.isprintable() for line in csv.of(record))
         if isinstance(record, Inventory):

@@ -149,8 +149,8 @@ many = settings(
 def views(run: RunState) -> list[Any]:
     """What the benchmark tab shows of a run."""
     telemetry = Telemetry(lambda: 100.0)
-    telemetry.take(streams.inventory(1))
-    telemetry.take(streams.sample(1))
+    telemetry.receive(streams.inventory(1))
+    telemetry.receive(streams.sample(1))
     title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
     table = ResultsView(telemetry)
     title.group = readout.group = chart.group = alone(run)

@@ -17,13 +17,12 @@ from gputop.stream.machine import MachineStream
 from gputop.stream.merge import inventory_of, sample_of
 from gputop.stream.ssh import explained
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
-from gputop.ui.device.screen import DeviceTitle
-from gputop.ui.drawing.draw import fit, width_of
+from gputop.ui.device.screen import DeviceTitle, EventsView
+from gputop.ui.drawing.cells import fit, width_of
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from gputop.ui.why.findings import FindingsView
 from gputop.ui.why.screen import WhyTitle
@@ -46,7 +45,7 @@ def known(records: list[Inventory | Sample]) -> Telemetry:
     """What the dashboard knows after these."""
     telemetry = Telemetry(lambda: 100.0)
     for record in records:
-        telemetry.take(record)
+        telemetry.receive(record)
     return telemetry
 
 

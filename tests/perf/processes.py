@@ -18,7 +18,7 @@ from textual.app import App
 
 from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from tests.streams import NOW, crowd, inventory, sample
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ async def measure(
 ) -> dict[str, list[tuple[float, float]]]:
     """The times of all that keys and samples do."""
     telemetry = Telemetry()
-    telemetry.take(inventory(DEVICES))
+    telemetry.receive(inventory(DEVICES))
     processes = crowd(count, DEVICES)
-    telemetry.take(sample(DEVICES, processes))
+    telemetry.receive(sample(DEVICES, processes))
     app = TableApp(telemetry)
     view, clock = app.view, Clock(app.view)
     seconds = NOW
@@ -79,7 +79,7 @@ async def measure(
             dataclasses.replace(p, cpu_percent=((p.cpu_percent or 0) * 7 + n) % 400)
             for n, p in enumerate(processes)
         ]
-        telemetry.take(sample(DEVICES, moved, time=seconds))
+        telemetry.receive(sample(DEVICES, moved, time=seconds))
         await clock.time(name, view.redraw)
 
     async with app.run_test(size=size) as pilot:

@@ -81,11 +81,11 @@ def test_a_dashboard_that_has_seen_much_knows_no_more_of_it() -> None:
     gc.unfreeze()  # an app of another test would leave few to count, of which some are many
     chance = random.Random(3)  # noqa: S311 - to be had again
     telemetry = Telemetry(lambda: 100.0)
-    telemetry.take(streams.inventory(4))
+    telemetry.receive(streams.inventory(4))
     views = monitor(telemetry, 160, 50)
     counted = []
     for n, sample in enumerate(_samples(4, chance)):
-        telemetry.take(sample)
+        telemetry.receive(sample)
         if n % 50 == 0:
             for view in views:
                 view.draw(160, 50)

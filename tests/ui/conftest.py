@@ -1,4 +1,4 @@
-"""What the tests of the screen share."""
+"""Fixtures for the tests of the screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(screen, "append", lambda result: result)
     monkeypatch.setattr(supervision, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan.request._cpu_name", lambda: "AMD EPYC 9654")
-    monkeypatch.setattr("gputop.ui.widgets.question.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.ui.widgets.confirm.QUIET_SECONDS", 0.0)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

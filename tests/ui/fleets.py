@@ -38,7 +38,7 @@ def named(records: Sequence[Record], hostname: str) -> list[Record]:
 
 
 def merged(hosts: Mapping[str, Sequence[Record | Interruption]]) -> list[Record]:
-    """What each of these hosts sends, a second apart, as one stream.
+    """Return the records that each of these hosts sends, a second apart, as one stream.
 
     An interruption in the place of a sample is when it goes; nothing is one that connects.
     """

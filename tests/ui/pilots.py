@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def shown(pilot: Pilot[None], view: type[LiveView]) -> str:
-    """What a widget shows, without its styles."""
+    """Return the text that a widget shows, without styles."""
     return pilot.app.query_one(view).text()
 
 

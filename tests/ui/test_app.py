@@ -20,14 +20,14 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, key_names
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
+from gputop.ui.widgets.confirm import ConfirmScreen
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.question import Question
 from tests.streams import (
     PreparedStream,
     device,
@@ -141,7 +141,7 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
         for _ in range(3):
             await pilot.press("c")
             await settle(pilot)
-            seen.append(app.query_one(DevicesView).layout_now)
+            seen.append(app.query_one(DevicesView).current_layout)
         assert [layout.density for layout in seen if layout] == [
             Density.ROW,
             Density.COMPACT,
@@ -276,11 +276,11 @@ async def test_a_device_that_others_use_is_asked_about_first(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("b")
-        assert isinstance(app.screen, Question)
+        assert isinstance(app.screen, ConfirmScreen)
         await pilot.press("n")
         assert session.requests == []
         await pilot.press("1", "b")
-        assert isinstance(app.screen, Question)
+        assert isinstance(app.screen, ConfirmScreen)
         await pilot.press("y")
         await settle(pilot)
         assert len(session.requests) == 1

@@ -1,4 +1,4 @@
-"""What the dashboard does at a tick and between two, by counting."""
+"""Work of the dashboard at a tick and between two, by counting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual._compositor import Compositor
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.terminal import live_updates
+from gputop.ui.terminal import partial_updates
 from gputop.ui.widgets.live import LiveView
 from tests.streams import PreparedStream, inventory, no_driver, readings, sample
 from tests.ui.pilots import settle, until
@@ -45,11 +45,11 @@ async def test_one_timer_ticks_where_nothing_runs(endless: type[EndlessSession])
 async def test_a_tick_draws_each_view_once_and_makes_no_strips(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is hidden is not drawn at all; the changed cells go out from the rows."""
+    """Hidden views are not drawn at all; changed cells are sent from the rows."""
     stream = PreparedStream(inventory(2), sample(2))
     app = GputopApp(stream)
     monkeypatch.setattr(Compositor, "render_partial_update", Compositor.render_partial_update)
-    assert live_updates.install()
+    assert partial_updates.install_live_updates()
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await until(pilot, lambda: bool(app.query(BenchmarkTab)))

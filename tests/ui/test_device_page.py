@@ -27,11 +27,10 @@ from gputop.schema.snapshot import (
 )
 from gputop.sources.nvml.driver import Reader, start
 from gputop.ui.device.details import DetailsView, in_columns
-from gputop.ui.device.events import EventsView
-from gputop.ui.device.screen import DevicePage, DeviceTitle
-from gputop.ui.drawing.draw import Span, width_of
+from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
+from gputop.ui.drawing.cells import Span, width_of
 from gputop.ui.model import EVENTS_KEPT, Telemetry
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.widgets.timeline import TimelineView
 from tests import streams
 from tests.sources.test_nvml import OLDER, Clock
@@ -59,7 +58,7 @@ class PageApp(App[None]):
         super().__init__()
         self.telemetry = Telemetry()
         for record in records:
-            self.telemetry.take(record)
+            self.telemetry.receive(record)
 
     def compose(self) -> ComposeResult:
         yield DevicePage(self.telemetry)
@@ -70,12 +69,12 @@ class PageApp(App[None]):
 
     def send(self, *records: Record) -> None:
         for record in records:
-            self.telemetry.take(record)
+            self.telemetry.receive(record)
         self.page.show_telemetry()
 
 
 def said_by(*devices: DeviceSample, seconds: float = 0.0, events: tuple[Event, ...] = ()) -> Sample:
-    """What these devices say, that long after the start."""
+    """Return readings of these devices, that long after the start."""
     return Sample(streams.NOW + seconds, streams.host(), devices, events=events)
 
 
@@ -87,7 +86,7 @@ async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
 
 
 def recorded(reading: Reading) -> tuple[Record, Record]:
-    """What the dashboard gets of it: through the stream's encoder and decoder."""
+    """Return the record as the dashboard gets it: through the stream's encoder and decoder."""
     inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
     return decode(encode(inventory)), decode(encode(said_by(reading.sample)))
 
@@ -248,7 +247,7 @@ PARTS = sorted(name for row in ROWS if len(row.names) > 1 for name in row.names)
 
 @pytest.mark.parametrize("name", PARTS)
 async def test_one_part_alone_says_why_it_is_missing(name: str) -> None:
-    """Of rows with several fields; the others are still shown."""
+    """A row with several fields still shows the others."""
     values = {part: None if part == name else 5 for part in PARTS}
     ours = {f.name for f in dataclasses.fields(Device)}
     told = streams.device(0, **{part: value for part, value in values.items() if part in ours})
@@ -333,7 +332,7 @@ async def test_what_happened_to_the_device() -> None:
             "Events",
             "12:01:04 answers again",
             "12:00:02 lost: it no longer answers on its bus",
-            "12:00:01 Xid 74: an NVLink failed (on which device is not said)",
+            "12:00:01 Xid 74: an NVLink failed (the driver does not say on which device)",
             "12:00:01 Xid 79: the GPU has fallen off the bus",
         ]
         assert "Xids seen 1, the last one 79" in await page_of(app, pilot)
@@ -358,7 +357,7 @@ def test_the_last_events_of_each_device_are_kept() -> None:
     telemetry = Telemetry()
     for number in range(EVENTS_KEPT + 5):
         event = Event(float(number), UUID, "xid", number)
-        telemetry.take(said_by(events=(event,)))
+        telemetry.receive(said_by(events=(event,)))
     codes = [event.code for event in telemetry.events(UUID)]
     assert codes == [*range(EVENTS_KEPT + 4, 4, -1)]
     assert telemetry.events("another") == []
@@ -368,7 +367,7 @@ async def test_statistics_and_a_new_beginning() -> None:
     app = PageApp(streams.inventory(1))
     for second, busy in enumerate((10, 20, 90)):
         said = streams.readings(0, gpu_utilization_percent=busy, pcie_replays=second)
-        app.telemetry.take(said_by(said, seconds=float(second)))
+        app.telemetry.receive(said_by(said, seconds=float(second)))
     async with app.run_test(size=WHOLE) as pilot:
         page = await page_of(app, pilot)
         assert "busy 90 % 10 % 55.0 % 90 %" in page
@@ -488,10 +487,10 @@ async def test_a_sample_lays_nothing_out_again(monkeypatch: pytest.MonkeyPatch) 
 @given(st.integers(1, 130), st.integers(1, 40), st.booleans())
 def test_no_size_is_too_small_to_draw(width: int, height: int, answers: bool) -> None:
     telemetry = Telemetry()
-    telemetry.take(streams.inventory(1))
+    telemetry.receive(streams.inventory(1))
     events = (Event(streams.NOW, UUID, "xid", 79),)
     said = streams.readings(0) if answers else streams.lost(0)
-    telemetry.take(said_by(said, events=events))
+    telemetry.receive(said_by(said, events=events))
     for view in (DeviceTitle, TimelineView, EventsView, DetailsView):
         made = view(telemetry)
         made.device = telemetry.devices[0]

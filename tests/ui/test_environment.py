@@ -115,7 +115,7 @@ async def test_a_filter_looks_at_what_shows_and_never_behind_a_mask() -> None:
         await settle(pilot)
         await pilot.press("slash", *"abc")
         await settle(pilot)
-        assert "No variable has all of these words" in lines(pilot)[0]
+        assert "No variable contains all of these words" in lines(pilot)[0]
         assert "0 of 9" in lines(pilot)[-1]
         await pilot.press("enter", "v")
         await settle(pilot)

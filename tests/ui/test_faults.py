@@ -23,7 +23,7 @@ from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from tests.sessions import PreparedSession
 
 HUNG = Problem("The device hangs", "a batch had not ended after 3 s", "Look for Xid errors")
@@ -34,12 +34,12 @@ HALF_WAY: tuple[Any, ...] = (EVENTS[0], PLANNED, *WINDOWS[:4])
 
 
 def red(rows: list[Row]) -> str:
-    """What of it is in the colour of faults."""
+    """Return the text in the colour of faults."""
     return "".join(span.text for row in rows for span in row if span.style == FAULT)
 
 
 async def red_after(session: type[PreparedSession], *events: Any) -> list[str]:
-    """What the four parts of the tab have in red after these events."""
+    """Return the red text in the four parts of the tab after these events."""
     session.to_send = events
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:

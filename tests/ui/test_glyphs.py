@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gputop.ui.drawing.draw import bar, history
-from gputop.ui.drawing.glyphs import GLYPHS, ascii_text
+from gputop.ui.drawing.cells import bar, history
+from gputop.ui.drawing.look import GLYPHS, ascii_text
 from gputop.ui.drawing.palette import BUSY
 
 ON_SCREEN = "░▒▓█▌━─╸┄│·–…°²³ᵀ×±→←↓↑✓•⏎▏▼▲›╭╮╰╯├┤┬┴┼═║⟨⟩␛µ"

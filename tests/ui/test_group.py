@@ -17,7 +17,7 @@ from gputop.problem import Problem
 from gputop.ui.benchmark import group_chart, group_table
 from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS, Plot
-from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, WARN
 from gputop.ui.model import Telemetry
 from tests.streams import inventory, sample
@@ -25,7 +25,7 @@ from tests.ui.test_kinds import dotted, in_style, texts
 from tests.ui.together import GPUS, PLAN, begun, group, mean, result, whole
 
 if TYPE_CHECKING:
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 FIRST, SECOND = GPUS[:2]
 PROBLEM = Problem("The products do not fit", "too little is free", "Choose a smaller size")
@@ -34,8 +34,8 @@ KINDS = ("soak", "sweep", "latency", "peak", "copy")
 
 def known() -> Telemetry:
     telemetry = Telemetry()
-    telemetry.take(inventory(8))
-    telemetry.take(sample(8, []))
+    telemetry.receive(inventory(8))
+    telemetry.receive(sample(8, []))
     return telemetry
 
 

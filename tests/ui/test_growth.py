@@ -1,4 +1,4 @@
-"""What is done again and again leaves nothing behind: counted in objects, which is exact."""
+"""Repeated actions leave no objects behind: they are counted, which is exact."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from textual.dom import DOMNode
 
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.drawing.draw import Span
+from gputop.ui.drawing.cells import Span
 from gputop.ui.shell import resident
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
-from gputop.ui.terminal.keyboard import Typed
-from gputop.ui.widgets.question import Question
+from gputop.ui.terminal.driver import KeyParser
+from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle, until
 
@@ -31,7 +31,7 @@ ROUNDS = 6
 
 
 def alive() -> Counter[str]:
-    """How many objects there are of our types, and of Textual's nodes, without garbage.
+    """Count the objects of our types and Textual's nodes, without garbage.
 
     Spans are not counted: there are more or fewer of them on the screen.
     """
@@ -48,7 +48,7 @@ async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
     """One stress test, and each thing that one looks at and closes."""
     before = len(session.requests)
     await pilot.press("2", "b")
-    await until(pilot, lambda: isinstance(pilot.app.screen, Question))
+    await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
     await pilot.press("y")
     await until(pilot, lambda: len(session.requests) > before)
     tab = pilot.app.query_one(screen.BenchmarkTab)
@@ -112,7 +112,7 @@ def parsers() -> int:
 
 def test_what_read_the_keys_before_is_gone() -> None:
     """A parser that waits for more than comes is replaced, once for each key with Alt."""
-    reader, before = Typed(), parsers()
+    reader, before = KeyParser(), parsers()
     for number in range(50):
         reader.feed(b"\x1b[A")
         reader.feed(f"\x1b{chr(ord('a') + number % 26)}".encode())

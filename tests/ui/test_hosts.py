@@ -12,12 +12,11 @@ from gputop.settings import Settings
 from gputop.ui import model
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
-from gputop.ui.device.screen import DevicePage, DeviceTitle
-from gputop.ui.monitor.devices import DevicesView, first_shown
+from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
+from gputop.ui.monitor.devices import DevicesView, first_visible
 from gputop.ui.processes.environment import Environment
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal import SendSignal
-from gputop.ui.processes.widget import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
@@ -164,7 +163,7 @@ async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
         await settle(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
-        assert "gpu-2 is 2.0 s behind. These are the last readings that arrived" in shown(
+        assert "gpu-2 is 2.0 s behind. These are the last readings received" in shown(
             pilot, DeviceTitle
         )
 
@@ -253,7 +252,7 @@ async def test_a_click_selects_the_device_under_a_title() -> None:
 def test_the_first_line_that_shows(
     heights: list[int], at: int, first: int, room: int, expected: int
 ) -> None:
-    assert first_shown(heights, at, first, room) == expected
+    assert first_visible(heights, at, first, room) == expected
 
 
 # Processes.

@@ -13,7 +13,7 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
 from tests.sessions import RESULT
 from tests.streams import PreparedStream, device
@@ -97,7 +97,7 @@ async def test_an_instance_that_others_use_is_asked_about(session: type[Prepared
         await settle(pilot)
         await pilot.press(*"jjj", "b")
         await settle(pilot)
-        assert isinstance(app.screen, Question)
+        assert isinstance(app.screen, ConfirmScreen)
         await pilot.press("n", "1", "k", "b")
         await settle(pilot)
         assert [request.target.number for request in session.requests] == ["3:0"]

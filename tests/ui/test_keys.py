@@ -17,7 +17,7 @@ from gputop.ui.shell.command_palette import CommandList, Commands
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help import Help
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui.pilots import settle, shown
 
@@ -101,7 +101,7 @@ async def test_these_keys_quit_everywhere(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await pilot.press(*before)
-        assert before == ["2", "tab"] or isinstance(app.screen, (Help, Question, Commands))
+        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, Commands))
         await pilot.press(key)
         await pilot.pause()
         assert not app.is_running
@@ -208,7 +208,7 @@ async def test_a_record_that_cannot_be_shown_is_said_and_the_next_one_is_drawn(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         with monkeypatch.context() as broken:
-            broken.setattr(app.telemetry, "take", fails)
+            broken.setattr(app.telemetry, "receive", fails)
             stream.send(sample(1))
             await settle(pilot)
         (note,) = app._notifications

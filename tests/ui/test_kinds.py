@@ -16,7 +16,7 @@ from gputop.ui.benchmark import result_table, screen
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp
 from tests.runs import Clock, alone, look
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from tests.sessions import EndlessSession, PreparedSession
 
 TABLES = ("sweep", "latency", "copy", "peak")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.ui.monitor.layout import GAP, PROCESS_ROWS, layout
+from gputop.ui.monitor.devices import GAP, PROCESS_ROWS, plan_layout
 from gputop.ui.monitor.panel import Density
 
 SIZES = {"80x24": (80, 21), "120x40": (120, 37), "200x60": (200, 57)}
@@ -39,7 +39,7 @@ def test_the_usual_machines_on_the_usual_terminals(
     size: str, devices: int, density: Density, columns: int
 ) -> None:
     width, height = SIZES[size]
-    found = layout(devices, devices, width, height)
+    found = plan_layout(devices, devices, width, height)
     assert (found.density, found.columns) == (density, columns)
     assert found.rows + 1 < height, "the process table has no room"
 
@@ -54,7 +54,7 @@ def test_the_usual_machines_on_the_usual_terminals(
 def test_panels_fit_the_width_and_a_choice_is_kept(
     devices: int, processes: int, width: int, height: int, chosen: Density | None
 ) -> None:
-    found = layout(devices, processes, width, height, chosen)
+    found = plan_layout(devices, processes, width, height, chosen)
     assert found.columns * found.panel_width + (found.columns - 1) * GAP <= width
     assert found.panel_height >= found.density
     assert chosen is None or found.density is chosen
@@ -77,11 +77,13 @@ def test_panels_fit_the_width_and_a_choice_is_kept(
 def test_panels_take_the_room_that_processes_leave(
     size: str, devices: int, processes: int, height: int
 ) -> None:
-    assert layout(devices, processes, *SIZES[size]).panel_height == height
+    assert plan_layout(devices, processes, *SIZES[size]).panel_height == height
 
 
 @given(st.integers(1, 64), st.sampled_from([*SIZES]))
 def test_a_process_more_seldom_moves_anything(devices: int, size: str) -> None:
-    found = [layout(devices, processes, *SIZES[size]) for processes in range(PROCESS_ROWS[0], 200)]
+    found = [
+        plan_layout(devices, processes, *SIZES[size]) for processes in range(PROCESS_ROWS[0], 200)
+    ]
     changes = sum(a != b for a, b in pairwise(found))
     assert changes <= 4

@@ -13,9 +13,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import Row, Span, fit
+from gputop.ui.drawing.cells import MOVE_BYTES, Row, Span, changed_spans, fit
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
-from gputop.ui.widgets.live import MOVE_BYTES, LiveView, changed_spans
+from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     import pytest

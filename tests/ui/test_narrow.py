@@ -15,8 +15,8 @@ from gputop.ui.benchmark.form import KINDS
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
+from gputop.ui.widgets.confirm import ConfirmScreen
 from gputop.ui.widgets.host import HostView
-from gputop.ui.widgets.question import Question
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import lines, settle, shown, text_of
@@ -71,7 +71,7 @@ async def test_a_question_is_whole(width: int) -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(width, 24)) as pilot:
         await settle(pilot)
-        app.push_screen(Question(title, [long, long], "Start anyway"))
+        app.push_screen(ConfirmScreen(title, [long, long], "Start anyway"))
         await settle(pilot)
         rows = [row.strip(" │") for row in text_of(lines(app)).splitlines()]
         text = " ".join(row for row in rows if row)

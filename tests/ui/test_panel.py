@@ -10,11 +10,11 @@ import pytest
 
 from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
 from gputop.text import ABSENT
-from gputop.ui.drawing.draw import Row, width_of
+from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, TRACK
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
-from gputop.ui.monitor.panel import Density, Panel, Past
+from gputop.ui.monitor.panel import Density, Panel, PanelHistory
 from tests.ui import scenes
 
 GIB = 1 << 30
@@ -60,7 +60,7 @@ def test_old_readings_are_faded(density: Density) -> None:
     """All but what the device is called, and how old they are."""
     made = dataclasses.replace(h100(), old_seconds=12.3)
     if density is Density.ROW:
-        rows = [panel_row.draw_row(made, panel_row.machine_of([made.device], [made.readings]), 120)]
+        rows = [panel_row.draw_row(made, panel_row.row_shape([made.device], [made.readings]), 120)]
     else:
         rows = panel.draw(made, density, 60, 12)
     assert "12 s old" in text_of(rows)[0]
@@ -119,7 +119,7 @@ def test_ten_has_no_less_than_nine() -> None:
 def test_names_are_under_each_other_whatever_the_number(density: Density) -> None:
     devices = [dataclasses.replace(scenes.device(0), index=index) for index in (0, 9, 10, 128)]
     slice_ = dataclasses.replace(devices[1], parent_uuid="GPU-parent", mig_index=1)
-    around = panel_row.machine_of([*devices, slice_], [h100().readings])
+    around = panel_row.row_shape([*devices, slice_], [h100().readings])
     starts = set()
     for device in (*devices, slice_):
         made = dataclasses.replace(h100(), device=device, index_cells=3)
@@ -180,8 +180,8 @@ def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
 )
 def test_a_tall_panel_has_more_histories(height: int, styles: list[object]) -> None:
     values = [50.0] * 40
-    past = [Past(values, 100.0, style) for style in (BUSY, MEMORY, POWER)]
-    made = dataclasses.replace(h100(), past=past, count=len(values))
+    histories = [PanelHistory(values, 100.0, style) for style in (BUSY, MEMORY, POWER)]
+    made = dataclasses.replace(h100(), histories=histories, count=len(values))
     rows = panel.draw(made, Density.FULL, 80, height)
     assert len(rows) == height
     drawn = [span.style for row in rows for span in row if re.search("[⠁-⣿]", span.text)]
@@ -204,12 +204,12 @@ def test_a_fault_takes_the_place_of_readings(
         assert "…" not in text
 
 
-def machine(*panels: Panel) -> panel_row.Machine:
-    return panel_row.machine_of([p.device for p in panels], [p.readings for p in panels])
+def shape(*panels: Panel) -> panel_row.RowShape:
+    return panel_row.row_shape([p.device for p in panels], [p.readings for p in panels])
 
 
 def headings(width: int, *panels: Panel) -> str:
-    return text_of([panel_row.heading(width, machine(*panels))])[0]
+    return text_of([panel_row.heading(width, shape(*panels))])[0]
 
 
 def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
@@ -219,7 +219,7 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     assert "FAN" in headings(200, h100(), with_fan)
     assert "TENSOR" in headings(200, h100(), without_gpm)
     assert "TENSOR" not in headings(200, without_gpm)
-    assert not panel_row.shows_gpm(200, machine(without_gpm))
+    assert not panel_row.shows_gpm(200, shape(without_gpm))
 
 
 def test_a_device_that_is_lost_changes_no_columns() -> None:
@@ -232,12 +232,12 @@ def test_gpm_that_nobody_asked_for_yet_has_its_column() -> None:
     unasked = h100(
         **dict.fromkeys(GPM_READINGS), absent=dict.fromkeys(GPM_READINGS, Absence.DISABLED)
     )
-    assert panel_row.shows_gpm(120, machine(unasked))
+    assert panel_row.shows_gpm(120, shape(unasked))
 
 
 def test_the_row_of_an_instance_is_blank_where_it_never_has_anything() -> None:
     made = instance(sm_active_percent=81.0)
-    around = machine(made, h100())
+    around = shape(made, h100())
     (row,) = text_of([panel_row.draw_row(made, around, 120)])
     assert ABSENT not in row
     assert re.search(r"━ *─* SM +81%", row)
@@ -248,6 +248,6 @@ def test_the_row_of_an_instance_is_blank_where_it_never_has_anything() -> None:
 @pytest.mark.parametrize("width", range(30, 260, 7))
 def test_rows_and_their_heading_have_one_width(width: int) -> None:
     panels = [h100(), instance(), Panel(scenes.device(1), scenes.gone(1))]
-    around = machine(*panels)
+    around = shape(*panels)
     rows = [panel_row.draw_row(made, around, width) for made in panels]
     assert {width_of(row) for row in (*rows, panel_row.heading(width, around))} == {width}

@@ -62,13 +62,13 @@ async def test_what_is_wrong_is_said_and_rung_for_also_while_it_is_paused(
 
 def test_nothing_that_came_meanwhile_is_lost() -> None:
     telemetry = Telemetry()
-    telemetry.take(inventory(1))
-    telemetry.take(warm(40))
+    telemetry.receive(inventory(1))
+    telemetry.receive(warm(40))
     uuid = inventory(1).devices[0].uuid
     telemetry.pause()
     event = Event(NOW + 1, uuid, "xid", 79)
-    telemetry.take(warm(90, 1, events=(event,)))
-    telemetry.take(warm(42, 2))
+    telemetry.receive(warm(90, 1, events=(event,)))
+    telemetry.receive(warm(42, 2))
     assert telemetry.sample == warm(40)
     assert telemetry.latest == warm(42, 2)
     assert telemetry.events(uuid) == []
@@ -82,11 +82,11 @@ def test_nothing_that_came_meanwhile_is_lost() -> None:
 def test_a_pause_holds_so_much_and_then_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "MOST_HELD", 3)
     telemetry = Telemetry()
-    telemetry.take(inventory(1))
-    telemetry.take(warm(40))
+    telemetry.receive(inventory(1))
+    telemetry.receive(warm(40))
     telemetry.pause()
     for second in range(1, 6):
-        telemetry.take(warm(40 + second, second))
+        telemetry.receive(warm(40 + second, second))
     assert telemetry.sample == warm(42, 2)
     assert telemetry.latest == warm(45, 5)
     telemetry.pause()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.ui.benchmark.plot import Plot, PlotAxis, PlotLine, tick
-from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, MEMORY
 
 if TYPE_CHECKING:
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 X = PlotAxis(0.0, 4.0, ((0.0, "0"), (2.0, "2"), (4.0, "4")))
 Y = PlotAxis(0.0, 10.0, ((0.0, "0"), (10.0, "10")))

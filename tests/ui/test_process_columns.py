@@ -9,18 +9,20 @@ import pytest
 from gputop.schema.snapshot import Absence
 from gputop.text import ABSENT
 from gputop.ui.processes import columns
-from gputop.ui.processes.columns import COLUMNS, GPU, Around, Column, fitting
+from gputop.ui.processes.columns import COLUMNS, GPU, ProcessColumn, ProcessContext, shown_columns
 from tests.streams import NOW, device, process, unseen
 
 
-def titles(width: int, sorted_by: Column = GPU) -> list[str]:
-    return [slot.column.title for slot in fitting(width, sorted_by)]
+def titles(width: int, sorted_by: ProcessColumn = GPU) -> list[str]:
+    return [slot.column.title for slot in shown_columns(width, sorted_by)]
 
 
 @pytest.mark.parametrize("sorted_by", COLUMNS, ids=lambda c: c.title)
-def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(sorted_by: Column) -> None:
+def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
+    sorted_by: ProcessColumn,
+) -> None:
     for width in range(60, 251):
-        slots = fitting(width, sorted_by)
+        slots = shown_columns(width, sorted_by)
         taken = columns.MARK_WIDTH + sum(columns.GAP + slot.cells for slot in slots)
         assert taken == width
         assert sorted_by in [slot.column for slot in slots]
@@ -36,7 +38,7 @@ def test_the_least_telling_columns_give_way_first() -> None:
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.title)
-def test_a_title_has_room_with_its_arrow(column: Column) -> None:
+def test_a_title_has_room_with_its_arrow(column: ProcessColumn) -> None:
     assert column.width == 0 or len(column.title) + 1 <= column.width
 
 
@@ -61,7 +63,7 @@ def test_a_title_has_room_with_its_arrow(column: Column) -> None:
     ],
 )
 def test_an_age_in_six_cells(seconds: float, text: str) -> None:
-    assert columns.age(seconds) == text
+    assert columns.process_age(seconds) == text
     assert len(text) <= columns.AGE.width
 
 
@@ -77,7 +79,7 @@ def test_an_age_in_six_cells(seconds: float, text: str) -> None:
     ],
 )
 def test_where_a_process_runs(changes: dict[str, Any], text: str) -> None:
-    assert columns.WHERE.text(process(1, 0, **changes), Around()) == text
+    assert columns.WHERE.text(process(1, 0, **changes), ProcessContext()) == text
 
 
 @pytest.mark.parametrize(
@@ -94,9 +96,9 @@ def test_a_process_that_cannot_be_seen_says_why_and_what_to_do(
 def test_mig_instances_are_called_by_their_label() -> None:
     gpu = device(3)
     instance = device(3, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=1)
-    around = Around.of(NOW, (gpu, instance))
-    assert GPU.text(process(1, 0, device_uuid="MIG-1"), around) == "3:1"
-    assert GPU.text(process(1, 0, device_uuid="MIG-2"), around) == ABSENT
+    context = ProcessContext.for_sample(NOW, (gpu, instance))
+    assert GPU.text(process(1, 0, device_uuid="MIG-1"), context) == "3:1"
+    assert GPU.text(process(1, 0, device_uuid="MIG-2"), context) == ABSENT
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gputop.schema.snapshot import ProcessKind
 from gputop.ui.processes import columns
 from gputop.ui.processes import table as process_table
-from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, Column
+from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, ProcessColumn
 from gputop.ui.processes.table import ProcessTable, branches, identity
 from tests.streams import NOW, crowd, device, inventory, process, sample, unseen
 
@@ -28,7 +28,7 @@ def table_of(*processes: Process, devices: int = 8) -> ProcessTable:
 
 
 def take(table: ProcessTable, *processes: Process, devices: int = 8) -> None:
-    table.take(sample(0, processes), inventory(devices).devices)
+    table.update(sample(0, processes), inventory(devices).devices)
 
 
 def pids(table: ProcessTable) -> list[int]:
@@ -46,7 +46,7 @@ def test_at_first_by_device_then_the_largest() -> None:
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.title)
 @pytest.mark.parametrize("descending", [False, True])
 def test_every_column_sorts_both_ways_with_what_is_unknown_last(
-    column: Column, descending: bool
+    column: ProcessColumn, descending: bool
 ) -> None:
     processes = crowd(200)
     table = table_of(*processes)
@@ -54,8 +54,8 @@ def test_every_column_sorts_both_ways_with_what_is_unknown_last(
         table.sort_by(column)
     if table.descending != descending:
         table.reverse()
-    around = table.around
-    keys = [column.value(line.process, around) for line in table.lines]
+    context = table.context
+    keys = [column.value(line.process, context) for line in table.lines]
     known = [key for key in keys if key is not None]
     assert len(keys) == len(processes)
     assert known == sorted(known, reverse=descending)
@@ -109,17 +109,17 @@ def test_a_filter_finds_by_everything_that_a_row_shows(words: str) -> None:
         wanted = dataclasses.replace(wanted, pod="3f2a1b2c")
     other = process(5, 1, user="bob", command="sleep 8")
     table = table_of(wanted, other)
-    table.look_for(words)
+    table.set_filter(words)
     assert pids(table) == [4242]
     assert table.total == 2
-    table.look_for("")
+    table.set_filter("")
     assert len(table.lines) == 2
 
 
 def test_all_words_must_occur_and_none_across_two_things() -> None:
     table = table_of(process(1, 0, user="ada", command="train"), unseen(2, 0))
     for words, found in (("ada sleep", []), ("adatrain", []), ("namespace", [2])):
-        table.look_for(words)
+        table.set_filter(words)
         assert pids(table) == found
 
 
@@ -282,7 +282,7 @@ def test_the_window_is_full_and_has_the_selected_row(
             case "keep":
                 take(table, *processes[:number])
             case "filter":
-                table.look_for(str(number) * bool(number))
+                table.set_filter(str(number) * bool(number))
             case "tree":
                 table.toggle_tree()
         shown, lines = table.window(room), table.lines
@@ -318,7 +318,7 @@ def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPat
         return counted
 
     user = dataclasses.replace(USER, value=counting("key", USER.value))
-    monkeypatch.setattr(process_table, "searched", counting("searched", columns.searched))
+    monkeypatch.setattr(process_table, "search_text", counting("search_text", columns.search_text))
     processes = crowd(1000)
     table = table_of(*processes)
     table.sort_by(user)
@@ -327,23 +327,23 @@ def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPat
         assert table.selected is not None
     assert count == {"key": 1000}
     for typed in ("g", "gr", "gra"):
-        table.look_for(typed)
+        table.set_filter(typed)
         table.window(40)
         table.move(1)
-    assert count == {"key": 1000, "searched": 3000}
+    assert count == {"key": 1000, "search_text": 3000}
     table.toggle_tree()
     table.window(40)
-    assert count == {"key": 1000, "searched": 4000}
-    table.look_for("")
+    assert count == {"key": 1000, "search_text": 4000}
+    table.set_filter("")
     table.reverse()
     table.window(40)
-    assert count == {"key": 2000, "searched": 4000}
+    assert count == {"key": 2000, "search_text": 4000}
 
 
 def test_the_same_sample_is_taken_once() -> None:
     made, devices = sample(2), inventory(2).devices
     table = ProcessTable()
-    table.take(made, devices)
+    table.update(made, devices)
     lines = table.lines
-    table.take(made, devices)
+    table.update(made, devices)
     assert table.lines is lines

@@ -12,11 +12,11 @@ from textual.app import App
 
 from gputop.schema.snapshot import Absence
 from gputop.text import visible
-from gputop.ui.drawing.draw import width_of
-from gputop.ui.drawing.palette import ACCENT, DIM
+from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM
 from gputop.ui.model import Telemetry
 from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
-from gputop.ui.processes.widget import CURSOR, ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui.pilots import settle
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.schema.snapshot import Process
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 
 class TableApp(App[None]):
@@ -36,7 +36,7 @@ class TableApp(App[None]):
     def __init__(self, *processes: Process, devices: int = 2) -> None:
         super().__init__()
         self.telemetry = Telemetry()
-        self.telemetry.take(inventory(devices))
+        self.telemetry.receive(inventory(devices))
         self.send(*processes)
         self.view = ProcessesView(self.telemetry)
         self.rows_clicked = 0
@@ -44,7 +44,7 @@ class TableApp(App[None]):
     def send(self, *processes: Process, time: float = NOW) -> None:
         """One more sample."""
         devices = len(self.telemetry.devices)
-        self.telemetry.take(sample(devices, processes, time=time))
+        self.telemetry.receive(sample(devices, processes, time=time))
 
     def compose(self) -> ComposeResult:
         yield self.view
@@ -201,9 +201,9 @@ def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
     app = TableApp()
     assert "No process uses a device" in text_of(drawn(app.view)[0])
     instance = device(0, uuid="MIG-1", parent_uuid=device(0).uuid, mig_index=1)
-    app.telemetry.take(dataclasses.replace(inventory(), devices=(instance,)))
+    app.telemetry.receive(dataclasses.replace(inventory(), devices=(instance,)))
     silent = readings(0, uuid="MIG-1", absent={"processes": Absence.NO_PERMISSION})
-    app.telemetry.take(dataclasses.replace(sample(), devices=(silent,)))
+    app.telemetry.receive(dataclasses.replace(sample(), devices=(silent,)))
     said = text_of(drawn(app.view)[0])
     assert "The driver does not list the processes of GPU 0:1" in said
 
@@ -221,7 +221,7 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
         await type_at_once(pilot, "slash", *"grace rank 7", "backspace", "backspace", "x")
         assert lines(pilot)[-1].startswith(" / grace rankx▏")
         assert "0 of 1000 match" in lines(pilot)[-1]
-        assert "No process has all of these words" in lines(pilot)[1]
+        assert "No process matches all of these words" in lines(pilot)[1]
         assert app.view.selected is None
         await type_at_once(pilot, "ctrl+w", "backspace", "enter")
         assert lines(pilot)[-1].startswith(" / grace ")

@@ -79,7 +79,7 @@ async def test_r_records_what_comes_and_ends_it() -> None:
 
 
 async def test_a_recording_that_is_ended_at_once_can_be_played() -> None:
-    """What is on the screen when it begins is in it, whether anything follows or not."""
+    """The recording contains what was on the screen at its start, even if nothing follows."""
     made = streams.sample(1)
     stream = PreparedStream(streams.inventory(1), made)
     async with GputopApp(stream).run_test(size=(120, 40)) as pilot:

@@ -14,7 +14,7 @@ from gputop.bench.results.history import ResultsError
 from gputop.problem import Problem
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
-from gputop.ui.drawing.draw import width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
 from gputop.ui.model import Telemetry
 from gputop.ui.shell.app import GputopApp
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from tests.sessions import PreparedSession
 
 NOW = time.time()

@@ -1,4 +1,4 @@
-"""Where a list does not fit, what counts the rest of it stands under or over a row of it."""
+"""A list that does not fit counts the rest, above or below at least one of its rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gputop.bench.plan.request import Target
 from gputop.bench.run.group_state import GroupOutlier
 from gputop.schema.snapshot import Event
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
+from gputop.ui.device.screen import EventsView
 from gputop.ui.fleet.state import FleetState
 from gputop.ui.fleet.wrong import WrongView
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.devices import DevicesView
 from gputop.ui.monitor.panel import Density
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.cluster_app import odd_rows
 from tests import streams
 from tests.fleets import fleet
@@ -27,7 +27,7 @@ from tests.ui import scenes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 HEIGHTS = range(1, 9)
 COUNTS = re.compile(r"\b(\d+ )?more\b|\bof \d+|below|above|for the others")
@@ -39,10 +39,10 @@ def text_of(rows: Sequence[Row]) -> list[str]:
 
 def telemetry() -> Telemetry:
     known = Telemetry()
-    known.take(streams.inventory(12))
+    known.receive(streams.inventory(12))
     uuid = streams.device(0).uuid
     events = tuple(Event(streams.NOW + n, uuid, "xid", 79) for n in range(9))
-    known.take(streams.sample(12, streams.crowd(30), events=events))
+    known.receive(streams.sample(12, streams.crowd(30), events=events))
     return known
 
 
@@ -59,7 +59,7 @@ def devices(density: Density, width: int, height: int) -> list[str]:
 
 def details(height: int) -> list[str]:
     known = telemetry()
-    known.take(dataclasses.replace(streams.inventory(1), devices=(scenes.device(0),)))
+    known.receive(dataclasses.replace(streams.inventory(1), devices=(scenes.device(0),)))
     view = DetailsView(known)
     view.device = known.devices[0]
     return text_of(view.draw(100, height))

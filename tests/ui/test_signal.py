@@ -1,4 +1,4 @@
-"""Which signal to which process: nothing is answered without a second key."""
+"""Choice of a signal and of its process: nothing is sent without a second key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from textual.containers import Vertical
 import gputop.ui
 from gputop.problem import Problem
 from gputop.schema.snapshot import Absence, Process
-from gputop.ui.processes.signal import OFFERED, SendSignal, SignalList, Target, target_of
+from gputop.ui.processes.signal import SIGNALS, SendSignal, SignalList, SignalTarget, signal_target
 from tests.streams import GIB, device, process, unseen
 from tests.ui.pilots import settle
 
@@ -33,8 +33,8 @@ class SignalApp(App[None]):
 
     def __init__(self, *processes: Process) -> None:
         super().__init__()
-        target = target_of(processes[0], processes, DEVICES)
-        assert isinstance(target, Target)
+        target = signal_target(processes[0], processes, DEVICES)
+        assert isinstance(target, SignalTarget)
         self.screen_shown = SendSignal(target)
         self.answers: list[Signals | None] = []
 
@@ -60,9 +60,9 @@ async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
         assert " ".join(names) == "TERM INT KILL STOP CONT HUP QUIT USR1 USR2"
 
 
-@pytest.mark.parametrize("number", range(len(OFFERED)))
+@pytest.mark.parametrize("number", range(len(SIGNALS)))
 async def test_each_signal_is_answered_after_a_question(number: int) -> None:
-    signal = OFFERED[number][0]
+    signal = SIGNALS[number][0]
     app = SignalApp(process(4242, 0), process(4242, 1))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -168,7 +168,7 @@ async def test_foreign_text_is_inert() -> None:
 )
 def test_what_cannot_be_told_from_its_successor_gets_no_signal(reason: Absence, said: str) -> None:
     hidden = unseen(7, 0, reason)
-    problem = target_of(hidden, [hidden], DEVICES)
+    problem = signal_target(hidden, [hidden], DEVICES)
     assert isinstance(problem, Problem)
     assert str(problem) == said
 
@@ -176,13 +176,13 @@ def test_what_cannot_be_told_from_its_successor_gets_no_signal(reason: Absence, 
 def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
-    target = target_of(first, [first, later], DEVICES)
-    assert isinstance(target, Target)
+    target = signal_target(first, [first, later], DEVICES)
+    assert isinstance(target, SignalTarget)
     assert [(held.label, held.memory_bytes) for held in target.held] == [("0", 2 * GIB)]
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputop.ui.widgets.question.QUIET_SECONDS", 0.2)
+    monkeypatch.setattr("gputop.ui.widgets.confirm.QUIET_SECONDS", 0.2)
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)

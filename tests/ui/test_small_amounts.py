@@ -1,4 +1,4 @@
-"""What is not zero never reads as zero, and what is not full never as full, on any page."""
+"""A value that is not zero never reads as zero, nor one that is not full as full, on any page."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gputop.ui.device.details import DetailsView
 from gputop.ui.fleet import detail
 from gputop.ui.fleet.metrics import BUSY, MEMORY
 from gputop.ui.model import Telemetry
-from gputop.ui.monitor import hosts, panel
+from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.panel import Density, Panel
-from gputop.ui.processes.columns import COLUMNS, Around
+from gputop.ui.processes.columns import COLUMNS, ProcessContext
 from gputop.ui.shell.header import Header
 from gputop.ui.widgets.host import HostView
 from gputop.ui.widgets.timeline import TimelineView
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gputop.schema.snapshot import DeviceSample
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 GIB, MIB = 1 << 30, 1 << 20
 TOTAL = round(79.647 * GIB)
@@ -71,9 +71,9 @@ def readings(percent: float, used: int, **changes: Any) -> DeviceSample:
 def telemetry_of(made: DeviceSample, host: Host) -> Telemetry:
     known = Telemetry()
     device = dataclasses.replace(scenes.device(0), memory_total_bytes=TOTAL, bar1_total_bytes=TOTAL)
-    known.take(dataclasses.replace(streams.inventory(1), devices=(device,)))
+    known.receive(dataclasses.replace(streams.inventory(1), devices=(device,)))
     process = streams.process(1, 0, memory_used_bytes=MIB, cpu_percent=0.3)
-    known.take(Sample(streams.NOW, host, (made,), (process,)))
+    known.receive(Sample(streams.NOW, host, (made,), (process,)))
     return known
 
 
@@ -82,7 +82,7 @@ def text_of(rows: Iterable[Row]) -> str:
 
 
 def shown(percent: float, used: int) -> dict[str, str]:
-    """What the views say of a machine with these."""
+    """Return the texts of the views for a machine with these values."""
     host = Host(
         cpu_percent=percent,
         cpu_core_percent=(percent,) * 2,
@@ -93,10 +93,10 @@ def shown(percent: float, used: int) -> dict[str, str]:
     known = telemetry_of(readings(percent, used), host)
     device, sample = known.devices[0], known.readings(known.devices[0].uuid)
     made = Panel(device, sample)
-    machine = panel_row.machine_of([device], [sample])
+    machine = panel_row.row_shape([device], [sample])
     alone = Telemetry()
-    alone.take(streams.no_driver())
-    alone.take(Sample(streams.NOW, host))
+    alone.receive(streams.no_driver())
+    alone.receive(Sample(streams.NOW, host))
     details, timeline = DetailsView(known), TimelineView(known)
     details.device = timeline.device = device
     away = Machine("a", MachineState.OK, host=host)
@@ -122,11 +122,13 @@ def shown(percent: float, used: int) -> dict[str, str]:
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "section": text_of(hosts.title(away, 200, None, 9.0)),
+        "section": text_of(panel_row.host_title(away, 200, None, 9.0)),
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),
-        "process": "\n".join(c.text(process, Around()) for c in COLUMNS if c.title == "CPU%"),
+        "process": "\n".join(
+            c.text(process, ProcessContext()) for c in COLUMNS if c.title == "CPU%"
+        ),
         "fleet": text_of([detail._readings(gpu, lambda _: 0.0, 400)]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,

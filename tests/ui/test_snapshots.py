@@ -1,4 +1,4 @@
-"""What the screens look like. After a wanted change: `pytest --snapshot-update`, and look at it.
+"""Pictures of the screens. After an intended change: `pytest --snapshot-update`, and look at them.
 
 Pictures are SVG. What 16 colours and ASCII make of the same screens is text, to keep them small.
 """
@@ -214,7 +214,7 @@ def mig_with_gpm() -> FakeDevice:
 
 
 def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
-    """What a driver says of these devices in one machine."""
+    """Return the inventory of these devices in one machine."""
     nvml.write(*devices)
     start()
     clock = Clock()

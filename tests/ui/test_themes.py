@@ -26,8 +26,8 @@ from gputop.ui.drawing.look import (
     THEMES,
     Look,
     Terminal,
-    choose,
-    following,
+    choose_look,
+    next_theme,
 )
 from gputop.ui.drawing.palette import ROLES
 from gputop.ui.monitor.panel import Density
@@ -293,29 +293,29 @@ def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
 def test_what_the_environment_says_of_the_terminal(
     environment: dict[str, str], wanted: Terminal
 ) -> None:
-    assert Terminal.of(environment) == wanted
+    assert Terminal.detect(environment) == wanted
 
 
 def test_what_is_asked_for_counts_as_far_as_the_terminal_can() -> None:
-    assert choose("auto", None, Terminal()).theme is DARK
-    assert not choose("auto", None, Terminal()).enabled
-    assert choose("light", None, Terminal()).theme is LIGHT
-    assert choose("light", None, Terminal(16)).theme is ANSI
-    assert choose("light", None, Terminal(0)).theme is MONOCHROME
-    assert choose("auto", None, Terminal(16, ascii=True)).ascii
-    assert not choose("auto", False, Terminal(16, ascii=True)).ascii
-    assert choose("auto", True, Terminal()).enabled
+    assert choose_look("auto", None, Terminal()).theme is DARK
+    assert not choose_look("auto", None, Terminal()).enabled
+    assert choose_look("light", None, Terminal()).theme is LIGHT
+    assert choose_look("light", None, Terminal(16)).theme is ANSI
+    assert choose_look("light", None, Terminal(0)).theme is MONOCHROME
+    assert choose_look("auto", None, Terminal(16, ascii=True)).ascii
+    assert not choose_look("auto", False, Terminal(16, ascii=True)).ascii
+    assert choose_look("auto", True, Terminal()).enabled
 
 
 def test_the_next_theme_goes_round() -> None:
     terminal = Terminal()
     seen = []
-    look = choose("auto", None, terminal)
+    look = choose_look("auto", None, terminal)
     for _ in THEMES:
         seen.append(look.theme.name)
-        look = choose(following(look, terminal), None, terminal)
+        look = choose_look(next_theme(look, terminal), None, terminal)
     assert seen == list(THEMES)
     assert look.theme is DARK
     for few in (Terminal(16), Terminal(0)):
-        look = choose("auto", None, few)
-        assert choose(following(look, few), None, few).theme is look.theme
+        look = choose_look("auto", None, few)
+        assert choose_look(next_theme(look, few), None, few).theme is look.theme

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from textual.app import App
 
 from gputop.schema.snapshot import READINGS, Sample
-from gputop.ui.drawing.draw import Row, width_of
+from gputop.ui.drawing.cells import Row, changed_spans, width_of
 from gputop.ui.model import Telemetry
-from gputop.ui.widgets.live import changed_spans
 from gputop.ui.widgets.timeline import (
     CHARTS,
     GUTTER,
-    MOST_TELLING,
     SAMPLES_A_DOT,
     TimelineView,
     heights,
@@ -33,16 +31,16 @@ UUID = streams.device(0).uuid
 
 
 def said(second: float, **readings: Any) -> Sample:
-    """What the device says at that second; by default it is as busy as the second, of 100."""
+    """Return the readings of the device at that second; by default it is as busy as the second."""
     busy = {"gpu_utilization_percent": int(second) % 101}
     return Sample(streams.NOW + second, streams.host(), (streams.readings(0, **busy | readings),))
 
 
 def telemetry_of(*samples: Sample) -> Telemetry:
     telemetry = Telemetry()
-    telemetry.take(streams.inventory(1))
+    telemetry.receive(streams.inventory(1))
     for sample in samples:
-        telemetry.take(sample)
+        telemetry.receive(sample)
     return telemetry
 
 
@@ -87,7 +85,8 @@ def value(rows: list[str], label: str) -> str:
 
 
 def test_charts_are_of_what_is_kept() -> None:
-    assert {chart.name for chart in CHARTS} == set(MOST_TELLING) <= set(READINGS)
+    assert {chart.name for chart in CHARTS} <= set(READINGS)
+    assert sorted(chart.rank for chart in CHARTS) == [*range(1, len(CHARTS) + 1)]
 
 
 ALL = {
@@ -162,7 +161,7 @@ async def test_the_cursor_reads_all_charts_at_a_moment() -> None:
         read = [value(rows, label) for label in ("busy", "power", "temperature")]
         assert read == ["49 %", "149 W", "79°C"]
         # It stays with its moment when time goes on.
-        app.telemetry.take(said(60))
+        app.telemetry.receive(said(60))
         app.view.redraw()
         await settle(pilot)
         rows = shown(pilot, TimelineView).splitlines()
@@ -206,7 +205,7 @@ def test_the_cursor_goes_back_as_far_as_anything_is_kept() -> None:
     assert rows[-1].startswith("12:05:00, 19:59 ago")
     assert value(rows, "busy") == f"{300 % 101} %"
     assert marked(view.draw(80, 20))
-    telemetry.take(said(1500))  # what it was on is no longer kept
+    telemetry.receive(said(1500))  # what it was on is no longer kept
     assert drawn(view, 80, 20)[-1].startswith("12:05:01, 19:59 ago")
     view.action_side(699)
     assert value(drawn(view, 80, 20), "busy") == f"{1000 % 101} %"
@@ -250,10 +249,10 @@ def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
 def test_a_device_that_came_later_is_on_the_same_axis() -> None:
     late = streams.device(1).uuid
     telemetry = telemetry_of(*(said(n) for n in range(10)))
-    telemetry.take(streams.inventory(2))
+    telemetry.receive(streams.inventory(2))
     for n in range(10, 20):
         both = (streams.readings(0), streams.readings(1, gpu_utilization_percent=n))
-        telemetry.take(Sample(streams.NOW + n, streams.host(), both))
+        telemetry.receive(Sample(streams.NOW + n, streams.host(), both))
     view = view_of(telemetry)
     view.device = telemetry.inventory.device(late) if telemetry.inventory else None
     rows = drawn(view, 80, 20)
@@ -273,7 +272,7 @@ def test_the_axis_has_times_of_day_that_stay_where_they_are() -> None:
     before = drawn(view, 80, 20)[-1]
     assert before.startswith("last 29 s")
     assert before[GUTTER:].split() == ["╵12:00:00", "╵12:00:24"]
-    telemetry.take(said(30))
+    telemetry.receive(said(30))
     after = drawn(view, 80, 20)[-1]
     assert after[GUTTER:] == before[GUTTER:]
 
@@ -285,7 +284,7 @@ def test_a_sample_changes_few_cells() -> None:
     changed = []
     for n in range(300, 330):
         before = view.draw(100, 30)
-        telemetry.take(said(n, **ALL))
+        telemetry.receive(said(n, **ALL))
         after = view.draw(100, 30)
         changed.append(
             sum(

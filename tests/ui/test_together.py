@@ -23,7 +23,7 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.keys import KeysView
-from gputop.ui.widgets.question import Question
+from gputop.ui.widgets.confirm import ConfirmScreen
 from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import settle, shown, until
 from tests.ui.test_kinds import in_style
@@ -56,7 +56,7 @@ def quiet(count: int) -> GputopApp:
     return GputopApp(PreparedStream(inventory(count), sample(count, [])))
 
 
-def choose(pilot: Pilot[None], field: str, value: str) -> None:
+def choose_look(pilot: Pilot[None], field: str, value: str) -> None:
     pilot.app.query_one(f"#{field}", Select).value = value
 
 
@@ -64,9 +64,9 @@ async def opened(pilot: Pilot[None], kind: str = "soak", device: str = ALL) -> N
     """The tab, with those devices and that kind chosen."""
     await settle(pilot)
     await pilot.press("2")
-    choose(pilot, "kind", kind)
+    choose_look(pilot, "kind", kind)
     await settle(pilot)
-    choose(pilot, "device", device)
+    choose_look(pilot, "device", device)
     await settle(pilot)
 
 
@@ -201,7 +201,7 @@ async def test_one_question_names_the_processes_of_all(scripted: type[Scripted])
     app = GputopApp(PreparedStream(inventory(3), sample(3, held)))
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
-        assert isinstance(app.screen, Question)
+        assert isinstance(app.screen, ConfirmScreen)
         assert app.screen._title == "3 of 3 devices are in use. A stress test would slow down:"
         assert [line.split()[:2] for line in app.screen._lines] == [["GPU", "0,"], ["GPU", "1"]]
         await pilot.press("n")
@@ -247,7 +247,7 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
         await pilot.press("b")
         await ended(pilot)
         assert [each.target.number for each in scripted.requests] == ["0", "2"]
-        choose(pilot, "device", MORE)
+        choose_look(pilot, "device", MORE)
         await settle(pilot)
         await pilot.press("space", "escape")
         await settle(pilot)
@@ -278,7 +278,7 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
         await pilot.press("2")
         kinds = [value for _, value in app.query_one("#kind", Select)._options]
         assert kinds == ["soak", "sweep", "latency", "peak", "copy", "pairs"]
-        choose(pilot, "kind", "pairs")
+        choose_look(pilot, "kind", "pairs")
         await settle(pilot)
         assert app.query_one("#dtype", Select).value == "float32", "which both have"
         await pilot.press("b")
@@ -324,7 +324,7 @@ async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None
         await started(pilot)
         await ended(pilot)
         assert not pilot.app.query_one(ResultsView).display, "there is no room for it"
-        choose(pilot, "device", device(0).uuid)
+        choose_look(pilot, "device", device(0).uuid)
         await settle(pilot)
         await pilot.press("b")
         await ended(pilot)

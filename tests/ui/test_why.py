@@ -197,7 +197,7 @@ async def test_findings_take_no_room_from_devices_and_processes(
         async with app.run_test(size=size) as pilot:
             await settle(pilot)
             monitor = app.query_one(DevicesView)
-            now = monitor.layout_now
+            now = monitor.current_layout
             assert now is not None
             processes = app.query_one("ProcessesView").size.height
             rows[name] = (now, min(processes, count + 1))
@@ -238,12 +238,12 @@ def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
     telemetry = Telemetry()
     first, *told = records(STARVED)
     for record in (first, *told[:60]):
-        telemetry.take(record)
+        telemetry.receive(record)
     before = telemetry.judgement
     assert telemetry.judgement is before
     telemetry.pause()
     for record in told[60:]:
-        telemetry.take(record)
+        telemetry.receive(record)
     assert telemetry.judgement is before
     telemetry.pause()
     assert telemetry.judgement.time == NOW + len(told) - 1
@@ -252,7 +252,7 @@ def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
 def test_an_idle_machine_has_no_line() -> None:
     telemetry = Telemetry()
     for record in records(IDLE, IDLE, processes=()):
-        telemetry.take(record)
+        telemetry.receive(record)
     assert telemetry.judgement.findings == ()
     assert {
         v.absence for i in telemetry.judgement.insufficient(device().uuid) for v in i.lacking

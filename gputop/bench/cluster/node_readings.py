@@ -17,7 +17,7 @@ from gputop.schema.snapshot import (
     Sample,
     Source,
 )
-from gputop.text import size, visible
+from gputop.text import fold_list, size, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,11 +169,8 @@ def _instance(target: Target, gpu: Device) -> tuple[Device, ...]:
 def _held(gpu: Mapping[str, str], apps: str) -> str | None:
     rows = [line.split(",") for line in apps.splitlines() if line.count(",") >= 2]
     if rows:
-        named = ", ".join(
-            f"{visible(row[0].strip())} ({visible(row[1].strip(), 60)})" for row in rows[:3]
-        )
-        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-        return f"in use by process {named}{more}"
+        named = [f"{visible(row[0].strip())} ({visible(row[1].strip(), 60)})" for row in rows]
+        return f"in use by process {fold_list(named, 3)}"
     used = _whole(gpu.get("memory.used"))
     if used is not None and used * MIB > IDLE_BYTES:
         return f"in use: {size(used * MIB)} of its memory are held, the driver does not say by whom"

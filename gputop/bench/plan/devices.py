@@ -15,7 +15,7 @@ from gputop.exits import COULD_NOT_RUN
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState, ProcessKind
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
-from gputop.text import visible
+from gputop.text import fold_list, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -327,12 +327,11 @@ def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> Non
 
 
 def _named(holders: list[Process]) -> str:
-    named = ", ".join(
+    named = [
         f"{process.pid} ({visible(process.user or '?', 32)}: {visible(process.command or '?', 60)})"
-        for process in holders[:3]
-    )
-    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
-    return f"is in use by process {named}{more}"
+        for process in holders
+    ]
+    return f"is in use by process {fold_list(named, 3)}"
 
 
 # For the dashboard.

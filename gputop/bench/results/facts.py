@@ -15,6 +15,7 @@ from gputop.text import (
     brief,
     count,
     duration,
+    fit_columns,
     moment,
     number,
     percentage,
@@ -22,7 +23,6 @@ from gputop.text import (
     short_name,
     size,
     tflops,
-    that_fit,
     visible,
 )
 
@@ -214,7 +214,7 @@ COLUMNS = (
 def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
     """Return the columns that fit with their cells; the device gets the rest."""
     ranked = sorted(COLUMNS, key=lambda column: column.rank)
-    shown = that_fit(
+    shown = fit_columns(
         ranked,
         width,
         lambda column: column.width + 1,

@@ -9,6 +9,7 @@ from gputop.health.doctor.finding import Check, Group, Judgement, note, ok, warn
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 from gputop.sources.linux.kernel_log import same_address
 from gputop.sources.nvml.diagnosis import ask_for
+from gputop.text import fold_list
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts
@@ -49,9 +50,8 @@ def permission(facts: Facts) -> Iterator[Judgement]:
     if not refusals:
         yield ok(f"{len(files)} device files, all may be opened")
         return
-    named = ", ".join(f"{each.file} ({each.why})" for each in refusals[:3])
-    more = f" and {len(refusals) - 3} more" if len(refusals) > 3 else ""
-    yield warning(f"not to be opened: {named}{more}", ask_for(refusals[0]))
+    named = fold_list([f"{each.file} ({each.why})" for each in refusals], 3)
+    yield warning(f"not to be opened: {named}", ask_for(refusals[0]))
 
 
 def nouveau(facts: Facts) -> Iterator[Judgement]:

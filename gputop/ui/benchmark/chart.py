@@ -18,9 +18,8 @@ from gputop.ui.benchmark.plot import (
     thin_out,
 )
 from gputop.ui.benchmark.readout import RunView
-from gputop.ui.drawing.draw import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.group_state import GroupState
     from gputop.bench.run.state import RunState
     from gputop.ui.benchmark.plot import Plot
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
 
 PEER = "device to GPU "
 """Prefix of copies to another GPU, which differ by device."""

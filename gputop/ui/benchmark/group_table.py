@@ -12,18 +12,17 @@ from gputop.schema.snapshot import Host
 from gputop.text import (
     ABSENT,
     duration,
+    fit_columns,
     percentage,
     quantity,
     short_name,
     tflops,
-    that_fit,
     visible,
 )
 from gputop.ui.benchmark import result_table
 from gputop.ui.benchmark.plot import COLOURS, MARKS
-from gputop.ui.drawing.draw import Row, Span, bar, cell, clip, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +110,7 @@ def _fitting(columns: Sequence[DeviceColumn], width: int) -> list[tuple[DeviceCo
     """Return the columns that fit with their cells; the device gets the rest."""
     room = width - 2
     ranked = sorted(columns, key=lambda column: column.rank)
-    shown = that_fit(ranked, room, lambda column: column.width + 1)
+    shown = fit_columns(ranked, room, lambda column: column.width + 1)
     left = room - 1 - sum(column.width + 1 for column in shown)
     spare = max(0, min(left, WIDEST_DEVICE - DEVICE.width))
     return [(each, each.width + spare * (each is DEVICE)) for each in columns if each in shown]

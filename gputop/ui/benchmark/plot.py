@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from gputop.ui.drawing.draw import Row, Span, width_of
+from gputop.ui.drawing.cells import Row, Span, width_of
 from gputop.ui.drawing.palette import (
     BUSY,
     CPU,

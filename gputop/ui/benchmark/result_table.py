@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from gputop.bench.results import text_report
 from gputop.bench.results.facts import best_row, rate_text
 from gputop.text import ABSENT, brief, count, duration, size, visible
-from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, width_of
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, width_of, wrap
 from gputop.ui.drawing.palette import DIM, GOOD, STRONG, TEXT
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from rich.style import Style

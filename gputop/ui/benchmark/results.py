@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.results.facts import DEVICE, SPEED, VERDICT, WHEN, fitting_columns, is_slow
 from gputop.text import ABSENT, short_name, visible
-from gputop.ui.drawing.draw import Row, Span, cell, fit
+from gputop.ui.drawing.cells import Row, Span, cell, fit, wrap
 from gputop.ui.drawing.palette import DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.model import find_device
-from gputop.ui.widgets.host import wrap
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from rich.style import Style

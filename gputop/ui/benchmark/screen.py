@@ -26,8 +26,8 @@ from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.palette import FAULT, WARN
-from gputop.ui.model import own
-from gputop.ui.widgets.question import Question
+from gputop.ui.model import local_inventory
+from gputop.ui.widgets.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -106,7 +106,7 @@ class BenchmarkTab(Vertical):
 
     def show_targets(self) -> None:
         """Offer the stream's devices on this machine; simulated and recorded ones cannot run."""
-        inventory, telemetry = own(self._telemetry.inventory), self._telemetry
+        inventory, telemetry = local_inventory(self._telemetry.inventory), self._telemetry
         elsewhere = telemetry.simulated or telemetry.replayed or telemetry.scraped
         if inventory is None or elsewhere:
             self._form.offer((plan.cpu_target(),))
@@ -150,7 +150,7 @@ class BenchmarkTab(Vertical):
             if yes:
                 self._begin(requests)
 
-        self.app.push_screen(Question(*asked, "Start anyway"), answered)
+        self.app.push_screen(ConfirmScreen(*asked, "Start anyway"), answered)
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops

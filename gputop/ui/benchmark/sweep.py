@@ -20,9 +20,8 @@ from gputop.ui.benchmark.plot import (
     linear_axis,
 )
 from gputop.ui.benchmark.result_table import note_rows
-from gputop.ui.drawing.draw import Row, Span, cell
+from gputop.ui.drawing.cells import Row, Span, cell, wrap
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
-from gputop.ui.widgets.host import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

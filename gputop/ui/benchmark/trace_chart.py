@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity, watts_of
-from gputop.ui.drawing.draw import Row, Span, cell, clip, history
+from gputop.ui.drawing.cells import Row, Span, cell, clip, history
 from gputop.ui.drawing.palette import CPU, DIM, POWER, STRONG, TEMPERATURE, TRACK
 from gputop.ui.monitor.panel import limit_text
 

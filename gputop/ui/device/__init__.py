@@ -1,1 +1,1 @@
-"""The page of one device."""
+"""Page of one device."""

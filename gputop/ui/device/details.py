@@ -1,4 +1,4 @@
-"""All that a device says, in groups, with the statistics since the start."""
+"""Readings of a device in groups, with statistics since the start."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.cells import cell_len
 
 from gputop.schema.labels import GROUPS, since_start
 from gputop.text import ABSENT, visible
-from gputop.ui.drawing.draw import Row, Span, beside, cell, clip, clip_words, fit, rule_of
+from gputop.ui.drawing.cells import Row, Span, beside, cell, clip, clip_words, fit, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
-from gputop.ui.widgets.scrolled import ScrolledView
+from gputop.ui.widgets.live import ScrolledView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,24 +23,23 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Device
 
 LABEL, FIGURE = 14, 9
-"""Cells of a label, and of each of the statistics."""
+"""Cells of a label, and of each statistic."""
 NARROWEST_COLUMN, WIDEST_COLUMN, GAP = 58, 90, 2
 MOST_COLUMNS = 3
 
 
 class DetailsView(ScrolledView):
-    """The rows of the catalogue, in as many columns as fit; they scroll where they are too many."""
+    """Rows of the catalogue in as many columns as fit; they scroll if there are too many."""
 
     only_present = False
-    """Whether rows without a value are left out."""
+    """True if rows without a value are left out."""
 
     def action_absent(self) -> None:
-        """Leaves readings out that the device does not have, or shows them again."""
+        """Hide readings that the device does not have, or show them again."""
         self.only_present = not self.only_present
         self.redraw()
 
     def all_rows(self, width: int) -> list[Row]:
-        """The catalogue in columns."""
         if self.device is None:
             return []
         columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
@@ -74,7 +73,7 @@ class DetailsView(ScrolledView):
         return blocks
 
     def _beside_the_schema(self, title: str, device: Device, width: int) -> list[Row]:
-        """What the stream says elsewhere than among a device's fields."""
+        """Return rows for data that is not a field of the device."""
         machine = self._telemetry.machine_of(device) or self._telemetry.inventory
         if title == "Health":
             events = self._telemetry.events(device.uuid)
@@ -100,7 +99,7 @@ def _line(label: str, value: Row, width: int) -> Row:
 def _lines(
     label: str, text: str, style: Style, reason: str, figures: Sequence[str], width: int
 ) -> list[Row]:
-    """A row of the catalogue: one line, and more where values are too long for it."""
+    """Draw a row of the catalogue in one line, or several if the value is long."""
     room = max(1, width - LABEL)
     if reason:
         text += " " if text == ABSENT else "  "
@@ -119,14 +118,14 @@ def _lines(
 
 
 def _figures(figures: Sequence[str]) -> str:
-    """Three under their headings; an increase alone ends where they end."""
+    """Return minimum, mean and maximum in their columns; an increase alone is right-aligned."""
     if len(figures) == 1:
         return figures[0].rjust(3 * FIGURE)
     return "".join(f" {figure}".rjust(FIGURE) for figure in figures)
 
 
 def in_columns(blocks: Sequence[list[Row]], columns: int, width: int) -> list[Row]:
-    """Blocks one under the other in columns, in order and unbroken, as low as that makes them."""
+    """Arrange unbroken blocks in columns, in order, at the smallest height."""
     blocks = [[fit(row, width) for row in block] for block in blocks]
     height = max((len(block) for block in blocks), default=0)
     while len(packed := _packed(blocks, height, fit([], width))) > columns:

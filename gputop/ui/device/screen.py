@@ -1,4 +1,4 @@
-"""The device page: everything that one device says, and what it did."""
+"""Device page: charts, readings, processes and events of one device."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Container, Vertical
 
-from gputop.schema.faults import fault_of
-from gputop.schema.snapshot import MachineState
+from gputop.schema.faults import event_text, fault_of
+from gputop.schema.snapshot import DeviceState, MachineState
 from gputop.text import age, moment, short_name, visible
 from gputop.ui.device.details import DetailsView
-from gputop.ui.device.events import EventsView
-from gputop.ui.drawing.draw import Row, Span, rule_of, width_of
-from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
+from gputop.ui.drawing.cells import Row, Span, clip_words, rule_of, width_of
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.model import find_device
 from gputop.ui.monitor.panel import age_text
-from gputop.ui.processes.tab import DeviceTab
-from gputop.ui.processes.widget import ProcessesView
-from gputop.ui.widgets.live import DeviceView
+from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.widgets.live import DeviceTab, DeviceView
 from gputop.ui.widgets.timeline import TimelineView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.snapshot import Device, Event
     from gputop.ui.model import Telemetry
 
+
 OLD = "SLOW to answer, or a driver call hangs"
-OLD_REMEDY = "These are its last readings; `dmesg` may have an Xid"
-BEHIND_REMEDY = "These are the last readings that arrived: the line is slow, or the host stalls"
+OLD_REMEDY = "These are its last readings; `dmesg` may show an Xid"
+BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
 WIDE, TALL = 150, 40
-"""Cells from which charts and readings stand side by side, and rows from which events have room."""
+"""Width from which charts and readings are side by side, and height with room for events."""
 DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
-"""Cells of a column of readings, of the charts beside them, and between the two."""
+"""Cells of a column of readings, fewest of the charts beside it, and those between."""
 
 
 class DeviceTitle(DeviceView):
-    """Which device this is; where something is wrong with it, that and what to do."""
+    """Name of the device, and its fault with the remedy, if any."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as it has
-        """Which device, and under it what is wrong."""
+        """Draw the name of the device, and under it the fault."""
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
@@ -53,7 +52,7 @@ class DeviceTitle(DeviceView):
         return [rule_of(left, right, width), *self._fault_rows(width)]
 
     def rows(self, width: int) -> int:
-        """How many it has to say what is wrong."""
+        """Return the number of rows."""
         return 1 + len(self._fault_rows(width))
 
     def _fault_rows(self, width: int) -> list[Row]:
@@ -65,7 +64,7 @@ class DeviceTitle(DeviceView):
 
     @property
     def fault(self) -> tuple[str, str] | None:
-        """What is wrong with the device, and what to do."""
+        """Fault of the device and its remedy."""
         device, telemetry = self.device, self._telemetry
         if device is None:
             return None
@@ -83,8 +82,43 @@ class DeviceTitle(DeviceView):
         return fault_of(readings) if old is None else (f"{OLD}: {age_text(old)}", OLD_REMEDY)
 
 
+class EventsView(DeviceView):
+    """Events of the device, the newest first: time, event and remedy."""
+
+    @property
+    def rows_needed(self) -> int:
+        """Rows needed for all events and the heading; 0 without events."""
+        many = len(self._telemetry.events(self.device.uuid)) if self.device else 0
+        return many + 1 if many else 0
+
+    @property
+    def _none(self) -> str:
+        return "none so far" if self._telemetry.replayed else "none since gputop started"
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """Draw a heading, then one event per row."""
+        events = self._telemetry.events(self.device.uuid) if self.device else []
+        if not events:
+            return [[Span("Events", ACCENT)], [Span(self._none, DIM)]]
+        if height < 2:
+            return [_row(events[0], width)]
+        shown = events[: height - 1]
+        some = f", the newest {len(shown)} of {len(events)}" if len(shown) < len(events) else ""
+        heading = [Span("Events", ACCENT), Span(some, DIM)]
+        return [heading, *(_row(event, width) for event in shown)]
+
+
+def _row(event: Event, width: int) -> Row:
+    what, remedy = event_text(event)
+    where = "" if event.device_uuid is not None else " (the driver does not say on which device)"
+    style = GOOD if event.kind == DeviceState.OK.value else FAULT
+    row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
+    left = width - sum(len(span.text) for span in row) - 2
+    return [*row, Span(f"  {clip_words(remedy, left)}", DIM)] if left > 0 else row
+
+
 class DevicePage(DeviceTab):
-    """Charts, readings, processes and events of one device, laid out in the space there is."""
+    """Charts, readings, processes and events of one device, laid out for the available space."""
 
     DEFAULT_CSS = """
     DevicePage { height: 1fr; }
@@ -113,27 +147,22 @@ class DevicePage(DeviceTab):
 
     @property
     def selected(self) -> Device | None:
-        """The device that is shown, as it was when it was last listed."""
+        """Device shown, as last listed."""
         return self._title.device
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
-        """Return the page, its charts with a cursor in time, and its readings, which scroll."""
+    def key_handlers(self) -> tuple[Widget, ...]:
         return (self, self._timeline, self._details)
 
     def show(self, uuid: str) -> None:
-        """Shows that device."""
-        self._show(find_device(self.telemetry.devices, uuid))
-
-    def _show(self, device: Device | None) -> None:
+        device = find_device(self.telemetry.devices, uuid)
         for view in self._views:
             view.device = device
         self._processes.device_uuid = device.uuid if device else None
         self.show_telemetry()
 
     def show_telemetry(self) -> None:
-        """Draws what changed."""
-        # What is known of it may have changed; one that is gone stays as it was.
+        # Its inventory may have changed; a device that is gone stays as it was.
         if self.selected is not None:
             current = find_device(self.telemetry.devices, self.selected.uuid) or self.selected
             for view in self._views:
@@ -144,13 +173,12 @@ class DevicePage(DeviceTab):
         self._processes.redraw()
 
     def action_reset(self) -> None:
-        """Begins the device's statistics anew."""
+        """Restart the statistics of the device."""
         if self.selected is not None:
             self.telemetry.history.reset(self.selected.uuid)
             self.show_telemetry()
 
     def on_resize(self) -> None:
-        """Another size, another layout."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -159,7 +187,7 @@ class DevicePage(DeviceTab):
             return
         title = self._title.rows(width)
         height -= title
-        events, wide = self._events.wanted_rows, width >= WIDE
+        events, wide = self._events.rows_needed, width >= WIDE
         if wide:
             events = min(max(events, 2), height // 4)
             processes = self._process_rows(max(4, height // 4))
@@ -169,7 +197,7 @@ class DevicePage(DeviceTab):
         else:
             events = min(events, 4 if height >= TALL else 2)
             processes = self._process_rows(max(3, height // 6))
-            charts = min(20, height * 2 // 5, self._timeline.wanted_rows)
+            charts = min(20, height * 2 // 5, self._timeline.rows_needed)
             rows = max(6, charts) + events + processes
             left, right = (width, rows), (width, max(1, height - rows))
         _set(self._title, width, title)
@@ -181,10 +209,10 @@ class DevicePage(DeviceTab):
         self.set_class(wide, "wide")
 
     def _process_rows(self, most: int) -> int:
-        wanted = self._processes.wanted_rows
+        wanted = self._processes.rows_needed
         return min(most, max(3, wanted)) if wanted > 1 else 2
 
 
 def _set(view: Widget, width: int, height: int) -> None:
-    """Its size in cells; where it has that, nothing is laid out again."""
+    """Set the size of a view in cells; Textual lays out again only if it changed."""
     view.styles.width, view.styles.height = width, height

@@ -1,16 +1,18 @@
-"""What the screen looks like: a theme, and ASCII, put over everything that is drawn.
+"""Themes and ASCII mode: a filter over everything that is drawn.
 
-All widgets draw in the colours of the palette and with whatever characters they like. A filter over
-their lines puts the theme's colours in place of the palette's, and ASCII in place of the rest:
-borders, lists and text of others included. The theme `dark` with all characters needs no filter.
+Widgets draw in the colours of the palette and with any characters. The filter replaces the
+palette's colours by those of the theme, and in ASCII mode every other character, also in text
+and borders that are not ours. The theme `dark` with all characters needs no filter.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, set_cell_size
 from rich.color import Color, ColorSystem, ColorType
 from rich.color_triplet import ColorTriplet
 from rich.console import Console
@@ -22,7 +24,7 @@ from textual.filter import LineFilter
 from gputop.frozen import dataclass
 from gputop.settings import AUTO
 from gputop.terminal import ascii_is_safer, without_colours
-from gputop.ui.drawing.glyphs import ascii_text
+from gputop.ui.drawing.cells import DOT_LEVELS
 from gputop.ui.drawing.palette import ROLES
 
 if TYPE_CHECKING:
@@ -31,42 +33,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Styles by role, to be laid over the palette's."""
+    """Styles by role, applied over the palette's."""
 
     name: str
     styles: Mapping[str, Style]
     colours: int = 256
-    """How many there are; 16 are the terminal's own, and 0 is none."""
+    """Number of colours: 256, the terminal's own 16, or 0 for none."""
 
 
-def _of_256(name: str, **roles: int) -> Theme:
-    styles = {role: Style(color=Color.from_ansi(number)) for role, number in roles.items()}
-    return Theme(name, styles)
-
-
-def _of_16(name: str, **roles: str | Style) -> Theme:
-    named = {
-        role: Style(color=each) if isinstance(each, str) else each for role, each in roles.items()
-    }
-    return Theme(name, named, colours=16)
+def _theme(name: str, colours: int = 256, **roles: int | str | Style) -> Theme:
+    styles = {}
+    for role, each in roles.items():
+        colour = Color.from_ansi(each) if isinstance(each, int) else each
+        styles[role] = colour if isinstance(colour, Style) else Style(color=colour)
+    return Theme(name, styles, colours)
 
 
 DARK = Theme("dark", ROLES)
 # fmt: off
-LIGHT = _of_256(
+LIGHT = _theme(
     "light", DIM=242, TRACK=246, BUSY=28, MEMORY=26, POWER=130, CPU=30,
     SM=64, TENSOR=100, TEMPERATURE=160, RECEIVED=97, SENT=127,
     ACCENT=25, WARN=94, FAULT=124, GOOD=22, BADGE=94,
     LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
-# After Okabe and Ito, moved as far apart as 256 colours have it for all three colour deficiencies.
-COLOUR_BLIND = _of_256(
+# After Okabe and Ito, as far apart as 256 colours allow for all three colour deficiencies.
+COLOUR_BLIND = _theme(
     "colour-blind", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
     SM=42, TENSOR=227, TEMPERATURE=202, RECEIVED=32, SENT=214,
     ACCENT=117, WARN=227, FAULT=202, GOOD=42, BADGE=227,
     LEVEL_0=239, LEVEL_1=24, LEVEL_2=31, LEVEL_3=38, LEVEL_4=80, POINTER=165,
 )
-COLOUR_BLIND_LIGHT = _of_256(
+COLOUR_BLIND_LIGHT = _theme(
     "colour-blind-light", DIM=242, TRACK=246, BUSY=29, MEMORY=33, POWER=202, CPU=53,
     SM=29, TENSOR=58, TEMPERATURE=202, RECEIVED=33, SENT=53,
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
@@ -74,8 +72,8 @@ COLOUR_BLIND_LIGHT = _of_256(
 )
 _FAINT = Style(color="default", dim=True)  # bright black is the background itself on some palettes
 _OWN = Style(color="default")
-ANSI = _of_16(
-    "ansi", DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
+ANSI = _theme(
+    "ansi", 16, DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
     BUSY="green", MEMORY="bright_blue", POWER="magenta", CPU="cyan",  # plain blue is hard to see
     SM="green", TENSOR="yellow", TEMPERATURE="bright_red", RECEIVED="bright_blue", SENT="magenta",
     ACCENT="cyan", WARN="yellow", FAULT="bright_red", GOOD="green", BADGE="yellow",
@@ -88,29 +86,29 @@ MONOCHROME = Theme(
     | {"DIM": _FAINT, "TRACK": _FAINT, "FAULT": Style(color="default", reverse=True)},
     colours=0,
 )
-"""For NO_COLOR: bold is what matters, and a fault is reversed."""
+"""Theme for NO_COLOR: important text is bold, and faults are reversed."""
 
 THEMES = {theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)}
-"""Those that the user can name."""
+"""Themes that the user can choose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What the terminal can show."""
+    """Capabilities of the terminal."""
 
     colours: int = 256
-    """256, 16, or 0 where NO_COLOR is set."""
+    """256, 16, or 0 if NO_COLOR is set."""
     ascii: bool = False
-    """Whether it is safer to draw in ASCII."""
+    """True if it is safer to draw in ASCII."""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Terminal:
-        """What the environment says of it; Textual reads the same variables."""
+    def detect(cls, environment: Mapping[str, str]) -> Terminal:
+        """Detect the capabilities from environment variables, the same that Textual reads."""
         return cls(_colours(environment), ascii_is_safer(environment))
 
     @property
     def themes(self) -> tuple[str, ...]:
-        """The themes that it can show."""
+        """Names of the themes that it can show."""
         return tuple(THEMES) if self.colours > 16 else (ANSI.name,) if self.colours else ()
 
 
@@ -118,7 +116,7 @@ def _colours(environment: Mapping[str, str]) -> int:
     if without_colours(environment):
         return 0
     console = Console(
-        # As Textual types it, any string; it hands it on in the same way.
+        # Textual types the constant as any string, and passes it on in the same way.
         color_system=constants.COLOR_SYSTEM,  # type: ignore[arg-type]
         force_terminal=True,
         legacy_windows=False,
@@ -131,11 +129,11 @@ _Key = tuple[ColorTriplet | None, bool, bool]
 
 
 class Look(LineFilter):
-    """A theme and a set of characters, as a filter over all lines."""
+    """Line filter that applies a theme and a set of characters."""
 
     def __init__(self, theme: Theme = DARK, *, ascii: bool = False) -> None:  # noqa: A002
         self.theme, self.ascii = theme, ascii
-        # Textual leaves out filters that are not enabled.
+        # Textual skips filters that are not enabled.
         super().__init__(enabled=ascii or theme is not DARK)
         self._exact: dict[_Key, Style] = {}
         self._by_colour: dict[object, Style] = {}
@@ -145,7 +143,7 @@ class Look(LineFilter):
         self._restyled = lru_cache(1024)(self._restyle)
 
     def apply(self, segments: list[Segment], background: Background) -> list[Segment]:  # noqa: ARG002
-        """The segments in the theme's styles, cell for cell."""
+        """Return the segments in the theme's styles, cell for cell."""
         text = ascii_text if self.ascii else str
         return [
             segment
@@ -162,13 +160,13 @@ class Look(LineFilter):
         behind = self._by_colour.get(_key(Style(color=style.bgcolor))[0]) if style.bgcolor else None
         if behind is not None and behind.color is not None:
             style += Style(bgcolor=behind.color)
-        if self.theme.colours <= 16:  # what has no role too
+        if self.theme.colours <= 16:  # colours without a role too
             style += Style.from_color(_downgraded(style.color), _downgraded(style.bgcolor))
         return style
 
 
 def _key(style: Style) -> _Key:
-    """By what a style of the palette is known; Textual makes 24 bits of some of its colours."""
+    """Return the lookup key of a style; Textual converts some palette colours to 24 bits."""
     colour = style.color
     triplet = None if colour is None else colour.triplet
     if colour is not None and colour.type is ColorType.EIGHT_BIT:
@@ -180,11 +178,10 @@ def _downgraded(colour: Color | None) -> Color | None:
     return None if colour is None else colour.downgrade(ColorSystem.STANDARD)
 
 
-def choose(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa: A002
-    """The look that is asked for, as far as the terminal can show it.
+def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa: A002
+    """Return the requested look, as far as the terminal can show it.
 
-    A theme of 256 colours on a terminal of 16 would be what is nearest, legible or not: there it is
-    `ansi`. `auto`, or None for ASCII, is what suits the terminal.
+    With 16 colours the theme is always `ansi`: the nearest colours of others may be illegible.
     """
     if terminal.colours == 0:
         chosen = MONOCHROME
@@ -195,9 +192,96 @@ def choose(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa:
     return Look(chosen, ascii=terminal.ascii if ascii is None else ascii)
 
 
-def following(look: Look, terminal: Terminal) -> str:
-    """The theme after this one, round and round; the same where there is no other."""
+def next_theme(look: Look, terminal: Terminal) -> str:
+    """Return the next theme's name, wrapping around; the same one if there is no other."""
     names = terminal.themes
     if look.theme.name not in names:
         return look.theme.name
     return names[(names.index(look.theme.name) + 1) % len(names)]
+
+
+UNKNOWN = "?"
+FILLS = "..::||##"
+"""Cell filled from the bottom, by eighths."""
+BRAILLE = range(0x2800, 0x2900)
+LOWER_EIGHTHS = range(0x2581, 0x2589)
+LEFT_EIGHTHS = range(0x2589, 0x2590)
+
+GLYPHS = {
+    # Bars: full, half, empty, unknown.
+    "━": "#", "╸": "=", "─": "-", "┄": ".",
+    "▌": "|", "▐": "|", "▔": "-", "▀": '"', "░": ":", "▒": ":", "▓": "#", "■": "#", "□": "o",
+    "▮": "#",
+    "·": "*", "–": "-", "—": "-", "…": "~", "°": " ", "×": "x", "÷": "/", "±": "+", "−": "-",
+    "≥": ">", "≤": "<", "≈": "~", "≠": "!", "µ": "u", "Δ": "d", "√": "v", "∞": "8", "∑": "S",
+    "←": "<", "→": ">", "↑": "^", "↓": "v", "↕": "|", "↔": "-", "⇅": "|", "↵": "<", "⏎": "<",
+    "›": ">", "‹": "<", "»": ">", "«": "<", "⟨": "<", "⟩": ">", "▸": ">", "▾": "v", "▴": "^",
+    "▶": ">", "◀": "<", "▲": "^", "▼": "v", "►": ">", "◄": "<", "△": "^", "▽": "v", "▷": ">",
+    "•": "*", "●": "*", "○": "o", "◉": "*", "◆": "*", "◇": "o", "★": "*", "⚠": "!",
+    "✓": "+", "✔": "+", "✗": "x", "✘": "x", "‘": "'", "’": "'", "“": '"', "”": '"', "ß": "s",
+    "ø": "o", "Ø": "O", "æ": "a", "Æ": "A", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i",
+}  # fmt: skip
+SEPARATOR, ASCII_SEPARATOR = " · ", " | "
+
+
+@lru_cache(4096)
+def ascii_text(text: str) -> str:
+    """Return the text in ASCII, in as many cells.
+
+    Each character becomes as many as it has cells, so that nothing moves. Charts keep their
+    heights: a fuller cell becomes a heavier character.
+    """
+    if text.isascii():
+        return text
+    plain = "".join(map(_ascii, text.replace(SEPARATOR, ASCII_SEPARATOR)))
+    # Joined characters take other room together than alone.
+    return set_cell_size(plain, cell_len(text))
+
+
+@lru_cache(4096)
+def _ascii(character: str) -> str:
+    if character.isascii():
+        return character
+    width = cell_len(character)
+    return (_glyph(character) or _letters(character, width) or UNKNOWN * width)[:width].ljust(width)
+
+
+def _glyph(character: str) -> str:
+    if character in GLYPHS:
+        return GLYPHS[character]
+    code = ord(character)
+    if code in BRAILLE:
+        return _braille(code - BRAILLE.start)
+    if code in LOWER_EIGHTHS:
+        return FILLS[code - LOWER_EIGHTHS.start]
+    if code in LEFT_EIGHTHS:
+        return "#" if code < LEFT_EIGHTHS.start + 4 else "|"
+    name = unicodedata.name(character, "")
+    if not name.startswith("BOX DRAWINGS"):
+        return ""
+    if "VERTICAL" in name or " UP" in name or " DOWN" in name:
+        crosses = any(part in name for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND "))
+        return "+" if crosses else "|"
+    return "-"
+
+
+def _letters(character: str, width: int) -> str:
+    """Return `é` as `e`; empty if it is not a single letter with marks."""
+    base = "".join(c for c in unicodedata.normalize("NFKD", character) if c.isascii())
+    return base if len(base) == width and base.isprintable() else ""
+
+
+# Dots of a braille cell by row from the top: bits of its code.
+_ROWS = (0x09, 0x12, 0x24, 0xC0)
+_FILLED = frozenset(left + right for left in DOT_LEVELS[0] for right in DOT_LEVELS[1])
+
+
+def _braille(dots: int) -> str:
+    if not dots:
+        return " "
+    if dots in _FILLED:
+        return FILLS[dots.bit_count() - 1]
+    rows = [n for n, row in enumerate(_ROWS) if dots & row]
+    if rows[-1] - rows[0] >= 2:
+        return "|"
+    return "'--."[round(sum(rows) / len(rows))]

@@ -14,7 +14,7 @@ from gputop.text import (
     visible,
     watts_of,
 )
-from gputop.ui.drawing.draw import Row, Span, faded, fit, reading, width_of
+from gputop.ui.drawing.cells import Row, Span, faded, fit, reading, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, WARN
 from gputop.ui.widgets.live import LiveView
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, visible
-from gputop.ui.drawing.draw import Row, Span, clip, spread, width_of
+from gputop.ui.drawing.cells import Row, Span, clip, spread, width_of
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import NONE
 from gputop.ui.fleet.layout import Density, Slot
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, HEALTH, UNKNOWN
 from gputop.ui.fleet.painter import Painter, glyph, mark
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from rich.style import Style
 
 from gputop.fleet.model import Health
 from gputop.text import ABSENT, visible
-from gputop.ui.drawing.draw import Row, Span, cell, fit, width_of
+from gputop.ui.drawing.cells import Row, Span, cell, fit, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, FAULT, GOOD, LEVELS, POINTER, STRONG, TEXT, WARN
 from gputop.ui.fleet.grouping import SHAPE, VALUE
 from gputop.ui.fleet.layout import Density

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from gputop.fleet.page import since
 from gputop.text import visible
-from gputop.ui.drawing.draw import Row, Span, cell, cells_of, clip, faded, spread, width_of
-from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TAB
+from gputop.ui.drawing.cells import Row, Span, cell, cells_of, clip, faded, spread, width_of
+from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM, GOOD, STRONG, TAB
 from gputop.ui.fleet.detail import gpu_name
 from gputop.ui.fleet.metrics import GRAVEST_FIRST, SIGNS, counted
 from gputop.ui.fleet.painter import SIGN_STYLES
-from gputop.ui.processes.widget import CURSOR
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.live import LiveView, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The monitor: the devices of one or several hosts."""
+"""Monitor: the devices of one or several hosts."""

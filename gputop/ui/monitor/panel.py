@@ -1,4 +1,4 @@
-"""One device as a panel of several rows. Pure: no widget, no state."""
+"""Draw one device as a panel of several rows. Pure functions: no widget, no state."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gputop.schema.snapshot import Absence, DeviceState
 from gputop.text import (
     ABSENT,
     age,
+    fit_columns,
     in_unit_of,
     percentage,
     quantity,
     rounded,
     short_name,
     size,
-    that_fit,
     visible,
 )
-from gputop.ui.drawing.draw import (
+from gputop.ui.drawing.cells import (
     Row,
     Span,
     bar,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Density(IntEnum):
-    """How much room a device gets; the value is the rows that it takes at least."""
+    """Density of the monitor. The value is the fewest rows of a device."""
 
     ROW = 1
     COMPACT = 3
@@ -70,7 +70,7 @@ class Density(IntEnum):
 
     @property
     def following(self) -> Density:
-        """The next one, round and round."""
+        """Next density, wrapping around."""
         order = list(Density)
         return order[(order.index(self) + 1) % len(order)]
 
@@ -78,8 +78,8 @@ class Density(IntEnum):
 NO_ANSWER = Fault("It has not answered yet", "Slow, or hanging: `dmesg` may have an Xid")
 
 
-class Past(NamedTuple):
-    """What a reading has been, oldest first, up to what the full height stands for."""
+class PanelHistory(NamedTuple):
+    """Values of a reading, oldest first, and the value at the full height of the chart."""
 
     values: Sequence[float | None]
     top: float
@@ -88,41 +88,41 @@ class Past(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """What there is to draw of a device."""
+    """Data that a panel shows."""
 
     device: Device
     readings: DeviceSample
-    past: Sequence[Past] = ()
-    """Its histories, the most telling first."""
+    histories: Sequence[PanelHistory] = ()
+    """Histories, the most useful first."""
     count: int = 0
-    """Samples ever, to place the histories."""
+    """Number of samples since the start; it aligns the histories."""
     selected: bool = False
     index_cells: int = 1
-    """Width of the longest index of a device, so that names stand under each other."""
+    """Cells of the longest device index: names are aligned."""
     host: Host | None = None
-    """Its memory is that of a device that has none of its own."""
+    """Host whose memory a device without its own shares."""
     finding: Finding | None = None
-    """Why it may be slow, most of all."""
+    """Most important reason why the device may be slow."""
     old_seconds: float | None = None
-    """How old the readings are, where that is too much for them to look like those of now."""
+    """Age of the readings, if they are too old to look current."""
     host_behind: bool = False
-    """True if they are old with all else of their host, which its title says."""
+    """True if the whole host is behind, which its title says."""
 
     @property
     def fault(self) -> Fault | None:
-        """What there is to say of a device in place of readings."""
+        """Fault that replaces the readings."""
         return fault_of(self.readings) or (NO_ANSWER if self.unanswered else None)
 
     @property
     def unanswered(self) -> bool:
-        """Whether it has not answered for the first time."""
+        """True until the device answers for the first time."""
         r = self.readings
         nothing = r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
         return r.state is DeviceState.OK and nothing
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
-        """What is in use, and of how much."""
+        """Used and total bytes of memory."""
         r = self.readings
         if r.memory_used_bytes is None and self.device.memory_is_shared and self.host is not None:
             return self.host.memory_used_bytes, self.host.memory_total_bytes
@@ -130,26 +130,26 @@ class Panel:
 
 
 def name_of(device: Device) -> str:
-    """The device's name as it is shown; of a MIG instance, its profile."""
+    """Return the short name of a device; for a MIG instance, its profile."""
     name = short_name(visible(device.name))
     profile = name.rpartition(" MIG ")[2]
     return f"└ MIG {profile}" if device.parent_uuid is not None else name
 
 
 def lacks(readings: DeviceSample, name: str) -> bool:
-    """Whether the device never has that reading: then a sign of absence would say nothing."""
+    """True if the device never has that reading: then it is left out."""
     return readings.absent.get(name) is Absence.NOT_SUPPORTED
 
 
 def activity_of(readings: DeviceSample) -> str:
-    """The reading that says whether it works: of what has no *busy*, as MIG has, *SM active*."""
+    """Return the name of the activity reading: *SM active* for MIG, which has no *busy*."""
     busy = "gpu_utilization_percent"
     other = lacks(readings, busy) and readings.sm_active_percent is not None
     return "sm_active_percent" if other else busy
 
 
 def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
-    """The panel in exactly `height` rows of `width` cells."""
+    """Draw the panel in exactly `height` rows of `width` cells."""
     rows = [_title(panel, width, rule=density is Density.FULL)]
     inner, room = width - 3, height - 1
     if panel.fault is None:
@@ -157,13 +157,13 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     else:
         style = WARN if panel.unanswered else FAULT
         body = _fault_rows(panel.fault, style, inner, room)
-    rows += [[mark(panel), Span("  "), *row] for row in body]
-    rows += [[mark(panel)] for _ in range(height - len(rows))]
+    rows += [[selection_mark(panel), Span("  "), *row] for row in body]
+    rows += [[selection_mark(panel)] for _ in range(height - len(rows))]
     return [fit(row, width) for row in rows[:height]]
 
 
 def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row]:
-    """Bars, and where there is room for it the rest; faded where they are old."""
+    """Draw bars, details and histories as far as they fit; dimmed if the readings are old."""
     body, last = [_busy_bar(panel, width), _memory_bar(panel, width)], []
     old = panel.old_seconds is not None
     if density is Density.FULL:
@@ -180,21 +180,21 @@ def _readings(panel: Panel, density: Density, width: int, room: int) -> list[Row
 
 OLD = "Slow to answer, or hanging: `dmesg` may have an Xid"
 LEAST_HISTORY, ENOUGH_HISTORY = 2, 4
-"""Rows that are left to a history, and from which on there is one more of them."""
+"""Fewest rows of a history, and rows per history before there is another one."""
 
 
 def _histories(panel: Panel, width: int, rows: int) -> list[Row]:
-    """As many as there is room for, one under the other; their colours are those of the bars."""
-    many = min(len(panel.past), max(1, rows // ENOUGH_HISTORY))
+    """Draw the histories that fit, below each other in the colours of the bars."""
+    many = min(len(panel.histories), max(1, rows // ENOUGH_HISTORY))
     drawn: list[Row] = []
-    for n, (values, top, style) in enumerate(panel.past[:many]):
+    for n, (values, top, style) in enumerate(panel.histories[:many]):
         each = (rows - len(drawn)) // (many - n)
         drawn += history(values, panel.count, width, each, top, style)
     return drawn
 
 
-def mark(panel: Panel) -> Span:
-    """Of the device that keys act on."""
+def selection_mark(panel: Panel) -> Span:
+    """Return the mark of the selected device, or a blank."""
     return Span("▌" if panel.selected else " ", ACCENT)
 
 
@@ -203,15 +203,15 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     label = panel.device.label
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
     left = [
-        mark(panel),
+        selection_mark(panel),
         Span(f"{label} ", ACCENT if panel.selected else STRONG),
         Span(name_of(panel.device), STRONG),
     ]
     figures: list[Row] = []
     if r.state is DeviceState.OK and not panel.unanswered:
         figures = [[Span("  "), *part] for part in _figures(r, bars=rule)]
-        # A name is told before what is least telling. Room for a limit there is in any case:
-        # limits come and go, and nothing is to move with them; 10 has no less than 9.
+        # The name is worth more than the last figures. Room for a limit is always reserved:
+        # limits come and go, and nothing may move with them. A label of one digit gets two cells.
         second = max(0, 2 - len(label))
         room = width - width_of(left) - second - LONGEST_LIMIT - 3
         while len(figures) > 1 and sum(map(width_of, figures)) > room:
@@ -231,12 +231,12 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
 
 
 def age_text(seconds: float) -> str:
-    """`2.1 s old`."""
+    """Return an age as text: `2.1 s old`."""
     return f"{age(seconds)} old"
 
 
 def _figures(r: DeviceSample, *, bars: bool) -> list[Row]:
-    """What a title tells, the most telling first; power and clock where no `bars` do."""
+    """Return the figures of a title, the most useful first; with `bars`, no power or clock."""
     right: list[Row] = []
     if not lacks(r, "temperature_celsius"):
         right.append([reading(quantity(r.temperature_celsius, "°C"))])
@@ -253,7 +253,7 @@ LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
 
 
 def limit_text(reason: str) -> tuple[str, Style]:
-    """Return a clock event reason in a word or two; idle is empty, as it goes without saying."""
+    """Return a clock event reason in a word or two, and its style; empty for idle."""
     event = BY_WORD.get(reason)
     if event is None:
         return clip(visible(reason, LONGEST_LIMIT), LONGEST_LIMIT), DIM
@@ -261,12 +261,12 @@ def limit_text(reason: str) -> tuple[str, Style]:
 
 
 def limited_by(readings: DeviceSample) -> tuple[str, Style]:
-    """Return what keeps the clocks down most of all; empty where nothing does."""
+    """Return the most severe clock event reason and its style; empty if there is none."""
     return limit_text(min(readings.clock_event_reasons or ("idle",), key=gravity))
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
-    """What is wrong and what to do, instead of readings; in whole words where there is room."""
+    """Draw fault and remedy in place of readings, word-wrapped where there is room."""
     lines = [
         (line, style)
         for text, style in ((fault.what, what), (fault.remedy, TEXT))
@@ -291,7 +291,7 @@ def _busy_bar(panel: Panel, width: int) -> Row:
     label, style = ("SM", SM) if name == "sm_active_percent" else ("busy", BUSY)
     value = [cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)]
     tensor = panel.readings.tensor_active_percent
-    if tensor is not None:  # busy says nothing about how much of it is used
+    if tensor is not None:  # busy does not say how much of the GPU is used
         value += [Span(" tensor ", DIM), cell(percentage(tensor), 5, STRONG, right=True)]
     return _labelled_bar(label, share_of(active, 100), style, value, width)
 
@@ -322,46 +322,50 @@ def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
 
 
 def _details(panel: Panel, width: int, most: int) -> list[Row]:
-    """The rest in up to `most` lines, the most telling first; the history needs the others."""
+    """Draw the other readings in up to `most` lines, the most useful first."""
     r, device = panel.readings, panel.device
     on_the_bar = activity_of(r) == "sm_active_percent"
-    active = percentage(None if on_the_bar else r.sm_active_percent)
-    clock = [("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))]
-    activity = [
-        ("SM active", active),
+    # A reading that the device supports is shown even without a value; of the others only those
+    # with one. The page of the device says why a value is missing.
+    activity = _known(
+        ("SM active", percentage(None if on_the_bar else r.sm_active_percent)),
         ("DRAM", percentage(r.dram_active_percent)),
         ("occupancy", percentage(r.sm_occupancy_percent)),
-    ]
+    )
+    clock = ("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))
     memory_clock = _with_maximum(r.memory_clock_mhz, device.memory_clock_max_mhz)
-    others = [
+    others = (
         ("mem", "memory_clock_mhz", memory_clock),
         ("bus", "memory_utilization_percent", percentage(r.memory_utilization_percent)),
         ("fan", "fan_percent", percentage(r.fan_percent)),
-    ]
-    rare = [
+    )
+    first = _supported(r, clock) + activity
+    second = _supported(r, *others) + _known(
         ("reserved", size(r.memory_reserved_bytes or None)),
         ("enc", percentage(r.encoder_utilization_percent or None)),
         ("dec", percentage(r.decoder_utilization_percent or None)),
-    ]
-    # What the device has by its nature is there with its sign of absence; of the rest what is
-    # missing is left out: the device's page says why.
-    first = [(label, text) for label, name, text in clock if not lacks(r, name)]
-    first += _known(activity)
-    second = [(label, text) for label, name, text in others if not lacks(r, name)]
-    second += _known(rare)
-    lines = [first, second] if _known(activity) else [first + second]
+    )
+    lines = [first, second] if activity else [first + second]
     lines += _links(r, width)
     return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
+
+
+def _supported(r: DeviceSample, *parts: tuple[str, str, str]) -> list[tuple[str, str]]:
+    return [(label, text) for label, name, text in parts if not lacks(r, name)]
+
+
+def _known(*parts: tuple[str, str]) -> list[tuple[str, str]]:
+    return [part for part in parts if part[1] != ABSENT]
 
 
 LONGEST_RATE = len("0.98 GiB/s")
 
 
 def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
-    """Traffic of PCIe and NVLink, in one line or in one each.
+    """Return the traffic of PCIe and NVLink, in one line or in one each.
 
-    Both directions of a link are there, or neither. Which it is depends on the longest rates that
-    there are, not on those of now: else lines would come and go with the traffic.
+    Show both directions of a link, or neither. The choice depends on the longest possible
+    rates, not on the current ones: else lines would come and go with the traffic.
     """
     pairs = (
         ("PCIe", r.pcie_rx_bytes_per_second, r.pcie_tx_bytes_per_second),
@@ -377,19 +381,15 @@ def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
     return [links] if one_line else [[link] for link in links]
 
 
-def _known(parts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [part for part in parts if part[1] != ABSENT]
-
-
 def rate(bytes_per_second: float | None) -> str:
-    """`2.64 GiB/s`."""
+    """Return a rate as text: `2.64 GiB/s`."""
     return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
-    """Labels and values; what does not fit is left out whole."""
+    """Draw the labels and values that fit completely."""
     gap = 3
-    shown = that_fit(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
+    shown = fit_columns(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
     row: Row = []
     for label, value in shown:
         row += [Span(" · ", TRACK)] * bool(row)

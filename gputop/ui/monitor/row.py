@@ -1,44 +1,86 @@
-"""One device in one row, like a line of gpustat, and the heading over such rows. Pure."""
+"""Draw a device in one row, like gpustat, with headings, and titles of hosts. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 
 from gputop.frozen import dataclass
-from gputop.schema.snapshot import DeviceState
-from gputop.text import ABSENT, percentage, quantity, that_fit, used_of, watts_of
-from gputop.ui.drawing.draw import Row, Span, bar, cell, faded, fit, share_of
-from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
-from gputop.ui.monitor.panel import activity_of, age_text, lacks, limited_by, mark, name_of, rate
+from gputop.schema.snapshot import DeviceState, DriverState, MachineState, Source
+from gputop.text import (
+    ABSENT,
+    age,
+    duration,
+    fit_columns,
+    number,
+    percentage,
+    quantity,
+    used_of,
+    visible,
+    watts_of,
+)
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    cell,
+    clip,
+    faded,
+    fit,
+    rule_of,
+    share_of,
+    width_of,
+)
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    BUSY,
+    DIM,
+    FAULT,
+    MEMORY,
+    SM,
+    STRONG,
+    TEXT,
+    TRACK,
+    WARN,
+)
+from gputop.ui.monitor.panel import (
+    activity_of,
+    age_text,
+    lacks,
+    limited_by,
+    name_of,
+    rate,
+    selection_mark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device, DeviceSample
+    from gputop.schema.snapshot import Device, DeviceSample, Machine
     from gputop.ui.monitor.panel import Panel
 
 
-class Machine(NamedTuple):
-    """What the columns depend on: they are the same for all devices."""
+class RowShape(NamedTuple):
+    """Facts about all devices that determine their columns, which are the same for all."""
 
     label: int
     """Cells of the longest label."""
     name: int
     """Cells of the longest name."""
     lacking: frozenset[str] = frozenset()
-    """The readings that no device has."""
+    """Readings that no device has."""
 
 
-def machine_of(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> Machine:
-    """Of these devices and their readings."""
+def row_shape(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> RowShape:
+    """Return the shape of rows for these devices."""
     answering = [sample for sample in samples if sample.state is DeviceState.OK]
-    return Machine(
+    return RowShape(
         max((len(device.label) for device in devices), default=1),
         max((cell_len(name_of(device)) for device in devices), default=0),
         frozenset(
@@ -49,68 +91,58 @@ def machine_of(devices: Sequence[Device], samples: Sequence[DeviceSample]) -> Ma
     )
 
 
-class Column(NamedTuple):
-    """A column to the right of the bars."""
+class DeviceColumn(NamedTuple):
+    """Column to the right of the bars."""
 
     heading: str
     name: str
-    """Of the reading."""
+    """Name of the reading."""
     width: int
     room: int
-    """Cells that must be left for the name and the bars."""
+    """Cells that must remain for the name and the bars."""
     text: Callable[[DeviceSample], str]
     style: Callable[[DeviceSample], Style] | None = None
 
 
-def _percent(heading: str, name: str, width: int, room: int) -> Column:
-    return Column(heading, name, width, room, lambda r: percentage(getattr(r, name), "%"))
+def _column(
+    heading: str, name: str, width: int, room: int, text: Callable[[Any], str]
+) -> DeviceColumn:
+    return DeviceColumn(heading, name, width, room, lambda r: text(getattr(r, name)))
 
 
 RATE = 12
-
-
-def _rate(heading: str, name: str, room: int) -> Column:
-    return Column(heading, name, RATE, room, lambda r: rate(getattr(r, name)))
-
-
-def _power(r: DeviceSample) -> str:
-    return watts_of(r.power_watts, r.power_limit_watts, "")
-
-
-TENSOR = _percent("TENSOR", "tensor_active_percent", 8, 44)
+_percent = partial(percentage, unit="%")
+TENSOR = _column("TENSOR", "tensor_active_percent", 8, 44, _percent)
 # fmt: off
 COLUMNS = (
-    Column("TEMP", "temperature_celsius", 6, 0, lambda r: quantity(r.temperature_celsius, "°C")),
-    Column("POWER W", "power_watts", 10, 30, _power),
-    Column("SM MHz", "sm_clock_mhz", 8, 34, lambda r: quantity(r.sm_clock_mhz, "")),
-    Column("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
-           lambda r: limited_by(r)[1]),
+    _column("TEMP", "temperature_celsius", 6, 0, lambda value: quantity(value, "°C")),
+    DeviceColumn("POWER W", "power_watts", 10, 30,
+                 lambda r: watts_of(r.power_watts, r.power_limit_watts, "")),
+    _column("SM MHz", "sm_clock_mhz", 8, 34, lambda value: quantity(value, "")),
+    DeviceColumn("LIMIT", "clock_event_reasons", 13, 38, lambda r: limited_by(r)[0],
+                 lambda r: limited_by(r)[1]),
     TENSOR,
-    _percent("BUS", "memory_utilization_percent", 6, 44),
-    _percent("FAN", "fan_percent", 6, 44),
-    Column("P", "performance_state", 4, 44, lambda r: _state(r.performance_state)),
-    # What is received is not shown without what is sent: there is room for both.
-    _rate("PCIE RX", "pcie_rx_bytes_per_second", 60 + RATE),
-    _rate("PCIE TX", "pcie_tx_bytes_per_second", 60),
-    _rate("NVLINK RX", "nvlink_rx_bytes_per_second", 70 + RATE),
-    _rate("NVLINK TX", "nvlink_tx_bytes_per_second", 70),
+    _column("BUS", "memory_utilization_percent", 6, 44, _percent),
+    _column("FAN", "fan_percent", 6, 44, _percent),
+    _column("P", "performance_state", 4, 44, lambda p: ABSENT if p is None else f"P{p}"),
+    # Received traffic is shown only with room for sent traffic.
+    _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, rate),
+    _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, rate),
+    _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, rate),
+    _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, rate),
 )
 # fmt: on
-"""The most telling first: those that do not fit are left out from the end."""
-
-
-def _state(state: int | None) -> str:
-    return ABSENT if state is None else f"P{state}"
+"""Columns, the most useful first: the last ones are dropped where room is short."""
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """What a row has: widths of its label, name and bars, and its other columns."""
+class RowLayout:
+    """Cells of the label, the name and each bar of a row, and its other columns."""
 
     label: int
     name: int
     bar: int
-    others: tuple[Column, ...]
+    others: tuple[DeviceColumn, ...]
 
 
 MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
@@ -118,26 +150,26 @@ SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
 @lru_cache(maxsize=8)
-def columns(width: int, machine: Machine) -> Columns:
-    """The columns that fit: the least telling ones give way first."""
-    label = max(2, machine.label) + 1
+def columns(width: int, shape: RowShape) -> RowLayout:
+    """Return the layout of a row: the least useful columns are dropped first."""
+    label = max(2, shape.label) + 1
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
-    known = (column for column in COLUMNS if column.name not in machine.lacking)
-    others = that_fit(known, left, lambda column: column.width, lambda column: column.room)
+    known = (column for column in COLUMNS if column.name not in shape.lacking)
+    others = fit_columns(known, left, lambda column: column.width, lambda column: column.room)
     left -= sum(column.width for column in others)
-    name = max(8, min(machine.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
+    name = max(8, min(shape.name, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
-    return Columns(label, name, bars, tuple(others))
+    return RowLayout(label, name, bars, tuple(others))
 
 
-def shows_gpm(width: int, machine: Machine) -> bool:
-    """Whether a row of that width has a reading of GPM."""
-    return TENSOR in columns(width, machine).others
+def shows_gpm(width: int, shape: RowShape) -> bool:
+    """True if a row of that width has a GPM reading."""
+    return TENSOR in columns(width, shape).others
 
 
-def heading(width: int, machine: Machine) -> Row:
-    """The names over the columns."""
-    c = columns(width, machine)
+def heading(width: int, shape: RowShape) -> Row:
+    """Draw the headings of the columns."""
+    c = columns(width, shape)
     parts = [
         cell("", MARK),
         cell("GPU", c.label + c.name + 1),
@@ -148,11 +180,11 @@ def heading(width: int, machine: Machine) -> Row:
     return fit([Span(part.text, DIM) for part in parts], width)
 
 
-def draw_row(panel: Panel, machine: Machine, width: int) -> Row:
-    """The device in `width` cells."""
-    c, r = columns(width, machine), panel.readings
+def draw_row(panel: Panel, shape: RowShape, width: int) -> Row:
+    """Draw the device in `width` cells."""
+    c, r = columns(width, shape), panel.readings
     row: Row = [
-        mark(panel),
+        selection_mark(panel),
         cell(panel.device.label.rjust(2), c.label, ACCENT if panel.selected else STRONG),
         cell(name_of(panel.device), c.name, STRONG if panel.selected else TEXT),
         Span(" "),
@@ -169,18 +201,18 @@ def draw_row(panel: Panel, machine: Machine, width: int) -> Row:
         Span(" "),
     ]
     for column in c.others:
-        # An instance has so little that signs of absence would be all that one sees.
+        # A MIG instance lacks so much that a row would be mostly signs of absence.
         blank = panel.device.parent_uuid is not None and lacks(r, column.name)
         style = column.style(r) if column.style else TEXT
         row.append(_value("" if blank else column.text(r), column.width, style))
-    if panel.old_seconds is not None:  # where its name stands there is room for it in any case
+    if panel.old_seconds is not None:  # the age replaces the name, where it always fits
         name = cell(age_text(panel.old_seconds), c.name, WARN)
         row = [*row[:2], name, *faded([row[3:]])[0]]
     return fit(row, width)
 
 
 def _busy(readings: DeviceSample, cells: int) -> Row:
-    """The bar and its value; it is named where it is not what the heading says."""
+    """Draw the activity bar and its value, named if it is not what the heading says."""
     name = activity_of(readings)
     active = getattr(readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
@@ -194,3 +226,69 @@ def _busy(readings: DeviceSample, cells: int) -> Row:
 
 def _value(text: str, width: int, style: Style = TEXT) -> Span:
     return cell(text, width, DIM if text == ABSENT else style, right=True)
+
+
+LONGEST_HOST = 40
+
+
+def title_rows(machine: Machine, width: int) -> int:
+    """Return the number of rows of a host's title: rows after the first say what is wrong."""
+    return 1 + len(_problem(machine, width))
+
+
+def host_title(machine: Machine, width: int, behind: float | None, limit: float) -> list[Row]:
+    """Draw the title of a host: its name and state, and why it is away or has no devices.
+
+    It says that the host is `behind` seconds behind; more than `limit` is shown as a fault.
+    """
+    right = _state(machine, behind, limit)
+    left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_HOST), ACCENT), Span(" ")]
+    if machine.source is Source.SIMULATED:
+        left += [Span(" SIMULATED ", BADGE), Span(" ")]
+    room = width - width_of(right) - 4 - width_of(left)
+    left += [span for part in fit_columns(_facts(machine), room, width_of) for span in part]
+    return [rule_of(left, right, width), *_problem(machine, width)]
+
+
+def _problem(machine: Machine, width: int) -> list[Row]:
+    """Return the problem and its remedy, in one row if that fits."""
+    problem = machine.problem
+    if problem is None:
+        return []
+    why = f"{visible(problem.why)}. "
+    if machine.state is not MachineState.AWAY:
+        why = f"{visible(problem.what)}: {why}"
+    row = [Span("  "), Span(why, FAULT), Span(visible(problem.remedy), TEXT)]
+    return [row] if width_of(row) <= width else [row[:2], [row[0], row[2]]]
+
+
+def _facts(machine: Machine) -> list[Row]:
+    """Return facts about the host, the most useful first."""
+    host = machine.host
+    parts: list[tuple[str, str]] = []
+    if host.cpu_percent is not None:
+        parts.append(("CPU ", percentage(host.cpu_percent).rjust(5)))
+    if host.load_average:
+        parts.append(("load ", number(host.load_average[0])))
+    if host.memory_used_bytes is not None:
+        parts.append(("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes)))
+    if machine.driver_version:
+        parts.append(("driver ", visible(machine.driver_version, 24)))
+    if machine.hostname not in (None, machine.name):
+        parts.append(("is ", visible(machine.hostname or "", 32)))
+    return [[Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts]
+
+
+def _state(machine: Machine, behind: float | None, limit: float) -> Row:
+    """Return the state for the right end; blank if all is well."""
+    if machine.state is MachineState.CONNECTING:
+        return [Span(" connecting ", WARN)]
+    if machine.state is MachineState.AWAY:
+        since, again = duration(machine.age_seconds or 0.0), machine.retry_seconds
+        next_try = f", tried again in {duration(max(1.0, again))}" if again else ", tried again now"
+        return [Span(f" AWAY for {since}", FAULT), Span(f"{next_try} ", DIM)]
+    if behind is not None:
+        return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]
+    if machine.driver_state is DriverState.STARTING:
+        return [Span(" waiting for its driver ", WARN)]
+    return [Span(" ", TRACK)]

@@ -1,4 +1,4 @@
-"""The monitor: every device, and the processes on them; without devices, the host."""
+"""Monitor tab: all devices and their processes; without devices, the host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from textual import on
 
 from gputop.ui.model import find_device
 from gputop.ui.monitor.devices import DevicesView
-from gputop.ui.processes.tab import ListTab
-from gputop.ui.processes.widget import ProcessesView
+from gputop.ui.processes.screen import ListTab, ProcessesView
 from gputop.ui.widgets.host import HostView
 
 if TYPE_CHECKING:
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class MonitorTab(ListTab):
-    """Lays the devices out in the space there is, and draws what came.
+    """Tab with devices and processes, laid out for the available space.
 
-    Keys are for the devices, or for the processes: Tab changes which.
+    Keys are for the devices or for the processes; Tab switches between them.
     """
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
@@ -40,36 +39,34 @@ class MonitorTab(ListTab):
 
     @property
     def selected(self) -> Device | None:
-        """The selected device, or that of the selected process where keys are for those."""
+        """Selected device, or the device of the selected process if keys are for processes."""
         if self.processes.focused_list and (process := self.processes.selected) is not None:
             return find_device(self.telemetry.devices, process.device_uuid)
         return self.devices.selected
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
-        """Keys are for the devices or for the processes; some are for processes in any case."""
+    def key_handlers(self) -> tuple[Widget, ...]:
+        """Widgets that handle keys; some keys are for the processes in any case."""
         if self.processes.focused_list:
             return (self, self.processes)
         return (self, self.devices, self.processes)
 
     @property
     def wants_gpm(self) -> bool:
-        """Where there is room for it."""
         return self.devices.shows_gpm
 
     def show_telemetry(self) -> None:
-        """Draws what changed."""
         self._arrange()
         for view in (self.devices, self.processes, self._host):
             view.redraw()
 
     def action_density(self) -> None:
-        """Gives the devices more or less room."""
+        """Switch to the next density."""
         self.devices.next_density()
         self.show_telemetry()
 
     def action_switch(self) -> None:
-        """Keys are for the processes, or for the devices again."""
+        """Switch keys between devices and processes."""
         self._go_to_list(to_it=not self.processes.focused_list)
 
     def _go_to_list(self, *, to_it: bool) -> None:
@@ -77,12 +74,12 @@ class MonitorTab(ListTab):
         self.show_telemetry()
 
     def action_filter(self) -> None:
-        """Who looks for processes means them with the next keys, too."""
+        """Filter the processes; the next keys are for them too."""
         self._go_to_list(to_it=True)
         self.processes.action_filter()
 
     def action_side(self, step: int) -> None:
-        """The device to the right."""
+        """Select the device to the right."""
         if not self.processes.focused_list:
             self.devices.action_move(step)
 
@@ -91,14 +88,13 @@ class MonitorTab(ListTab):
         self._go_to_list(to_it=True)
 
     def on_click(self, event: Click) -> None:
-        """A click on a device is for the devices, a second one opens its page."""
+        """Make keys act on the devices; a double click opens a device's page."""
         if event.widget is self.devices:
             self._go_to_list(to_it=False)
             if event.chain == 2:
                 self.app.call_later(self.app.run_action, "details")
 
     def on_resize(self) -> None:
-        """Another size, another layout."""
         self._arrange()
 
     def _arrange(self) -> None:
@@ -107,7 +103,7 @@ class MonitorTab(ListTab):
         self.devices.display = self.processes.display = has_devices
         width, height = self.size
         if has_devices and width and height:
-            rows = min(self.devices.plan(width, height).rows, self.devices.most_rows(height))
+            rows = min(self.devices.plan(width, height).rows, self.devices.max_rows(height))
             spare = height - rows - self.telemetry.process_count - 1
             rows += max(0, min(self.devices.finding_rows, spare))
             self.devices.styles.height = rows

@@ -1,1 +1,1 @@
-"""The process table, signals and environments."""
+"""Process table, signals and environments."""

@@ -1,4 +1,4 @@
-"""The columns of the process table: what each says of a process, and which of them fit. Pure."""
+"""Columns of the process table, and which of them fit. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 from gputop.frozen import dataclass
 from gputop.schema.absences import unseen
 from gputop.schema.snapshot import Device, Machine, Process, ProcessKind
-from gputop.text import ABSENT, quantity, size, that_fit, visible
+from gputop.text import ABSENT, fit_columns, quantity, size, visible
 
 MARK_WIDTH = 1
-"""Cells before the first column, for the mark of the selected row."""
+"""Cells for the mark of the selected row, before the first column."""
 GAP = 1
 """Cells before each column."""
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
-"""Cells that the command keeps in any case, and before it leaves some to columns of less use."""
+"""Cells that the command always keeps, and those it keeps before less useful columns show."""
 WIDE_FROM = 180
-"""Cells of the table from which on columns have their greater width."""
+"""Width of the table from which columns have their larger width."""
 SEARCHED_CHARACTERS = 1024
-"""How much of a command is searched, and sorted by."""
+"""Characters of a command that are searched and sorted by."""
 
 KINDS = {
     ProcessKind.COMPUTE: "compute",
@@ -32,55 +32,65 @@ KINDS = {
 }
 
 
-class Place(NamedTuple):
-    """A device: its position in the order of all, and how it is called on its machine."""
+class DevicePlace(NamedTuple):
+    """Position of a device in the list, and its label on its machine."""
 
-    position: int
-    label: str
+    position: int | None = None
+    label: str = ABSENT
+
+
+NOWHERE = DevicePlace()
+"""Place of a process on an unknown device."""
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What a process is seen against: the time of the sample, and the devices by UUID."""
+class ProcessContext:
+    """Data that columns need besides the process: sample times, and devices by UUID."""
 
     time: float = 0.0
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, DevicePlace] = field(default_factory=dict)
     times: Mapping[str | None, float] = field(default_factory=dict)
-    """Of several machines, each by its own clock."""
+    """Sample time of each machine by its own clock, where there are several."""
+
+    def place(self, process: Process) -> DevicePlace:
+        """Return the place of the process's device; blank if the device is unknown."""
+        return self.places.get(process.device_uuid, NOWHERE)
 
     @classmethod
-    def of(cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()) -> Around:
-        """Of the sample taken at that time, and the devices in their order."""
-        places = {d.uuid: Place(n, d.number) for n, d in enumerate(devices)}
+    def for_sample(
+        cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()
+    ) -> ProcessContext:
+        """Return the context for a sample taken at `time`, with the devices in list order."""
+        places = {d.uuid: DevicePlace(n, d.number) for n, d in enumerate(devices)}
         return cls(time, places, {m.name: m.time for m in machines if m.time is not None})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column: `value` is what it is sorted by, None where that is unknown."""
+class ProcessColumn:
+    """Column of the process table. `value` is the sort key, or None if unknown."""
 
     title: str
     about: str
-    """What the number is, for the legend."""
+    """Explanation for the help."""
     width: int
-    """Cells; of the command it is what is left."""
-    value: Callable[[Process, Around], Any]
-    text: Callable[[Process, Around], str]
+    """Cells; 0 for the command, which gets the rest."""
+    value: Callable[[Process, ProcessContext], Any]
+    text: Callable[[Process, ProcessContext], str]
     right: bool = True
     largest_first: bool = False
-    """How it is sorted to begin with."""
+    """True if the first sort is descending."""
     wide: int = 0
-    """Cells on a wide terminal, where that is more."""
+    """Cells on a wide terminal, if more."""
 
     def cells(self, table_width: int) -> int:
-        """Cells in a table of that width."""
+        """Return the cells in a table of that width."""
         return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
 
 
 def command_of(process: Process, room: int) -> str:
-    """The command, made inert, or why there is none; cut to hardly more than `room` cells.
+    """Return the command in visible characters, cut to about `room` cells, or why it is unknown.
 
-    Where it does not fit, the folder of its program gives way first.
+    Where it does not fit, the folder of the program is left out first.
     """
     command = process.command
     if command is None:
@@ -88,11 +98,11 @@ def command_of(process: Process, room: int) -> str:
     if len(command) > room and command.startswith("/"):
         program, _, arguments = command.partition(" ")
         command = f"{program.rpartition('/')[2] or program} {arguments}"
-    return visible(command, room + 1)  # each character takes a cell at least
+    return visible(command, room + 1)  # each character takes at least one cell
 
 
-def age(seconds: float) -> str:
-    """`42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, so that it changes seldom."""
+def process_age(seconds: float) -> str:
+    """Return `42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, to change seldom."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
     if not minutes:
@@ -105,7 +115,7 @@ def age(seconds: float) -> str:
 
 
 def where(process: Process) -> str:
-    """The pod, job or container that a process is in, as it is called; empty where in none."""
+    """Return the pod, job or container of a process by name; empty if it is in none."""
     names = {"pod": process.pod, "job": process.slurm_job, "ctr": process.container}
     for kind, name in names.items():
         if name is not None:
@@ -114,35 +124,25 @@ def where(process: Process) -> str:
     return ABSENT if unknown else ""
 
 
-def _label(process: Process, around: Around) -> str:
-    place = around.places.get(process.device_uuid)
-    return place.label if place else ABSENT
-
-
-def _position(process: Process, around: Around) -> int | None:
-    place = around.places.get(process.device_uuid)
-    return place.position if place else None
-
-
-def _age_seconds(process: Process, around: Around) -> float | None:
-    now = around.times.get(process.machine, around.time)
+def _age_seconds(process: Process, context: ProcessContext) -> float | None:
+    now = context.times.get(process.machine, context.time)
     return None if process.start_time is None else now - process.start_time
 
 
-def _age(process: Process, around: Around) -> str:
-    seconds = _age_seconds(process, around)
-    return ABSENT if seconds is None else age(seconds)
+def _age(process: Process, context: ProcessContext) -> str:
+    seconds = _age_seconds(process, context)
+    return ABSENT if seconds is None else process_age(seconds)
 
 
-def _folded(text: str | None) -> str | None:
-    return text.casefold() if text else None
+def _sort_text(text: str | None) -> str | None:
+    return text.casefold() if text and text != ABSENT else None
 
 
 def _number(
     title: str, about: str, name: str, width: int, text: Callable[[float | None], str]
-) -> Column:
+) -> ProcessColumn:
     read = attrgetter(name)
-    return Column(
+    return ProcessColumn(
         title,
         about,
         width,
@@ -152,59 +152,53 @@ def _number(
     )
 
 
-def _name(title: str, about: str, name: str, width: int, wide: int) -> Column:
-    read = attrgetter(name)
-    return Column(
+def _text(
+    title: str, about: str, read: Callable[[Process], str], width: int, wide: int = 0
+) -> ProcessColumn:
+    return ProcessColumn(
         title,
         about,
         width,
-        value=lambda process, _: _folded(read(process)),
-        text=lambda process, _: visible(read(process) or ABSENT, 64),
+        value=lambda process, _: _sort_text(read(process)),
+        text=lambda process, _: visible(read(process), 64),
         right=False,
         wide=wide,
     )
 
 
-def _percent(title: str, about: str, name: str) -> Column:
+def _percent(title: str, about: str, name: str) -> ProcessColumn:
     return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
 
 
-HOST = _name("HOST", "the host that it runs on, where there are several", "machine", 12, 20)
-GPU = Column("GPU", "the device; 3:1 is the MIG instance 1 on it", 4, _position, _label)
-PID = Column("PID", "the process", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
-USER = _name("USER", "who runs it", "user", 10, 16)
-TYPE = Column(
-    "TYPE",
-    "compute, graphics, both, or compute through MPS",
-    8,
-    value=lambda p, _: KINDS[p.kind].casefold(),
-    text=lambda p, _: KINDS[p.kind],
-    right=False,
+HOST = _text(
+    "HOST", "host that it runs on, if there are several", lambda p: p.machine or ABSENT, 12, 20
 )
-GPU_MEMORY = _number("GPU MEM", "device memory that it holds", "memory_used_bytes", 8, size)
-SM = _percent("SM%", "time in which its kernels ran", "sm_utilization_percent")
+GPU = ProcessColumn(
+    "GPU",
+    "device; 3:1 is MIG instance 1 of GPU 3",
+    4,
+    value=lambda p, context: context.place(p).position,
+    text=lambda p, context: context.place(p).label,
+)
+PID = ProcessColumn("PID", "process ID", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
+USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 16)
+TYPE = _text("TYPE", "compute, graphics, both, or compute through MPS", lambda p: KINDS[p.kind], 8)
+GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 8, size)
+SM = _percent("SM%", "share of time that its kernels ran", "sm_utilization_percent")
 MEMORY = _percent(
-    "MEM%", "time in which it read or wrote device memory", "memory_utilization_percent"
+    "MEM%", "share of time that it accessed device memory", "memory_utilization_percent"
 )
-ENCODER = _percent("ENC", "time of the video encoder", "encoder_utilization_percent")
-DECODER = _percent("DEC", "time of the video decoder", "decoder_utilization_percent")
-CPU = _percent("CPU%", "of one core: many threads have more than 100", "cpu_percent")
-RESIDENT = _number("RES", "host memory that it holds", "memory_resident_bytes", 8, size)
-AGE = Column("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
-WHERE = Column(
-    "WHERE",
-    "its Kubernetes pod, Slurm job or container (ctr)",
-    12,
-    value=lambda p, _: _folded(where(p).replace(ABSENT, "")),
-    text=lambda p, _: visible(where(p), 64),
-    right=False,
-    wide=20,
-)
-COMMAND = Column(
+ENCODER = _percent("ENC", "share of time of the video encoder", "encoder_utilization_percent")
+DECODER = _percent("DEC", "share of time of the video decoder", "decoder_utilization_percent")
+CPU = _percent("CPU%", "of one core: several threads can exceed 100", "cpu_percent")
+RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 8, size)
+AGE = ProcessColumn("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
+WHERE = _text("WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20)
+COMMAND = ProcessColumn(
     "COMMAND",
-    "its command line",
+    "command line",
     0,
-    value=lambda p, _: _folded(p.command[:SEARCHED_CHARACTERS] if p.command else None),
+    value=lambda p, _: _sort_text(p.command[:SEARCHED_CHARACTERS] if p.command else None),
     text=lambda p, _: command_of(p, SEARCHED_CHARACTERS),
     right=False,
 )
@@ -212,49 +206,53 @@ COLUMNS = (
     *(GPU, PID, USER, TYPE, GPU_MEMORY, SM, MEMORY, ENCODER, DECODER),
     *(CPU, RESIDENT, AGE, WHERE, COMMAND),
 )
-"""All of one machine, in their order on screen."""
+"""Columns for one machine, in screen order."""
 
 
-def columns_of(several: bool) -> tuple[Column, ...]:
-    """All columns; of several machines, the host as well."""
+def columns_of(several: bool) -> tuple[ProcessColumn, ...]:
+    """Return all columns, with the host if there are several."""
     return (HOST, *COLUMNS) if several else COLUMNS
 
 
 _NEEDED = (GPU, PID, GPU_MEMORY, USER, SM)
 _BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
-"""The most telling first: the last give way first."""
+"""Columns by usefulness: the last ones are dropped first."""
 
 
-class Slot(NamedTuple):
-    """A column that is shown, and its cells after the gap."""
+class ShownColumn(NamedTuple):
+    """Column on screen, and its cells after the gap."""
 
-    column: Column
+    column: ProcessColumn
     cells: int
 
 
-def fitting(width: int, sorted_by: Column, several: bool = False) -> tuple[Slot, ...]:
-    """The columns for a table of that many cells: the one it is sorted by is always among them."""
+def shown_columns(
+    width: int, sorted_by: ProcessColumn, several: bool = False
+) -> tuple[ShownColumn, ...]:
+    """Return the columns that fit into that width; the sort column is always among them."""
     among = columns_of(several)
     ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
     enough = max(ENOUGH_COMMAND, width // 3)
     least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
     room = width - MARK_WIDTH - GAP
-    shown = that_fit(ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough))
+    shown = fit_columns(
+        ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough)
+    )
     left = max(0, room - sum(GAP + column.cells(width) for column in shown))
     return tuple(
-        Slot(column, left if column is COMMAND else column.cells(width))
+        ShownColumn(column, left if column is COMMAND else column.cells(width))
         for column in among
         if column in (*shown, COMMAND)
     )
 
 
-def searched(process: Process, around: Around) -> str:
-    """All that a filter looks at, in lower case, one thing a line; `gpu3` finds a device.
+def search_text(process: Process, context: ProcessContext) -> str:
+    """Return all text that a filter matches, lower-case, one item per line; `gpu3` is a device.
 
-    As the process gives it: only what cannot be typed looks otherwise on screen, and to make all
-    of a thousand foreign commands inert takes longer than a key may.
+    The text is raw: it differs from the screen only in characters that cannot be typed, and
+    escaping the commands of a thousand processes takes longer than a key press may.
     """
-    label, kind = _label(process, around), process.kind
+    label, kind = context.place(process).label, process.kind
     command = unseen(process) if process.command is None else process.command
     within = (where(process), process.container, process.pod, process.slurm_job, process.machine)
     texts = (f"gpu{label}", str(process.pid), process.user, kind.value, KINDS[kind], *within)

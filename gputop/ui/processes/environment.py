@@ -1,4 +1,4 @@
-"""The environment of a process: what matters to GPUs first, secrets masked until asked for."""
+"""Environment of a process: variables about GPUs first, secrets masked until asked for."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import chop_cells
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 
 from gputop.masking import MASK, is_secret
-from gputop.text import ABSENT, visible
-from gputop.ui.drawing.draw import Row, Span, clip, spread
+from gputop.text import ABSENT, count, visible
+from gputop.ui.drawing.cells import Row, Span, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
-from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.scrolled import Wheel
+from gputop.ui.widgets.confirm import Dialog
+from gputop.ui.widgets.filter import FilterView
+from gputop.ui.widgets.live import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,77 +24,66 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Process
 
-TELLING = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
-"""What the names of variables begin with that say what a process does with GPUs."""
+GPU_PREFIXES = ("CUDA_", "NCCL_", "NVIDIA_", "SLURM_", "TORCH")
+"""Prefixes of variables that control how a process uses GPUs."""
 INDENT = "    "
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -10_000_000, "end": 10_000_000}
 PAGES = {"pagedown": 1, "space": 1, "pageup": -1}
 
 
 class Variable(NamedTuple):
-    """One variable, made inert."""
+    """Environment variable in visible characters."""
 
     name: str
     value: str
-    telling: bool
+    about_gpus: bool
     secret: bool
 
 
 def variables_of(environment: Sequence[tuple[str, str]]) -> list[Variable]:
-    """The variables that say most of GPUs first, each part by name."""
+    """Return the variables about GPUs, then the others, each group sorted by name."""
     found = [
-        Variable(visible(name), visible(value), name.startswith(TELLING), is_secret(name, value))
+        Variable(
+            visible(name), visible(value), name.startswith(GPU_PREFIXES), is_secret(name, value)
+        )
         for name, value in environment
     ]
-    return sorted(found, key=lambda v: (not v.telling, v.name))
+    return sorted(found, key=lambda v: (not v.about_gpus, v.name))
 
 
-class VariableList(Wheel, LiveView):
-    """`NAME=value`, long ones on several lines, in a window over all of them."""
+class VariableList(Wheel, FilterView):
+    """Scrolling list of `NAME=value`; long values take several lines."""
 
     def __init__(self, environment: Sequence[tuple[str, str]], *, shown: bool = False) -> None:
         super().__init__(id="environment")
         self._variables = variables_of(environment)
-        self.typed = ""
-        """Words that must all occur in a variable, as far as it shows."""
-        self.typing = False
         self._unmasked = shown
-        self._first = 0
         self._room = 1
         self._lines: list[Row] | None = None
         self._lines_width = 0
         self._found = 0
 
-    def look_for(self, text: str) -> None:
-        """Lists only those in which all words of `text` occur."""
-        self.typed = text
-        self._first = 0
-        self._again()
+    def type(self, text: str) -> None:
+        """List only the variables that contain all words of `text`, as far as they show."""
+        self._first, self._lines = 0, None
+        super().type(text)
 
     def toggle_secrets(self) -> None:
-        """Shows the values that look like secrets, or masks them again."""
+        """Show values that look like secrets, or mask them again."""
         self._unmasked = not self._unmasked
-        self._again()
-
-    def _again(self) -> None:
         self._lines = None
         self.redraw()
 
-    def wheel(self, step: int) -> None:
-        """Shows what is `step` lines further down."""
-        self._first += step
-        self.redraw()
-
     def scroll_pages(self, step: int) -> None:
-        """Shows what is `step` windows further down."""
+        """Scroll down by `step` windows."""
         self.wheel(step * max(1, self._room - 1))
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """As many lines as there is room for; under them what is typed, and how many match."""
+        """Draw the lines that fit; under them the filter and the number of matches."""
         if not self._variables:
             return [
-                [Span("Nothing to show: it has no environment, has ended,", DIM)],
-                [Span("or is not permitted to be looked at: run as its user or root", DIM)],
+                [Span("No environment to show: the process has none or has ended,", DIM)],
+                [Span("or reading it is not permitted: run as its user or root", DIM)],
             ]
         self._room = max(1, height - 1)
         if self._lines is None or width != self._lines_width:
@@ -105,48 +94,41 @@ class VariableList(Wheel, LiveView):
         rows = [*rows, *([] for _ in range(height - 1 - len(rows)))]
         return [*rows, self._footer(width)]
 
-    def _shown(self, variable: Variable) -> str:
-        return MASK if variable.secret and not self._unmasked else variable.value
-
     def _listed(self, width: int) -> list[Row]:
         words = self.typed.casefold().split()
         lines: list[Row] = []
         self._found = 0
         for variable in self._variables:
-            # What is masked is not searched either: a filter would give it away bit by bit.
-            value = self._shown(variable)
+            # A masked value is not searched either: a filter would give it away bit by bit.
+            value = MASK if variable.secret and not self._unmasked else variable.value
             text = f"{variable.name}={value}"
             if all(word in text.casefold() for word in words):
                 self._found += 1
                 lines += _wrapped(variable, value, width)
-        return lines or [[Span("No variable has all of these words in it", DIM)]]
+        return lines or [[Span("No variable contains all of these words", DIM)]]
 
     def _footer(self, width: int) -> Row:
-        secrets = sum(variable.secret for variable in self._variables)
         counts = f"{self._found} of {len(self._variables)}"
-        masked = (
-            f" · v {'masks' if self._unmasked else 'shows'} {secrets} secret{'s' * (secrets > 1)}"
-        )
-        right = [Span(counts + masked * bool(secrets), DIM)]
-        if not self.typing and not self.typed:
-            return spread([Span("/", ACCENT), Span(" filter", DIM)], right, width)
-        typed = clip(visible(self.typed)[::-1], width // 2)[::-1]
-        cursor = Span("▏" if self.typing else " ", ACCENT)
-        return spread([Span("/ ", ACCENT), Span(typed, STRONG), cursor], right, width)
+        if secrets := sum(variable.secret for variable in self._variables):
+            counts += f" · v {'masks' if self._unmasked else 'shows'} {count(secrets, 'secret')}"
+        left = [Span("/", ACCENT), Span(" filter", DIM)]
+        if self.typing or self.typed:
+            left = [Span("/ ", ACCENT), *self.prompt(width // 2)[1:]]
+        return spread(left, [Span(counts, DIM)], width)
 
 
 def _wrapped(variable: Variable, value: str, width: int) -> list[Row]:
-    """The variable on as many lines as it takes, those after the first indented."""
+    """Return the lines of a variable; those after the first are indented."""
     style = TEXT if value == variable.value else DIM
     room = max(2, width - len(INDENT))
     first, *rest = chop_cells(f"{variable.name}={value}", room)
     name, value = first[: len(variable.name)], first[len(variable.name) :]
-    row = [Span(name, ACCENT if variable.telling else STRONG), Span(value, style)]
+    row = [Span(name, ACCENT if variable.about_gpus else STRONG), Span(value, style)]
     return [row, *([Span(INDENT), Span(chunk, style)] for chunk in rest)]
 
 
-class Environment(ModalScreen[None]):
-    """Shows the environment that a process was started with."""
+class Environment(Dialog[None]):
+    """Dialog with the environment that a process was started with."""
 
     CSS = """
     Environment { align: center middle; background: ansi_default; }
@@ -169,35 +151,20 @@ class Environment(ModalScreen[None]):
             yield self._list
 
     def on_key(self, event: Key) -> None:
-        """Every key is for the list, in the order typed."""
+        """Handle every key here, in the order typed."""
         event.stop()
-        shown = self._list
-        if event.key in MOVES and not (shown.typing and event.is_printable):
-            shown.wheel(MOVES[event.key])
-        elif event.key in PAGES and not (shown.typing and event.is_printable):
-            shown.scroll_pages(PAGES[event.key])
+        key, shown = event.key, self._list
+        command = not (shown.typing and event.is_printable)
+        if command and key in MOVES:
+            shown.wheel(MOVES[key])
+        elif command and key in PAGES:
+            shown.scroll_pages(PAGES[key])
         elif shown.typing:
-            self._type(event)
-        elif event.key in ("escape", "q", "e"):
-            if event.key == "escape" and shown.typed:
-                shown.look_for("")
-            elif self.is_current:  # a second key may have come before the first had closed it
-                self.dismiss()
-        elif event.key == "slash":
-            shown.typing = True
-            shown.redraw()
-        elif event.key == "v":
+            shown.filter_key(key, event.character)
+        elif key in ("escape", "q", "e"):
+            if not (key == "escape" and shown.clear_filter()):
+                self.close(None)
+        elif key == "slash":
+            shown.action_filter()
+        elif key == "v":
             shown.toggle_secrets()
-
-    def _type(self, event: Key) -> None:
-        shown = self._list
-        match event.key:
-            case "enter" | "escape":
-                shown.typing = False
-                shown.look_for(shown.typed if event.key == "enter" else "")
-            case "backspace":
-                shown.look_for(shown.typed[:-1])
-            case "ctrl+u":
-                shown.look_for("")
-            case _ if event.is_printable and event.character is not None:
-                shown.look_for(shown.typed + event.character)

@@ -1,4 +1,4 @@
-"""Sends a signal to a process: which one, and then whether that is meant."""
+"""Dialog that sends a signal to a process: choose one, then confirm."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
 
 from gputop.problem import Problem
 from gputop.schema.absences import unseen
 from gputop.text import ABSENT, size, visible
-from gputop.ui.drawing.draw import Row, Span, cell, clip
+from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN
+from gputop.ui.widgets.confirm import WAIT, Dialog, QuietPeriod
 from gputop.ui.widgets.live import LiveView
-from gputop.ui.widgets.question import WAIT, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,52 +26,52 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Device, Process
 
-OFFERED = (
+SIGNALS = (
     (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
-    (Signals.SIGKILL, "ends it at once: nothing is saved"),
-    (Signals.SIGSTOP, "stops it; its device memory stays taken"),
-    (Signals.SIGCONT, "lets a stopped one go on"),
-    (Signals.SIGHUP, "says that its terminal is gone"),
+    (Signals.SIGKILL, "kills it at once: nothing is saved"),
+    (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
+    (Signals.SIGCONT, "resumes a suspended process"),
+    (Signals.SIGHUP, "tells it that its terminal is gone"),
     (Signals.SIGQUIT, "ends it with a core dump"),
-    (Signals.SIGUSR1, "means what the program makes of it"),
-    (Signals.SIGUSR2, "means what the program makes of it"),
+    (Signals.SIGUSR1, "does what the program defines"),
+    (Signals.SIGUSR2, "does what the program defines"),
 )
-"""The signals, the gentlest first, and what each does unless the program decides otherwise."""
+"""Signals, the gentlest first, with their default effects."""
 MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "home": -99, "end": 99}
 CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
 NOT_YET = f"{WAIT} · Esc goes back"
 DEVICE_LINES = 4
-"""Devices of one process that have a line each."""
+"""Most devices of a process with a line of their own."""
 DEVICES_NAMED = 8
-"""Devices that are named in the question; more are counted."""
+"""Most devices named in the question; more are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A device that a process is on, and the bytes of its memory that it holds."""
+class DeviceUse:
+    """Device that a process uses, and the bytes of its memory that the process holds."""
 
     label: str
     memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The process that would get the signal."""
+class SignalTarget:
+    """Process that the signal is for."""
 
     pid: int
     start_time: float
     user: str | None
     command: str
-    held: tuple[Held, ...]
+    held: tuple[DeviceUse, ...]
 
 
-def target_of(
+def signal_target(
     process: Process, processes: Iterable[Process], devices: Sequence[Device]
-) -> Target | Problem:
-    """The target, with all devices that it is on; or why it cannot be one."""
+) -> SignalTarget | Problem:
+    """Return the target with all devices that it uses, or why it cannot get a signal."""
     if process.start_time is None:
-        # Without it nobody knows whether the pid still is that process, here or elsewhere.
+        # Without a start time the pid may by now be another process.
         why, _, remedy = unseen(process).partition(": ")
         return Problem(f"No signal to {process.pid}", why, remedy.capitalize())
     labels = {device.uuid: device.label for device in devices}
@@ -82,50 +81,50 @@ def target_of(
         if (p.pid, p.start_time, p.machine) == (process.pid, process.start_time, process.machine)
     )
     memory = {p.device_uuid: p.memory_used_bytes for p in same}
-    held = tuple(Held(labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
-    return Target(process.pid, process.start_time, process.user, process.command or "", held)
+    held = tuple(DeviceUse(labels[uuid], memory[uuid]) for uuid in labels if uuid in memory)
+    return SignalTarget(process.pid, process.start_time, process.user, process.command or "", held)
 
 
 class SignalList(LiveView):
-    """The process and the signals; or, once one is chosen, the question."""
+    """Process and list of signals; once a signal is chosen, the question."""
 
     class Asked(Message):
-        """Somebody clicked on a signal."""
+        """Message that a signal was clicked."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SignalTarget) -> None:
         super().__init__(id="signals")
         self._target = target
         self._at = 0
         self._first_row = 0
         self.asking = False
-        """Whether a signal was chosen, and the question is open."""
+        """True once a signal is chosen and the question is open."""
         self.ready = False
-        """Whether an answer counts."""
+        """True once an answer is accepted."""
 
     @property
     def chosen(self) -> Signals:
-        return OFFERED[self._at][0]
+        return SIGNALS[self._at][0]
 
     def move(self, step: int) -> None:
-        """Chooses another signal."""
-        self._at = max(0, min(len(OFFERED) - 1, self._at + step))
+        """Choose the signal `step` lines further down."""
+        self._at = max(0, min(len(SIGNALS) - 1, self._at + step))
         self.redraw()
 
     def ask(self, asking: bool) -> None:
-        """On to the question, or back from it."""
+        """Open the question, or go back from it."""
         self.asking = asking
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Who it is; then the question, or as many signals as there is room for."""
+        """Draw the process, then the question or the signals that fit."""
         if self.asking:
             question = self._question(width)
             return [*self._who(width)[: max(0, height - len(question))], *question]
         who = self._who(width)[: height - 1]
         room = height - len(who)
-        first = max(0, min(self._at - room // 2, len(OFFERED) - room))
+        first = max(0, min(self._at - room // 2, len(SIGNALS) - room))
         self._first_row = len(who) - first
-        numbers = range(first, min(first + room, len(OFFERED)))
+        numbers = range(first, min(first + room, len(SIGNALS)))
         return [*who, *(self._offer(number, width) for number in numbers)]
 
     def _who(self, width: int) -> list[Row]:
@@ -146,7 +145,7 @@ class SignalList(LiveView):
         return [*rows, []]
 
     def _offer(self, number: int, width: int) -> Row:
-        signal, about = OFFERED[number]
+        signal, about = SIGNALS[number]
         at = number == self._at
         name = cell(f" {signal.name.removeprefix('SIG'):<5}{signal:>3}", 11, TAB if at else STRONG)
         return [name, cell(f" {about}", width - 11, TAB if at else TEXT)]
@@ -176,17 +175,17 @@ class SignalList(LiveView):
         ]
 
     def on_click(self, event: Click) -> None:
-        """Chooses the signal under the mouse."""
+        """Choose the signal under the mouse."""
         number = event.y - self._first_row
-        if not self.asking and 0 <= number < len(OFFERED):
+        if not self.asking and 0 <= number < len(SIGNALS):
             self.move(number - self._at)
             self.post_message(self.Asked())
 
 
-class SendSignal(ModalScreen[Signals | None]):
-    """Answers with the signal to send, None where there is none to be sent.
+class SendSignal(Dialog[Signals | None]):
+    """Dialog that answers with the signal to send, or None.
 
-    The target may end while one reads: who sends it looks again at the pid's start time.
+    The target may end meanwhile: the sender checks the pid's start time again.
     """
 
     CSS = """
@@ -195,10 +194,10 @@ class SendSignal(ModalScreen[Signals | None]):
     #signals { height: 17; max-height: 80vh; }
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SignalTarget) -> None:
         super().__init__()
         self._list = SignalList(target)
-        self._quiet = Quiet(self, self._show_keys)
+        self._quiet = QuietPeriod(self, self._show_keys)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -207,11 +206,11 @@ class SendSignal(ModalScreen[Signals | None]):
             yield self._list
 
     def on_key(self, event: Key) -> None:
-        """Every key is for the list or the question, in the order typed."""
+        """Handle every key here, in the order typed."""
         event.stop()
         if self._list.asking:
-            if event.key == "y" and self._quiet.is_here:
-                self._close(self._list.chosen)
+            if event.key == "y" and self._quiet.over:
+                self.close(self._list.chosen)
             elif event.key in ("n", "escape", "q"):
                 self._ask(False)
             else:
@@ -219,7 +218,7 @@ class SendSignal(ModalScreen[Signals | None]):
             return
         match event.key:
             case "escape" | "q" | "f9":
-                self._close(None)
+                self.close(None)
             case "enter":
                 self._ask(True)
             case key if key in MOVES:
@@ -234,11 +233,7 @@ class SendSignal(ModalScreen[Signals | None]):
         self._quiet.begin()
 
     def _show_keys(self) -> None:
-        self._list.ready = self._quiet.is_here
+        self._list.ready = self._quiet.over
         self._list.redraw()
-        asking = ASKING if self._quiet.is_here else NOT_YET
+        asking = ASKING if self._quiet.over else NOT_YET
         self.query_one(Vertical).border_subtitle = asking if self._list.asking else CHOOSING
-
-    def _close(self, answer: Signals | None) -> None:
-        if self.is_current:  # a second key may have come before the first had closed it
-            self.dismiss(answer)

@@ -1,4 +1,4 @@
-"""The process table's state: order, filter, tree, selection and window. Knows no widget."""
+"""State of the process table: order, filter, tree, selection and scrolling. No widget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.ui.processes.columns import GPU, HOST, Around, Column, columns_of, searched
+from gputop.ui.processes.columns import (
+    GPU,
+    HOST,
+    ProcessColumn,
+    ProcessContext,
+    columns_of,
+    search_text,
+)
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Device, Process, Sample
@@ -15,49 +22,49 @@ if TYPE_CHECKING:
 Identity = tuple[int, float | None, str]
 
 
-class Line(NamedTuple):
-    """A process where it is listed, with the branch of the tree that leads to it."""
+class ProcessLine(NamedTuple):
+    """Row of the list: a process, and the tree branch that leads to it."""
 
     process: Process
     branch: str = ""
 
 
 def identity(process: Process) -> Identity:
-    """What a row is known by: a pid may come to mean another process."""
+    """Return the identity of a row: a pid alone may later mean another process."""
     return process.pid, process.start_time, process.device_uuid
 
 
 class ProcessTable:
-    """Which processes are listed in which order, which is selected, and which part shows.
+    """Order, filter, selection and visible part of the list of processes.
 
-    What is asked for is worked out when it is asked for the first time after a change: an order
-    once for every sample, a filter without ordering again.
+    Results are computed on first use after a change: the order once per sample, a filter
+    without sorting again.
     """
 
     def __init__(self) -> None:
-        self.around = Around()
+        self.context = ProcessContext()
         self.several = False
-        """Whether processes of several machines are listed."""
-        self.sorted_by: Column = GPU
+        """True if processes of several machines are listed."""
+        self.sorted_by: ProcessColumn = GPU
         self.descending = False
         self.tree = False
         self.filter = ""
-        """Words that must all occur in a row."""
+        """Words that a row must all contain."""
         self.first = 0
-        """The first line that shows."""
+        """First visible line."""
         self._sample: Sample | None = None
         self._devices: Sequence[Device] = ()
         self._only: str | None = None
         self._processes: Sequence[Process] = ()
         self._ordered: Sequence[Process] | None = None
-        self._lines: Sequence[Line] | None = None
+        self._lines: Sequence[ProcessLine] | None = None
         self._identity: Identity | None = None
         self._at = 0
 
-    def take(
+    def update(
         self, sample: Sample | None, devices: Sequence[Device], only: str | None = None
     ) -> None:
-        """Lists the processes of that sample on those devices, or on the one of a UUID `only`."""
+        """List the processes of the sample, or only those on the device with the UUID `only`."""
         if sample is self._sample and devices is self._devices and only == self._only:
             return
         self._sample, self._devices, self._only = sample, devices, only
@@ -65,12 +72,12 @@ class ProcessTable:
         self.several = len(machines) > 1 and only is None
         if self.sorted_by is HOST and sample is not None and not self.several:
             self.sorted_by = GPU
-        self.around = Around.of(sample.time if sample else 0.0, devices, machines)
-        last = len(self.around.places)
+        self.context = ProcessContext.for_sample(sample.time if sample else 0.0, devices, machines)
+        last = len(self.context.places)
 
         def tie_break(process: Process) -> tuple[int, int]:
-            place = self.around.places.get(process.device_uuid)
-            return process.pid, place.position if place else last
+            position = self.context.place(process).position
+            return process.pid, last if position is None else position
 
         listed = sample.processes if sample else ()
         if only is not None:
@@ -80,29 +87,31 @@ class ProcessTable:
 
     @property
     def total(self) -> int:
-        """How many there are, whatever the filter says."""
+        """Number of processes before filtering."""
         return len(self._processes)
 
     @property
-    def lines(self) -> Sequence[Line]:
-        """All that match the filter, in order."""
+    def lines(self) -> Sequence[ProcessLine]:
+        """Lines that match the filter, in order."""
         if self._lines is None:
             words = self.filter.casefold().split()
             found = self._in_order()
             if words:
-                texts = ((process, searched(process, self.around)) for process in found)
+                texts = ((process, search_text(process, self.context)) for process in found)
                 found = [p for p, text in texts if all(word in text for word in words)]
-            self._lines = branches(found) if self.tree else [Line(process) for process in found]
+            self._lines = (
+                branches(found) if self.tree else [ProcessLine(process) for process in found]
+            )
             self._follow()
         return self._lines
 
     def _in_order(self) -> Sequence[Process]:
         if self._ordered is None:
-            column, around = self.sorted_by, self.around
+            column, context = self.sorted_by, self.context
             processes = self._processes
-            if column is GPU:  # on one device the largest first
+            if column is GPU:  # the largest first on each device
                 processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
-            values = [(column.value(process, around), process) for process in processes]
+            values = [(column.value(process, context), process) for process in processes]
             known = [pair for pair in values if pair[0] is not None]
             known.sort(key=itemgetter(0), reverse=self.descending)
             unknown = (pair for pair in values if pair[0] is None)
@@ -114,8 +123,8 @@ class ProcessTable:
         if order:
             self._ordered = None
 
-    def arrange(self, title: str, reverse: bool, tree: bool) -> None:
-        """As the settings say: sorted by the column of that title, if there is such a one."""
+    def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
+        """Apply the settings: sort by the column of that title, if it exists."""
         column = next((c for c in columns_of(several=True) if c.title == title), None)
         if column is not None:
             self.sorted_by, self.descending = column, column.largest_first
@@ -126,11 +135,11 @@ class ProcessTable:
 
     @property
     def reversed(self) -> bool:
-        """Whether it is sorted the other way than its column usually is."""
+        """True if the order is opposite to the column's default."""
         return self.descending is not self.sorted_by.largest_first
 
-    def sort_by(self, column: Column) -> None:
-        """By that column, in its own direction; by the same again, in the other one."""
+    def sort_by(self, column: ProcessColumn) -> None:
+        """Sort by that column in its default order, or reverse if it is the current one."""
         if column is self.sorted_by:
             self.reverse()
             return
@@ -138,39 +147,39 @@ class ProcessTable:
         self._changed()
 
     def sort_by_next(self, step: int) -> None:
-        """By the column `step` further on, round and round."""
+        """Sort by the column `step` places further on, wrapping around."""
         columns = columns_of(self.several)
         self.sort_by(columns[(columns.index(self.sorted_by) + step) % len(columns)])
 
     def reverse(self) -> None:
-        """The other way round; what is unknown stays at the end."""
+        """Reverse the order; unknown values stay at the end."""
         self.descending = not self.descending
         self._changed()
 
     def toggle_tree(self) -> None:
-        """Children under their parents, or all in one list."""
+        """Switch between a tree of parents and children and a flat list."""
         self.tree = not self.tree
         self._changed(order=False)
 
-    def look_for(self, text: str) -> None:
-        """Lists those in which all words of `text` occur."""
+    def set_filter(self, text: str) -> None:
+        """List only rows that contain all words of `text`."""
         if text != self.filter:
             self.filter = text
             self._changed(order=False)
 
     @property
     def at(self) -> int:
-        """The number of the selected line."""
+        """Index of the selected line."""
         return self._at if self.lines else 0
 
     @property
     def selected(self) -> Process | None:
-        """The selected process; None where none is listed."""
+        """Selected process, or None if the list is empty."""
         lines = self.lines
         return lines[self._at].process if lines else None
 
     def _follow(self) -> None:
-        """Keeps the selection on its process, and on its place where that has gone."""
+        """Keep the selection on its process, or at its position if the process is gone."""
         if not self._lines:
             return
         if self._identity is not None:
@@ -183,35 +192,35 @@ class ProcessTable:
             self._at = 0
 
     def select(self, number: int) -> None:
-        """Selects the line of that number, or the nearest that there is."""
+        """Select the line of that index, or the nearest one."""
         lines = self.lines
         if lines:
             self._at = max(0, min(len(lines) - 1, number))
             self._identity = identity(lines[self._at].process)
 
     def move(self, step: int) -> None:
-        """Selects the line `step` further down."""
+        """Select the line `step` further down."""
         self.select(self.at + step)
 
     def scroll(self, step: int, room: int) -> None:
-        """Moves the window of `room` lines; the selection stays where it can."""
+        """Scroll the window of `room` lines; the selection moves only to stay visible."""
         self.first = max(0, min(self.first + step, len(self.lines) - room))
         at = max(self.first, min(self.at, self.first + room - 1))
         if at != self.at:
             self.select(at)
 
-    def window(self, room: int) -> Sequence[Line]:
-        """The lines that show where there is room for so many: the selected one is among them."""
+    def window(self, room: int) -> Sequence[ProcessLine]:
+        """Return the visible lines for that room, with the selected one among them."""
         lines, at = self.lines, self.at
         self.first = max(at - room + 1, min(self.first, at, max(0, len(lines) - room)))
         return lines[self.first : self.first + room]
 
 
-def branches(processes: Sequence[Process]) -> list[Line]:
-    """The same processes with children under their parents, siblings in the order given.
+def branches(processes: Sequence[Process]) -> list[ProcessLine]:
+    """Return the processes with children under their parents, siblings in the order given.
 
-    On several devices a process has several rows: each is under its parent's row on the same
-    device, or else under the first one. What leads back to itself begins at its first row.
+    A process on several devices has several rows: each is under its parent's row on the same
+    device, or else under the first one. A cycle begins at its first row.
     """
     rows: dict[tuple[str | None, int | None], list[int]] = {}
     for number, process in enumerate(processes):
@@ -222,14 +231,14 @@ def branches(processes: Sequence[Process]) -> list[Line]:
         above = rows.get((process.machine, parent), [])
         same = (n for n in above if processes[n].device_uuid == process.device_uuid)
         children.setdefault(next(same, above[0] if above else None), []).append(number)
-    lines: list[Line] = []
+    lines: list[ProcessLine] = []
     placed: set[int] = set()
     for root in chain(children.get(None, ()), range(len(processes))):
         stack = [(root, "", "")] if root not in placed else []
         while stack:
             number, branch, below = stack.pop()
             placed.add(number)
-            lines.append(Line(processes[number], branch))
+            lines.append(ProcessLine(processes[number], branch))
             kids = [n for n in children.get(number, ()) if n not in placed]
             for kid in reversed(kids):
                 turn, rest = ("└─ ", "   ") if kid == kids[-1] else ("├─ ", "│  ")

@@ -21,8 +21,7 @@ from gputop.text import visible
 from gputop.ui.model import Telemetry
 from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
-from gputop.ui.processes.screen import ProcessesTab
-from gputop.ui.processes.tab import DeviceTab, ListTab, LiveTab
+from gputop.ui.processes.screen import ListTab, ProcessesTab
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.shell.actions import ACTIONS, BY_ID, LISTS, Action, action_for, bindings, refusal
 from gputop.ui.shell.header import Header
@@ -30,6 +29,7 @@ from gputop.ui.shell.keys import KeysView
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.resident import ResidentApp
 from gputop.ui.shell.themed import ANY_TERMINAL
+from gputop.ui.widgets.live import DeviceTab, LiveTab
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -123,7 +123,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         self._keys = KeysView(self.offers)
         self._keys.way_back = self._opened_from
         self._monitor.devices.density = self._settings.density
-        self._table.arrange(self._settings.sort, self._settings.reverse, self._settings.tree)
+        self._table.apply_settings(self._settings.sort, self._settings.reverse, self._settings.tree)
         yield self._header
         if self._replay is not None:
             from gputop.ui.shell.replay import ReplayBar
@@ -175,18 +175,18 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     async def _play(self, played: Played) -> None:
         """Takes in what a replay has played; where it went elsewhere, in another thread."""
         if played.anew:
-            await asyncio.to_thread(self.telemetry.begin_anew, played.records)
+            await asyncio.to_thread(self.telemetry.restart, played.records)
         else:
             for record in played.records:
                 if not isinstance(record, Event):
-                    self.telemetry.take(record)
+                    self.telemetry.receive(record)
                     await asyncio.sleep(0)  # of many samples at once; a key may wait for one
         self._show_targets()
         self._ring()
         self._show()
 
     def _take(self, record: Record | Interruption) -> None:
-        self.telemetry.take(record)
+        self.telemetry.receive(record)
         if isinstance(record, Inventory | Sample):
             self._recordings.take(record)
         if isinstance(record, Inventory):
@@ -233,7 +233,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
         """Does it, if it is on offer here; whether it was done."""
         if not self.offers(action):
             return False
-        parts = (*(self._tab.actors if self._tab else (self._benchmark,)), self._bar)
+        parts = (*(self._tab.key_handlers if self._tab else (self._benchmark,)), self._bar)
         does = (part for part in parts if hasattr(part, f"action_{action.name}"))
         done = await self.run_action(action.action, next(does, None))
         self._show_keys()
@@ -295,7 +295,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
     @property
     def _typing(self) -> FilterView | None:
         """The view that somebody types into."""
-        field = self._tab.field if self._tab else None
+        field = self._tab.filter_view if self._tab else None
         return field if field is not None and field.typing else None
 
     def tick(self) -> None:
@@ -356,7 +356,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
             benchmark.start()
             return
         device = tab.selected
-        if device is not None and (elsewhere := self.telemetry.elsewhere(device)):
+        if device is not None and (elsewhere := self.telemetry.remote_name(device)):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",

@@ -13,7 +13,7 @@ from gputop.bench.plan import heat_limits
 from gputop.bench.run.progress import follow, on_signals
 from gputop.settings import load, path
 from gputop.text import count, duration, short_name, tflops, visible
-from gputop.ui.drawing.draw import Row, Span, bar, cell, cells_of, clip
+from gputop.ui.drawing.cells import Row, Span, bar, cell, cells_of, clip
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 from gputop.ui.shell.themed import ThemedApp
@@ -164,7 +164,7 @@ async def on_screen(runs: DeviceGroup, group: GroupState, watch: Supervision) ->
     partial_updates.install()
     textual_caches.install()
     settings, _ = load(path(None), given={})
-    app = BurnApp(group, runs.stop, settings, Terminal.of(os.environ))
+    app = BurnApp(group, runs.stop, settings, Terminal.detect(os.environ))
 
     def ending(target: Target, limit: RunLimit) -> None:
         app.notify(f"{target.label}: {limit.why}", title=limit.title, severity="warning")

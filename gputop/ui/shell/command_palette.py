@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import ModalScreen
 
-from gputop.ui.drawing.draw import Row, Span, spread
+from gputop.ui.drawing.cells import Row, Span, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
 from gputop.ui.shell.actions import Action, key_names
 from gputop.ui.widgets.filter import FilterView

@@ -62,7 +62,7 @@ def run(
     from gputop.ui.shell.fleet_app import FleetApp
     from gputop.ui.terminal import textual_caches
 
-    terminal = Terminal.of(os.environ)
+    terminal = Terminal.detect(os.environ)
     state = FleetState(interval)
 
     async def shown(app: ResidentApp) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.health.alerts import Severity, summed
 from gputop.schema.snapshot import DeviceState, MachineState
 from gputop.text import cells, duration, moment, number, percentage, rounded, used_of, visible
-from gputop.ui.drawing.draw import Row, Span, clip, fit, spread, width_of
+from gputop.ui.drawing.cells import Row, Span, clip, fit, spread, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
 from gputop.ui.widgets.live import LiveView
 

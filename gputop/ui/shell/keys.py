@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from gputop.text import that_fit
-from gputop.ui.drawing.draw import Row, Span
+from gputop.text import fit_columns
+from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.palette import ACCENT, DIM
 from gputop.ui.shell.actions import ACTIONS, LISTS, PAGES, Action, key_names
 from gputop.ui.widgets.live import LiveView
@@ -92,7 +92,7 @@ class KeysView(LiveView):
         if last[0].width > left:
             return last[1:]
         left -= last[0].width
-        return [*that_fit(others, left, lambda entry: entry.width), *last]
+        return [*fit_columns(others, left, lambda entry: entry.width), *last]
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         """One row."""

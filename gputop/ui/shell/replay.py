@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import moment
-from gputop.ui.drawing.draw import Row, Span, bar, fit, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, fit, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, STRONG, WARN
 from gputop.ui.widgets.live import LiveView
 

@@ -80,7 +80,7 @@ def run(
         settings=settings,
         problems=problems,
         config=config,
-        terminal=Terminal.of(os.environ),
+        terminal=Terminal.detect(os.environ),
         replay=replay,
         record=record,
         show_secrets=show_secrets,
@@ -94,10 +94,9 @@ def load() -> None:
     _say_colours()
     load_textual()
 
-    from gputop.ui.terminal import live_updates, partial_updates, textual_caches
+    from gputop.ui.terminal import partial_updates, textual_caches
 
     partial_updates.install()
-    live_updates.install()
     textual_caches.install()
     for stream in (sys.__stdout__, sys.__stderr__):
         if isinstance(stream, io.TextIOWrapper):

@@ -31,8 +31,7 @@ replaces them by ours."""
 def _driver() -> type[Driver] | None:
     """Ours, or Textual's own where its parser, which is private, is not the one that ours feeds."""
     try:
-        from gputop.ui.terminal.driver import TerminalDriver
-        from gputop.ui.terminal.keyboard import is_known
+        from gputop.ui.terminal.driver import TerminalDriver, is_known
     except ImportError:
         return None
     return TerminalDriver if is_known() else None
@@ -66,7 +65,7 @@ class ThemedApp(App[None]):
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
-        self.look = look.choose(settings.theme, settings.ascii, terminal)
+        self.look = look.choose_look(settings.theme, settings.ascii, terminal)
 
     def on_mount(self) -> None:
         """Says what could not be used of the settings."""
@@ -85,13 +84,13 @@ class ThemedApp(App[None]):
     def set_theme(self, name: str) -> None:
         """Shows everything in the theme of that name, as far as the terminal can."""
         self._settings = replace(self._settings, theme=name)
-        self.look = look.choose(name, self._settings.ascii, self._terminal)
+        self.look = look.choose_look(name, self._settings.ascii, self._terminal)
         for screen in self.screen_stack:
             screen.refresh()
 
     def action_theme(self) -> None:
         """The next theme."""
-        self.set_theme(look.following(self.look, self._terminal))
+        self.set_theme(look.next_theme(self.look, self._terminal))
 
     async def action_keep(self) -> None:
         """Keeps the settings as they are now."""

@@ -14,7 +14,7 @@ import termios
 import threading
 from typing import TYPE_CHECKING, Any
 
-from gputop.ui.terminal.output import RESTORE, last_words, open_terminal
+from gputop.ui.terminal.output import RESTORE, open_terminal, write_last
 
 if TYPE_CHECKING:
     import asyncio
@@ -78,5 +78,5 @@ def _end(status: int, modes: list[Any] | None) -> None:
     with contextlib.suppress(OSError, termios.error):
         if modes is not None:
             termios.tcsetattr(0, termios.TCSANOW, modes)
-        last_words(open_terminal(), RESTORE)
+        write_last(open_terminal(), RESTORE)
     os._exit(status)

@@ -1,1 +1,1 @@
-"""The terminal: input, output, and patches of Textual."""
+"""Terminal input and output, and patches of Textual."""

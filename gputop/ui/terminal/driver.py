@@ -1,46 +1,57 @@
-"""The terminal, for Textual: read and written in the event loop, which it can never hold up.
+"""Textual driver that reads and writes the terminal in the event loop and never blocks it.
 
-In place of Textual's own driver, whose threads wait for the terminal, which writes to standard
-error, and which takes a SIGCONT that no SIGTSTP came before for the start of another dashboard.
+Textual's own driver waits for the terminal in threads, writes to standard error, and treats a
+SIGCONT without a SIGTSTP before it as the start of another app.
+Input is cut into keys, reports and pastes before Textual's parser sees it: the parser alone takes
+unknown sequences for keys, even in a paste, and fails on numbers that no terminal sends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
+import re
 import signal
 import termios
+import time
 from typing import TYPE_CHECKING, Any
 
 from textual import constants
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.driver import Driver
-from textual.events import Resize
+from textual.events import Key, Paste, Resize
 from textual.geometry import Size
+from textual.messages import InBandWindowResize
 
 from gputop.exits import INTERRUPTED
 from gputop.terminal import terminal_size
-from gputop.ui.terminal.keyboard import Typed
-from gputop.ui.terminal.output import RESTORE, Outlet, open_terminal
+from gputop.ui.terminal import textual_caches
+from gputop.ui.terminal.output import RESTORE, FrameWriter, open_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from textual.app import App
+    from textual.message import Message
+
 
 MOUSE = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h"
-TAKE = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2026$p\x1b[?2004h\x1b[?7l"
-"""Alternate screen, no cursor, reports of focus and paste, no line wrap; asks for whole frames."""
+ENTER = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2026$p\x1b[?2004h\x1b[?7l"
+"""Alternate screen, no cursor, focus and paste reports, synchronized-output query, no wrap."""
 KEYBOARD = "\x1b[>25u"
-"""Kitty's protocol: unambiguous escape codes, for all keys, with their text."""
+"""Kitty keyboard protocol: unambiguous escape codes for all keys, with their text."""
 CHUNK_BYTES = 4096
 MOST_UNREAD = 200
-"""Messages that the app has not looked at, before the keyboard waits."""
+"""Unread messages of the app before input pauses."""
 PAUSE_SECONDS = 0.02
 RESIZE_SECONDS = 0.03
-"""A window that is dragged tells its size very often: the last one in this time counts."""
+"""Delay after a resize: a dragged window reports many sizes."""
 
 
 class TerminalDriver(Driver):
-    """Standard input and output of this process, which are a terminal."""
+    """Driver for standard input and output, which are a terminal."""
 
     def __init__(
         self,
@@ -51,10 +62,10 @@ class TerminalDriver(Driver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size or terminal_size())
-        self._typed = Typed()
-        self._outlet = Outlet(self._loop, open_terminal(), self._paint_anew)
+        self._typed = KeyParser()
+        self._outlet = FrameWriter(self._loop, open_terminal(), self._repaint)
         self._modes: list[Any] | None = None
-        """Of the terminal, as they were before."""
+        """Modes of the terminal before the app."""
         self._active = False
         self._timer: asyncio.TimerHandle | None = None
         self._resize: asyncio.TimerHandle | None = None
@@ -64,31 +75,31 @@ class TerminalDriver(Driver):
 
     @property
     def can_suspend(self) -> bool:
-        """Whether Ctrl+Z is for us."""
+        """True: Ctrl+Z suspends the app."""
         return True
 
     def write(self, data: str) -> None:
-        """Sends a frame; nothing while the terminal is somebody else's."""
+        """Send a frame; drop it while the terminal is not ours."""
         if self._active:
             self._outlet.write(data)
 
     def start_application_mode(self) -> None:
-        """Takes the terminal, also again where somebody else had it without our knowing."""
+        """Take the terminal, also again after another program had it unnoticed."""
         with contextlib.suppress(termios.error):
             modes = termios.tcgetattr(0)
             if not self._active:
                 self._modes = [*modes[:6], [*modes[6]]]
             termios.tcsetattr(0, termios.TCSANOW, _raw(modes))
         again, self._active = self._active, True
-        self.write(TAKE + (MOUSE if self._mouse else ""))
-        # Textual has this setting since 8.2.7.
+        self.write(ENTER + (MOUSE if self._mouse else ""))
+        # Textual 8.2.7 introduced this setting.
         if not again and not getattr(constants, "DISABLE_KITTY_KEY", False):
-            self.write(KEYBOARD)  # pushed once: it is popped once
+            self.write(KEYBOARD)  # pushed once, as it is popped once
         self._loop.add_reader(0, self._read)
-        self._tell_size()
+        self._send_size()
 
     def disable_input(self) -> None:
-        """Reads no more."""
+        """Stop reading input."""
         for timer in (self._timer, self._resize):
             if timer is not None:
                 timer.cancel()
@@ -96,7 +107,7 @@ class TerminalDriver(Driver):
         self._loop.remove_reader(0)
 
     def stop_application_mode(self) -> None:
-        """Gives the terminal back as it was."""
+        """Restore the terminal."""
         if not self._active:
             return
         self._active = False
@@ -108,7 +119,6 @@ class TerminalDriver(Driver):
                 termios.tcsetattr(0, termios.TCSANOW, self._modes)
 
     def close(self) -> None:
-        """Writes no more."""
         self._outlet.close()
 
     def _suspend(self) -> None:
@@ -116,30 +126,30 @@ class TerminalDriver(Driver):
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _continue(self) -> None:
-        """After `fg`; or after a SIGSTOP, when the shell may have had the terminal."""
+        """Resume after `fg`, or after a SIGSTOP, when the shell may have used the terminal."""
         if self._auto_restart:
             self.start_application_mode()
-            self._paint_anew()
+            self._repaint()
 
-    def _paint_anew(self) -> None:
+    def _repaint(self) -> None:
         self.send_message(self.SignalResume())
 
     def _resized(self) -> None:
         if self._resize is None:
-            self._resize = self._loop.call_later(RESIZE_SECONDS, self._tell_size)
+            self._resize = self._loop.call_later(RESIZE_SECONDS, self._send_size)
 
-    def _tell_size(self) -> None:
+    def _send_size(self) -> None:
         self._resize = None
         size = Size(*terminal_size())
         self.send_message(Resize(size, size))
 
     def _read(self) -> None:
-        """Takes in what was typed, unless the app has enough to do as it is."""
+        """Read input, unless the app is still busy with earlier input."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._unread() > MOST_UNREAD:
-            self._rest()
+            self._pause_input()
             return
         try:
             data = os.read(0, CHUNK_BYTES)
@@ -148,42 +158,42 @@ class TerminalDriver(Driver):
         except OSError:
             data = b""
         if not data:
-            if _is_there():
-                self._rest()
+            if _is_connected():
+                self._pause_input()
             else:
                 self._loop.remove_reader(0)
                 self._app.exit(return_code=INTERRUPTED)
             return
         for message in self._typed.feed(data):
             self.process_message(message)
-        self._be_patient()
+        self._start_timeout()
 
     def _unread(self) -> int:
         pumps = (self._app, *self._app.screen_stack[-1:])
         return sum(pump.message_queue_size for pump in pumps)
 
-    def _rest(self) -> None:
-        """Reads on in a moment; what is typed meanwhile waits in the terminal."""
+    def _pause_input(self) -> None:
+        """Pause reading for a moment; input waits in the terminal."""
         self._loop.remove_reader(0)
-        self._timer = self._loop.call_later(PAUSE_SECONDS, self._read_on)
+        self._timer = self._loop.call_later(PAUSE_SECONDS, self._resume_input)
 
-    def _read_on(self) -> None:
+    def _resume_input(self) -> None:
         self._timer = None
         self._loop.add_reader(0, self._read)
-        self._be_patient()
+        self._start_timeout()
 
-    def _be_patient(self) -> None:
-        seconds = self._typed.patience
+    def _start_timeout(self) -> None:
+        seconds = self._typed.timeout_seconds
         if seconds is not None:
-            self._timer = self._loop.call_later(seconds, self._idle)
+            self._timer = self._loop.call_later(seconds, self._flush)
 
-    def _idle(self) -> None:
+    def _flush(self) -> None:
         self._timer = None
-        for message in self._typed.idle():
+        for message in self._typed.flush():
             self.process_message(message)
 
 
-def _is_there() -> bool:
+def _is_connected() -> bool:
     try:
         termios.tcgetattr(0)
     except (termios.error, OSError):
@@ -192,9 +202,165 @@ def _is_there() -> bool:
 
 
 def _raw(modes: list[Any]) -> list[Any]:
-    """These with every key handed on as it is: Ctrl+C, Ctrl+S and Enter too."""
+    """Return the modes with every key passed through: Ctrl+C, Ctrl+S and Enter too."""
     changed = [*modes[:6], [*modes[6]]]
     changed[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
     changed[6][termios.VMIN] = 1
     return changed
+
+
+ESCAPE_SECONDS, SEQUENCE_SECONDS = 0.05, 0.2
+"""Seconds to wait for the rest of a sequence: after a lone escape, and after more of it."""
+PASTE_SECONDS = 2.0
+"""Seconds of silence that end an unfinished paste."""
+LONGEST_PASTE = 4096
+"""Characters kept of a paste: no field accepts more."""
+LONGEST_HELD = 1024
+FLOOD = 64
+"""Characters at once that nobody can type: an unmarked paste."""
+FLOOD_SECONDS = 0.25
+"""Seconds of silence that end such a paste."""
+
+ESCAPE = "\x1b"
+_STRING = r"[\]PX^_][^\x07\x1b]*"
+_TOKEN = re.compile(
+    rf"[^\x1b]+|\x1b(?:\[M.{{3}}|\[\[.|\[[0-?]*[ -/]*[@-Z\\-~]|O.|{_STRING}(?:\x07|\x1b\\)"
+    r"|[^\[O\]PX^_\x1b])",
+    re.DOTALL,
+)
+_UNFINISHED = re.compile(rf"\x1b(?:\[(?:M.{{0,2}}|\[|[0-?]*[ -/]*)|O|{_STRING}\x1b?)?\Z", re.DOTALL)
+_BROKEN = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|O|{_STRING})?", re.DOTALL)
+
+
+class KeyParser:
+    """Parser of terminal input. Call `flush` if no input follows within `timeout_seconds`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
+        self._parser = XTermParser()
+        self._held = ""
+        """Start of an unfinished sequence, or in a paste, of its end mark."""
+        self._pasted: str | None = None
+        """Text of the current paste so far; None outside a paste."""
+        self._flooded_at = -FLOOD_SECONDS
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """Seconds without input after which `flush` has messages, or None."""
+        if self._pasted is not None:
+            return PASTE_SECONDS
+        if not self._held:
+            return None
+        return ESCAPE_SECONDS if self._held == ESCAPE else SEQUENCE_SECONDS
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Return the messages that are complete with this input."""
+        text = self._held + self._decode(data)
+        self._held = ""
+        now = self._clock()
+        if self._pasted is None and self._is_flood(text, now):
+            self._flooded_at = now
+        return [*self._read(text, flood=now - self._flooded_at < FLOOD_SECONDS)]
+
+    def flush(self) -> list[Message]:
+        """Return the messages of unfinished input after the timeout."""
+        held, self._held = self._held, ""
+        if self._pasted is not None:
+            self._pasted += held
+            return [self._paste()]
+        if held == ESCAPE:
+            return [Key("escape", ESCAPE)]
+        return self._keys(held) if len(held) == 2 else []
+
+    def _is_flood(self, text: str, now: float) -> bool:
+        if BRACKETED_PASTE_START in text:  # the terminal marks pastes
+            return False
+        plain = sum(len(part) for part in _TOKEN.findall(text) if part[0] != ESCAPE)
+        lasts = now - self._flooded_at < FLOOD_SECONDS
+        return plain >= FLOOD or (lasts and plain > 0)
+
+    def _read(self, text: str, *, flood: bool) -> Iterator[Message]:
+        at, flooded = 0, ""
+        while at < len(text):
+            if self._pasted is not None:
+                at, over = self._paste_on(text, at)
+                if over:
+                    yield self._paste()
+                continue
+            token = _TOKEN.match(text, at)
+            if token is None and len(text) - at < LONGEST_HELD and _UNFINISHED.match(text, at):
+                self._held = text[at:]
+                break
+            found = token or _BROKEN.match(text, at)
+            assert found is not None, "an escape, as everything else is a token"
+            at = found.end()
+            if found[0] == BRACKETED_PASTE_START:
+                self._pasted = ""
+            elif flood:
+                flooded += found[0] if found[0][0] != ESCAPE else ""
+            elif token is not None:
+                yield from self._keys(found[0])
+            elif found[0] == ESCAPE:
+                yield Key("escape", ESCAPE)
+        if flooded:
+            yield Paste(flooded[:LONGEST_PASTE])
+
+    def _paste_on(self, text: str, at: int) -> tuple[int, bool]:
+        """Add text to the paste; return where to read on, and True if the paste is over."""
+        end = text.find(BRACKETED_PASTE_END, at)
+        upto = len(text) - len(_begun(text[at:], BRACKETED_PASTE_END)) if end < 0 else end
+        self._pasted = ((self._pasted or "") + text[at:upto][:LONGEST_PASTE])[:LONGEST_PASTE]
+        if end < 0:
+            self._held = text[upto:]
+            return len(text), False
+        return end + len(BRACKETED_PASTE_END), True
+
+    def _paste(self) -> Paste:
+        text, self._pasted = self._pasted or "", None
+        return Paste(text.replace("\0", ""))
+
+    def _keys(self, token: str) -> list[Message]:
+        """Return Textual's messages for a token; none if it is unknown or fails."""
+        is_sequence = token[0] == ESCAPE
+        if is_sequence and token[1] in "]PX^_" and len(token) > 2:
+            return []  # an unsolicited report
+        try:
+            found = [*self._parser.feed(token)]
+            if not found and len(token) == 2:  # Alt and a key: the parser waits for more
+                found = [_with_alt(each) for each in self._parser.feed("")]
+        except Exception:  # noqa: BLE001 - malformed or huge numbers
+            found = []
+        if not found or (is_sequence and len(token) == 2):
+            self._parser = XTermParser()  # the old one waits for the rest
+            textual_caches.forget_keys()
+        if is_sequence and len(token) > 2 and token[-1] != "u":
+            # Textual takes an unknown function key for the character of its number.
+            found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]
+        # Sizes come from the kernel only: reports of them can be forged.
+        return [each for each in found if not isinstance(each, Resize | InBandWindowResize)]
+
+
+def is_known() -> bool:
+    """Return True if Textual's parser, which is private, still turns text into keys."""
+    try:
+        found = [each for text in ("a", "\x1b[A") for each in XTermParser().feed(text)]
+    except Exception:  # noqa: BLE001 - it may be anything by now
+        return False
+    return [each.key for each in found if isinstance(each, Key)] == ["a", "up"]
+
+
+def _with_alt(message: Message) -> Message:
+    """Return the key with Alt, which Textual adds to letters only."""
+    if isinstance(message, Key) and "alt+" not in message.key:
+        return Key(f"alt+{message.key}", message.character)
+    return message
+
+
+def _begun(text: str, end: str) -> str:
+    """Return the longest end of the text that `end` may start with."""
+    for length in range(min(len(end) - 1, len(text)), 0, -1):
+        if text.endswith(end[:length]):
+            return end[:length]
+    return ""

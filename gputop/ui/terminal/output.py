@@ -1,8 +1,8 @@
-"""Writes to the terminal as fast as it takes it, and never waits: what is late is not sent.
+"""Write frames to the terminal without ever waiting for it; late frames are dropped.
 
-A terminal that nobody reads, as on an SSH connection that stalls, holds up whoever writes to it.
-Here frames wait for a moment; then they are dropped, and once the terminal takes output again the
-screen is painted as it is by then.
+A terminal that nobody reads, such as a stalled SSH connection, blocks its writers. Here frames
+wait for a moment, then they are dropped, and the screen is repainted once the terminal takes
+output again.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ RESTORE = (
     b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[<u"  # whole frames, paste, line wrap, keyboard
     b"\x1b[?1049l\x1b[?25h\x1b[?1004l"  # alternate screen, cursor, focus
 )
-"""What leaves a terminal as a shell wants it."""
+"""Sequence that restores the terminal for a shell."""
 LATE_SECONDS = 0.5
-"""A frame that has waited so long is of the past."""
+"""Age at which waiting frames are dropped."""
 END_SECONDS = 0.3
-"""How long the last words wait for the terminal."""
+"""Most seconds that the last output waits for the terminal."""
 CANCEL = b"\x18"
-"""Ends a sequence of which the rest was dropped."""
+"""Cancels a sequence whose rest was dropped."""
 
 
 def open_terminal() -> int:
-    """A descriptor of standard output's terminal that does not block.
+    """Return a non-blocking descriptor of standard output's terminal.
 
-    Opened anew, for a shell shares the flags of what is open already. Where it may not be opened,
-    as after `su`, the controlling terminal is; else it is standard output, which may block.
+    It is opened again, as a shell shares the flags of open descriptors. Where that is not
+    permitted, as after `su`, it is the controlling terminal, or standard output, which may block.
     """
     for path in (_name_of(1), os.ctermid()):
         with contextlib.suppress(OSError):
@@ -55,15 +55,15 @@ def _name_of(descriptor: int) -> str:
         return os.ctermid()
 
 
-def last_words(descriptor: int, data: bytes) -> None:
-    """Writes these in place of all that the terminal has not taken yet."""
+def write_last(descriptor: int, data: bytes) -> None:
+    """Discard pending output of the terminal and write this instead."""
     with contextlib.suppress(OSError, termios.error):
         termios.tcflush(descriptor, termios.TCOFLUSH)
         os.write(descriptor, CANCEL + data)
 
 
-class Outlet:
-    """Frames on their way to the terminal. `repaint` is called when some were dropped, later."""
+class FrameWriter:
+    """Queue of frames for the terminal. After drops, `repaint` is called once it drains."""
 
     def __init__(
         self,
@@ -76,18 +76,18 @@ class Outlet:
         self._repaint, self._clock = repaint, clock
         self._frames: deque[tuple[float, bytes]] = deque()
         self._sent = 0
-        """Bytes of the first frame that are out: its rest has to follow."""
+        """Bytes sent of the first frame: its rest must follow."""
         self._dropped = False
         self._waits = False
-        """Whether the loop says when the terminal takes more."""
+        """True while the loop watches for the terminal to take more."""
 
     @property
     def waiting_bytes(self) -> int:
-        """How much has not been sent yet."""
+        """Bytes not sent yet."""
         return sum(len(frame) for _, frame in self._frames) - self._sent
 
     def write(self, text: str) -> None:
-        """Sends a frame, or drops it where the terminal is behind."""
+        """Send a frame, or drop it if the terminal is behind."""
         now = self._clock()
         if self._frames and now - self._frames[0][0] > LATE_SECONDS:
             self._dropped = True
@@ -100,7 +100,7 @@ class Outlet:
             self._drain()
 
     def finish(self, data: bytes) -> None:
-        """Sends the last words; what waits is dropped where the terminal does not take it soon."""
+        """Send the last output; waiting frames are dropped."""
         deadline = self._clock() + END_SECONDS
         self._dropped = False
         while len(self._frames) > bool(self._sent):
@@ -109,13 +109,13 @@ class Outlet:
         while self._send():
             left = deadline - self._clock()
             if left <= 0 or not select.select([], [self._descriptor], [], left)[1]:
-                last_words(self._descriptor, data)
+                write_last(self._descriptor, data)
                 self._frames.clear()
                 self._sent = 0
         self._wait(False)
 
     def close(self) -> None:
-        """Gives the terminal back."""
+        """Close the descriptor."""
         self._wait(False)
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -128,14 +128,14 @@ class Outlet:
             self._repaint()
 
     def _send(self) -> bool:
-        """Sends what the terminal takes; whether something is left."""
+        """Send what the terminal takes; return True if something is left."""
         while self._frames:
             frame = self._frames[0][1]
             try:
                 self._sent += os.write(self._descriptor, memoryview(frame)[self._sent :])
             except BlockingIOError:
                 return True
-            except OSError:  # it is gone, which who reads it will find out
+            except OSError:  # the terminal is gone, which its reader will notice
                 self._frames.clear()
                 self._sent = 0
                 return False

@@ -9,11 +9,11 @@ from gputop.health.judge import BY_NAME, RULES
 from gputop.schema.absences import absence_text
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.schema.labels import ROWS
-from gputop.ui.drawing.draw import Row, Span, rule_of
+from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, GOOD, TEXT
 from gputop.ui.model import find_device
 from gputop.ui.widgets.finding import block
-from gputop.ui.widgets.scrolled import ScrolledView
+from gputop.ui.widgets.live import ScrolledView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

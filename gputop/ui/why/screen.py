@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import duration, short_name, visible
-from gputop.ui.drawing.draw import Row, Span, rule_of
+from gputop.ui.drawing.cells import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 from gputop.ui.model import find_device
-from gputop.ui.processes.tab import DeviceTab
 from gputop.ui.why.findings import FindingsView
-from gputop.ui.widgets.live import LiveView
+from gputop.ui.widgets.live import DeviceTab, LiveView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -68,7 +67,7 @@ class WhyPage(DeviceTab):
         return self._findings.device
 
     @property
-    def actors(self) -> tuple[Widget, ...]:
+    def key_handlers(self) -> tuple[Widget, ...]:
         """Return the page and its findings, which scroll."""
         return (self, self._findings)
 

@@ -1,1 +1,1 @@
-"""One widget a file."""
+"""Widgets and bases of widgets that several views share."""

@@ -1,35 +1,37 @@
-"""The base of views that list what is typed into them: one set of keys, one look of the line."""
+"""Base of views with a filter field: the keys that edit it, and how it is drawn."""
 
 from __future__ import annotations
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import Row, Span, cells_of
+from gputop.ui.drawing.cells import Row, Span, cells_of
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.widgets.live import LiveView
 
 
 class FilterView(LiveView):
-    """A view with a line of text that is typed into it; a subclass keeps that text."""
+    """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
 
     typing = False
-    """True while keys go into the text."""
+    """True while keys edit the filter."""
+    _typed = ""
 
     @property
     def typed(self) -> str:
-        """Return the text as it is."""
-        raise NotImplementedError
+        """Text of the filter."""
+        return self._typed
 
     def type(self, text: str) -> None:
-        """List only what that text leaves."""
-        raise NotImplementedError
+        """Set the text of the filter, and list only what matches it."""
+        self._typed = text
+        self.redraw()
 
     def action_filter(self) -> None:
-        """Begin to type."""
+        """Start typing."""
         self.typing = True
         self.redraw()
 
     def stop_typing(self, *, keep: bool) -> None:
-        """Go on with what was typed, or list everything again."""
+        """Keep the filter, or clear it; keys are commands again."""
         self.typing = False
         self.type(self.typed.strip() if keep else "")
 
@@ -40,7 +42,7 @@ class FilterView(LiveView):
         return filtered
 
     def filter_key(self, key: str, character: str | None) -> bool:
-        """Do what a key does while one types; return False if it does nothing."""
+        """Handle a key while typing; return False if it has no meaning there."""
         typed = self.typed
         match key:
             case "enter" | "escape":
@@ -58,12 +60,12 @@ class FilterView(LiveView):
         return True
 
     def paste(self, text: str) -> None:
-        """Type the printable characters of the first line."""
+        """Insert the printable characters of the first line."""
         line = next(iter(text.splitlines()), "")
         self.type(self.typed + "".join(filter(str.isprintable, line)))
 
     def prompt(self, room: int) -> Row:
-        """Return what is typed, with a cursor; of a text longer than `room` cells, its end."""
+        """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
         typed = visible(self.typed)
         while cells_of(typed) > room:
             typed = typed[1:]

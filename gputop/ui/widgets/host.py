@@ -1,34 +1,39 @@
-"""The machine around the devices: what there is to see where there is no driver."""
+"""View of the machine's CPU and memory, shown where there are no devices."""
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.text import ABSENT, duration, in_unit_of, number, percentage, size, visible
-from gputop.ui.drawing.draw import Row, Span, bar, beside, cell, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, share_of, width_of, wrap
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from gputop.schema.snapshot import Host
     from gputop.ui.model import Telemetry
 
 NOTICED_SECONDS = 2.0
-"""When waiting for the driver is worth a number, and a word about what may be wrong."""
+"""Seconds of waiting for the driver before the view counts them and suggests a cause."""
+SLOW_DRIVER = (
+    "Without persistence mode it takes some seconds. "
+    "A driver that hangs leaves an Xid in `dmesg`, and may need a reboot."
+)
 CORE_WIDTH = 26
-"""Cells that a core takes at least: number, bar, percentage."""
+"""Fewest cells of a core: number, bar and percentage."""
 
 
 class HostView(LiveView):
-    """Why there are no devices, what to do, and the CPU that can be tested meanwhile."""
+    """View that says why there are no devices, and shows the CPU, which can be tested meanwhile."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(id="host")
         self._telemetry = telemetry
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The problem, then memory and load, then every core that there is room for."""
+        """Draw the problem, then memory and load, then the cores that fit."""
         rows = [[Span("  "), *row] for row in self._problem(width - 4)]
         host = self._telemetry.host
         if host is None:
@@ -49,36 +54,26 @@ class HostView(LiveView):
         telemetry = self._telemetry
         if telemetry.starting and telemetry.interruption is None:
             seconds = telemetry.waiting_seconds
-            since = f" for {duration(seconds)}" if seconds >= NOTICED_SECONDS else ""
-            waiting: list[Row] = [
-                [],
-                [Span(f"Waiting{since} for the NVIDIA driver to answer …", WARN)],
-            ]
-            if seconds >= NOTICED_SECONDS:
-                hint = "Without persistence mode it takes some seconds. A driver that hangs leaves "
-                hint += "an Xid in `dmesg`, and may need a reboot."
-                waiting += [[Span(line, TEXT)] for line in wrap(hint, width)]
-            return [*waiting, []]
+            if seconds < NOTICED_SECONDS:
+                return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
+            waiting = f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
+            return [[], [Span(waiting, WARN)], *_paragraph(SLOW_DRIVER, width, TEXT), []]
         inventory = telemetry.inventory
         problem = telemetry.interruption or (inventory.problem if inventory else None)
-        if problem is None:
-            text, style = "The NVIDIA driver is loaded and has no devices.", WARN
-            remedy = "`lspci | grep -i nvidia` lists what is plugged in."
-        else:
-            text, style = f"{visible(problem.what)}: {visible(problem.why)}.", WARN
-            remedy = f"{visible(problem.remedy)}."
-        rows: list[Row] = [[]]
-        rows += [[Span(line, style)] for line in wrap(text, width)]
-        rows += [[Span(line, TEXT)] for line in wrap(remedy, width)]
+        what = "The NVIDIA driver is loaded but lists no devices"
+        remedy = "`lspci | grep -i nvidia` lists what is plugged in"
+        if problem is not None:
+            what = f"{visible(problem.what)}: {visible(problem.why)}"
+            remedy = visible(problem.remedy)
+        rows = [[], *_paragraph(f"{what}.", width, WARN), *_paragraph(f"{remedy}.", width, TEXT)]
         press = [Span("Press ", DIM), Span("b", ACCENT), Span(" to stress-test the CPU. ", DIM)]
         demo = [Span("gputop --demo", TEXT), Span(" simulates devices.", DIM)]
         hints = [[*press, *demo]] if width_of([*press, *demo]) <= width else [press, demo]
         return [*rows, *hints, []]
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Text in lines of at most `width` characters."""
-    return textwrap.wrap(text, max(20, width))
+def _paragraph(text: str, width: int, style: Style) -> list[Row]:
+    return [[Span(line, style)] for line in wrap(text, width)]
 
 
 LABEL, VALUE = 6, 22

@@ -1,62 +1,57 @@
-"""The base of everything that changes on screen: it sends only the cells that changed."""
+"""Bases of views and tabs: a view sends only the cells that changed."""
 
 from __future__ import annotations
 
-from itertools import compress, count, pairwise
-from operator import is_not, ne
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.segment import Segment
+from textual.containers import Vertical
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import Span, fit, is_narrow
+from gputop.ui.drawing.cells import Span, changed_spans, fit
+from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from rich.style import Style
+    from textual.events import MouseScrollDown, MouseScrollUp
     from textual.filter import LineFilter
 
     from gputop.schema.snapshot import Device
-    from gputop.ui.drawing.draw import Row
+    from gputop.ui.drawing.cells import Row
     from gputop.ui.model import Telemetry
-
-MOVE_BYTES = 5
-"""What it takes to move the cursor on in its row."""
-STYLE_BYTES = 6
-"""What it takes to change the style, at least."""
+    from gputop.ui.widgets.filter import FilterView
 
 
 class LiveView(Widget):
-    """Draws itself as rows of spans, and refreshes the cells that differ from what is shown.
+    """Widget that draws rows of spans, and refreshes only the cells that changed.
 
-    A subclass implements `draw`; whoever changes what it draws calls `redraw`.
+    A subclass implements `draw`. Call `redraw` after a change of what it draws.
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._made: list[Row] = []
-        """The rows as they were drawn."""
+        """Rows as `draw` returned them."""
         self._rows: list[Row] = []
-        """The same as they are shown."""
+        """Those rows fitted to the width, with control characters made visible."""
         self._filtered: dict[int, list[Segment]] = {}
-        """By row, what Textual was given of it; a strip would keep each part that was cut of it."""
+        """Segments of each row for Textual. A kept strip would keep every crop of itself."""
         self._filters: Sequence[LineFilter] = ()
-        """What those went through."""
+        """Filters that those segments went through."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """The rows for a space of that many cells; missing rows are blank."""
+        """Return the rows for a space of that many cells; missing rows are blank."""
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draws again, and has the changed cells sent."""
+        """Draw again, and refresh the changed cells."""
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_size = (0, 0)  # drawn when it is shown
+            self._drawn_size = (0, 0)  # draw once it is shown
             return
         before, drawn_size = self._rows, self._drawn_size
         self._draw()
@@ -69,7 +64,7 @@ class LiveView(Widget):
             if old is not new and old != new
             for start, end in changed_spans(old, new)
         ]
-        if regions:  # without regions everything is refreshed
+        if regions:  # without regions Textual refreshes everything
             self.refresh(*regions)
 
     def _draw(self) -> None:
@@ -89,7 +84,7 @@ class LiveView(Widget):
         self._made, self._drawn_size = drawn, (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows of a region. Textual's way is for borders and paddings, which there are none."""
+        """Return the rows of a region, without Textual's work for borders and padding."""
         if self._drawn_size != self.size:
             self._draw()
         filters = self.get_line_filters()
@@ -100,21 +95,21 @@ class LiveView(Widget):
     def _strip(self, y: int) -> Strip:
         segments = self._filtered.get(y)
         if segments is None:
-            segments = self._filtered[y] = self.filtered([*self.render_line(y)])
+            segments = self._filtered[y] = self.apply_filters([*self.render_line(y)])
         return Strip(segments, self.size.width)
 
-    def filtered(self, segments: list[Segment]) -> list[Segment]:
-        """These as the app's look has them."""
+    def apply_filters(self, segments: list[Segment]) -> list[Segment]:
+        """Return the segments in the app's theme and characters."""
         for each in self.get_line_filters():
             segments = each.apply(segments, self.background_colors[1])
         return segments
 
-    def shown_row(self, y: int) -> Row | None:
-        """A row as it is shown, before any filter; None where it has yet to be drawn."""
+    def row_at(self, y: int) -> Row | None:
+        """Return a row as shown, before any filter, or None if it is not drawn yet."""
         return self._rows[y] if self._drawn_size == self.size else None
 
     def render_line(self, y: int) -> Strip:
-        """One row, as Textual asks for it."""
+        """Return one row as a strip."""
         if self._drawn_size != self.size:
             self._draw()
         if y >= len(self._rows):
@@ -122,12 +117,12 @@ class LiveView(Widget):
         return Strip([Segment(*span) for span in self._rows[y]], self._drawn_size[0])
 
     def text(self) -> str:
-        """What is shown, without styles."""
+        """Return the text on screen, without styles."""
         return "\n".join("".join(span.text for span in row).rstrip() for row in self._rows)
 
 
 class DeviceView(LiveView):
-    """A view of what the stream says of one device."""
+    """View of one device."""
 
     device: Device | None = None
 
@@ -137,73 +132,110 @@ class DeviceView(LiveView):
 
 
 def _inert(row: Row) -> Row:
-    """The row without what a terminal would act on: foreign text that came here as it was."""
+    """Return the row with control characters made visible: foreign text may contain them."""
     if "".join([text for text, _ in row]).isprintable():
         return row
     return [Span(visible(span.text), span.style) for span in row]
 
 
-def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
-    """The (start, end) cells in which two rows of one width differ.
-
-    What lies between two of them is sent too where that takes no more than to move over it.
-    """
-    cells: tuple[str, list[Style]] | None = None
-    start = end = -1
-    for x in _differing(old, new):
-        if start < 0:
-            start = x
-        elif x > end:
-            near = x - end <= MOVE_BYTES
-            if near and cells is None:
-                cells = _cells(new)
-            if not (near and cells and _bridge_bytes(*cells, end, x) <= MOVE_BYTES):
-                yield start, end
-                start = x
-        end = x + 1
-    if start >= 0:
-        yield start, end
+WHEEL_LINES = 3
 
 
-def _differing(old: Row, new: Row) -> list[int]:
-    """The cells in which two rows of one width differ: span by span, where those are alike."""
-    if len(old) == len(new):
-        found: list[int] = []
-        first = 0
-        for (was, style), (now, new_style) in zip(old, new, strict=True):
-            many = len(now)
-            if len(was) != many or not (now.isascii() or is_narrow(now)):
-                break
-            if style is not new_style and style != new_style:
-                found += range(first, first + many)
-            elif was != now:
-                if not is_narrow(was):
-                    break
-                found += compress(count(first), map(ne, was, now))
-            first += many
-        else:
-            return found
-    (old_texts, old_styles), (texts, styles) = _cells(old), _cells(new)
-    differ = [*compress(count(), map(ne, old_texts, texts))]
-    others = compress(count(), map(is_not, old_styles, styles))
-    restyled = [x for x in others if old_styles[x] != styles[x]]
-    return sorted({*differ, *restyled}) if restyled else differ
+class Wheel:
+    """Mixin for views that the mouse wheel scrolls."""
+
+    _first = 0
+    """First line shown; `draw` keeps it within bounds."""
+    redraw: Callable[[], None]
+
+    def wheel(self, step: int) -> None:
+        """Scroll down by that many lines, or up for a negative number."""
+        self._first += step
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        self.wheel(WHEEL_LINES)
+        event.stop()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        self.wheel(-WHEEL_LINES)
+        event.stop()
 
 
-def _bridge_bytes(texts: str, styles: list[Style], start: int, end: int) -> int:
-    """What it takes to send the cells from `start` to `end` between two that are sent anyway."""
-    around = styles[start - 1 : end + 1]
-    changes = sum(one != next_ for one, next_ in pairwise(around)) - (around[0] != around[-1])
-    return len(texts[start:end].encode()) + STYLE_BYTES * changes
+class ScrolledView(Wheel, DeviceView):
+    """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
+
+    def all_rows(self, width: int) -> list[Row]:
+        """Return all rows, however many."""
+        raise NotImplementedError
+
+    def action_move(self, step: int) -> None:
+        """Scroll down by that many rows."""
+        self.wheel(step)
+
+    def action_page(self, step: int) -> None:
+        """Scroll down by that many pages."""
+        self.wheel(step * max(1, self.size.height - 2))
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """Draw the rows from the current position."""
+        rows = self.all_rows(width)
+        room = height - (1 < height < len(rows))  # the last row counts the others
+        first = self._first = max(0, min(self._first, len(rows) - room))
+        if room == height:
+            return rows[first : first + room]
+        below = len(rows) - room - first
+        more = f" {first} rows above" if first else ""
+        more += f"{',' if more and below else ''} {below} below" if below else ""
+        return [*rows[first : first + room], [Span(f"{more}: PgUp PgDn".rjust(width), DIM)]]
 
 
-def _cells(row: Row) -> tuple[str, list[Style]]:
-    """A character and a style for each cell; a wide one is twice there, so that both are sent."""
-    texts: list[str] = []
-    styles: list[Style] = []
-    for text, style in row:
-        narrow = text.isascii() or is_narrow(text)
-        one_each = text if narrow else "".join([c * cell_len(c) for c in text])
-        texts.append(one_each)
-        styles += [style] * len(one_each)
-    return "".join(texts), styles
+class LiveTab(Vertical):
+    """Tab that shows the stream."""
+
+    @property
+    def selected(self) -> Device | None:
+        """Device that keys act on."""
+        raise NotImplementedError
+
+    @property
+    def wants_gpm(self) -> bool:
+        """True if the tab shows GPM readings, which are sampled only on demand."""
+        return False
+
+    def show_telemetry(self) -> None:
+        """Redraw after a new sample."""
+        raise NotImplementedError
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        """Widgets that handle actions of keys; the first one with the action wins."""
+        return (self,)
+
+    @property
+    def filter_view(self) -> FilterView | None:
+        """View with the filter field, if the tab has one."""
+        return None
+
+
+class DeviceTab(LiveTab):
+    """Page of one device, opened from another tab."""
+
+    telemetry: Telemetry
+
+    @property
+    def wants_gpm(self) -> bool:
+        """True: half of what the page shows needs GPM."""
+        return True
+
+    def show(self, uuid: str) -> None:
+        """Show the device with that UUID."""
+        raise NotImplementedError
+
+    def action_device(self, step: int) -> None:
+        """Show the device `step` places further in the list, wrapping around."""
+        devices, shown = self.telemetry.devices, self.selected
+        if devices:
+            uuid = shown.uuid if shown else None
+            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            self.show(devices[(now + step) % len(devices)].uuid)

@@ -1,19 +1,21 @@
-"""What a device did: charts over one time axis, and a cursor that reads them at a moment.
+"""History of a device: charts over one time axis, with a cursor that reads their values.
 
-The charts fill from the left and move by a quarter at once, as `draw.history` does, so a sample
-costs a column. For the same reason the axis has times of day, which stay where they are.
+The charts fill from the left and scroll by a quarter at a time, as `cells.history` does, so a
+sample changes one column. For the same reason the axis shows times of day, which stay in place.
 """
 
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gputop.frozen import dataclass
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
-from gputop.ui.drawing.draw import Row, Span, cell, clip, fit, history, spread, window_start
-from gputop.ui.drawing.palette import ACCENT, BUSY, CPU, DIM, MEMORY, POWER, STRONG, TRACK, ink
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, history, spread, window_start
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK, ink
 from gputop.ui.widgets.live import DeviceView
 
 if TYPE_CHECKING:
@@ -24,25 +26,27 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Device, DeviceSample
 
 GUTTER = 21
-"""Cells at the left: what a chart shows, and its value."""
+"""Cells at the left for the label of a chart and its value."""
 FEWEST_ROWS, MOST_ROWS = 2, 7
-"""Of a chart: where there is room for some of that height, and beyond which it says no more."""
+"""Fewest rows of a chart, and the height beyond which it shows no more."""
 SAMPLES_A_DOT = (1, 2, 5, 10, 30)
-"""The zoom: how many samples are one column of dots, as their mean."""
+"""Zoom levels: samples averaged into one column of dots."""
 TICK = 12
-"""Cells from one time on the axis to the next."""
+"""Cells between times on the axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One reading over time."""
+    """Chart of one reading over time."""
 
     label: str
     name: str
     style: Style
+    rank: int = 0
+    """Order in which charts are given room."""
 
     def top(self, device: Device, readings: DeviceSample, values: Sequence[float | None]) -> float:
-        """What the full height stands for; a limit, where there is one."""
+        """Return the value at full height: the limit of the reading, if it has one."""
         limits: dict[str, float | None] = {
             "memory_used_bytes": readings.memory_total_bytes or device.memory_total_bytes,
             "power_watts": readings.power_limit_watts or device.power_limit_default_watts,
@@ -55,32 +59,24 @@ class Chart:
 
 
 CHARTS = (
-    Chart("busy", "gpu_utilization_percent", BUSY),
-    Chart("SM active", "sm_active_percent", ink(107)),
-    Chart("tensor", "tensor_active_percent", ink(143)),
-    Chart("memory", "memory_used_bytes", MEMORY),
-    Chart("power", "power_watts", POWER),
-    Chart("temperature", "temperature_celsius", ink(167)),
-    Chart("SM clock", "sm_clock_mhz", CPU),
-    Chart("PCIe rx", "pcie_rx_bytes_per_second", ink(140)),
-    Chart("PCIe tx", "pcie_tx_bytes_per_second", ink(133)),
+    Chart("busy", "gpu_utilization_percent", palette.BUSY, 1),
+    Chart("SM active", "sm_active_percent", palette.SM, 4),
+    Chart("tensor", "tensor_active_percent", palette.TENSOR, 6),
+    Chart("memory", "memory_used_bytes", palette.MEMORY, 2),
+    Chart("power", "power_watts", palette.POWER, 3),
+    Chart("temperature", "temperature_celsius", palette.TEMPERATURE, 5),
+    Chart("SM clock", "sm_clock_mhz", palette.CPU, 7),
+    Chart("PCIe rx", "pcie_rx_bytes_per_second", palette.RECEIVED, 8),
+    Chart("PCIe tx", "pcie_tx_bytes_per_second", palette.SENT, 9),
 )
-"""In this order where they all fit."""
-# fmt: off
-MOST_TELLING = (
-    "gpu_utilization_percent", "memory_used_bytes", "power_watts", "sm_active_percent",
-    "temperature_celsius", "tensor_active_percent", "sm_clock_mhz", "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second",
-)
-# fmt: on
-"""The order in which they are given room."""
+"""Charts in screen order."""
 
 
 class TimelineView(DeviceView):
-    """Charts of one device, one under the other, over one time axis."""
+    """Charts of one device, below each other over one time axis."""
 
     _cursor: int | None = None
-    """The number of the dot, counted from the first sample ever; None follows the newest."""
+    """Index of the dot under the cursor, counted from the first sample; None follows the newest."""
     _zoom = 0
 
     @property
@@ -89,43 +85,43 @@ class TimelineView(DeviceView):
 
     @property
     def _dots(self) -> int:
-        """Columns of dots that there ever were."""
+        """Columns of dots since the start."""
         return -(-self._telemetry.history.count // self._samples)
 
     @property
     def _oldest(self) -> int:
-        """The first dot all of whose samples are kept."""
+        """First dot whose samples are all still kept."""
         history = self._telemetry.history
         return -(-(history.count - len(history.times)) // self._samples)
 
     @property
-    def wanted_rows(self) -> int:
-        """For all charts with their axis."""
+    def rows_needed(self) -> int:
+        """Rows needed for all charts and the axis."""
         return len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1 if self.device else 1
 
     def action_side(self, step: int) -> None:
-        """Reads that many dots further on; beyond the newest one it follows the stream again."""
+        """Move the cursor by `step` dots; beyond the newest it follows the stream again."""
         last = self._dots - 1
         cursor = max(self._oldest, (last if self._cursor is None else self._cursor) + step)
         self._cursor = None if cursor >= last else cursor
         self.redraw()
 
     def action_zoom(self, step: int) -> None:
-        """Shows more time for a positive `step`, and less for a negative one."""
+        """Show more time for a positive `step`, and less for a negative one."""
         before = self._samples
         self._zoom = max(0, min(len(SAMPLES_A_DOT) - 1, self._zoom + step))
-        if self._cursor is not None:  # where it was in time
+        if self._cursor is not None:  # keep its time
             self._cursor = self._cursor * before // self._samples
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """As many charts as there is room for, and the axis under them."""
+        """Draw the charts that fit, and the axis under them."""
         room = width - GUTTER
         if self.device is None or not self._dots or room < 1 or height < 2:
             return []
-        if self._cursor is not None:  # what it is on is kept for a time only
+        if self._cursor is not None:  # its sample may no longer be kept
             self._cursor = max(self._cursor, self._oldest)
-            if self._cursor >= self._dots:  # a replay went back behind it
+            if self._cursor >= self._dots:  # a replay went back
                 self._cursor = None
         charts = self._charts(self.device.uuid, height - 1)
         first = self._first(room)
@@ -135,18 +131,17 @@ class TimelineView(DeviceView):
         return [*rows, self._axis(first, room)]
 
     def _charts(self, uuid: str, rows: int) -> list[Chart]:
-        """Those that have anything to show, in their order, as many as there is room for."""
+        """Return the charts with data that fit, in screen order."""
         has = {
-            chart.name
+            chart
             for chart in CHARTS
             if any(v is not None for v in self._telemetry.history.series(uuid, chart.name))
-        } or {CHARTS[0].name}
-        most = rows // FEWEST_ROWS or rows
-        shown = [name for name in MOST_TELLING if name in has][:most]
-        return [chart for chart in CHARTS if chart.name in shown]
+        } or CHARTS[:1]
+        shown = sorted(has, key=attrgetter("rank"))[: rows // FEWEST_ROWS or rows]
+        return [chart for chart in CHARTS if chart in shown]
 
     def _first(self, room: int) -> int:
-        """The dot at the left end: so that it holds still, and the cursor is seen."""
+        """Return the dot at the left end: it stays put, and the cursor is visible."""
         first = window_start(self._dots, room)
         if self._cursor is None or self._cursor >= first:
             return first
@@ -154,7 +149,7 @@ class TimelineView(DeviceView):
         return max(0, self._cursor // step * step)
 
     def _means(self, series: Sequence[float | None], first: int, many: int) -> list[float | None]:
-        """The dots from `first` on, each the mean of its samples; None where there are none."""
+        """Return `many` dots from `first` on, each the mean of its samples, or None without any."""
         n = self._samples
         offset = self._telemetry.history.count - len(series)
         start = max(0, first * n - offset)
@@ -184,7 +179,7 @@ class TimelineView(DeviceView):
         return [[*label, *row] for label, row in zip(labels, marked, strict=True)]
 
     def _place(self, first: int) -> int:
-        """Where the dot is that is read."""
+        """Return the position of the dot whose value is shown."""
         return (self._dots - 1 if self._cursor is None else self._cursor) - first
 
     def _axis(self, first: int, room: int) -> Row:
@@ -207,11 +202,11 @@ class TimelineView(DeviceView):
 
 
 def _mark(row: Row, x: int) -> Row:
-    """The row with its cell at `x` reversed: the cursor."""
+    """Return the row with the cell at `x` reversed: the cursor."""
     (span,) = row
     if not 0 <= x < len(span.text):
         return row
-    style = span.style + CURSOR
+    style = span.style + CURSOR_INK
     return [
         Span(span.text[:x], span.style),
         Span(span.text[x], style),
@@ -219,22 +214,22 @@ def _mark(row: Row, x: int) -> Row:
     ]
 
 
-CURSOR = ink(75, reverse=True)
+CURSOR_INK = ink(75, reverse=True)
 
 
 def heights(rows: int, charts: int) -> list[int]:
-    """The rows of each chart; the first ones get what is left over."""
+    """Return the rows of each chart; the first ones get the remainder."""
     each, more = divmod(rows, charts)
     return [each + (n < more) for n in range(charts)]
 
 
 def round_up(value: float) -> float:
-    """The next power of two: what a chart without a limit is drawn to."""
+    """Return the next power of two, the full height of a chart without a limit."""
     return 2.0 ** math.ceil(math.log2(value)) if value > 1 else 1.0
 
 
 def tidy(name: str, value: float) -> float:
-    """Without decimals that the reading does not have, or that say nothing."""
+    """Return the value without decimals that are not in the reading, or mean nothing."""
     fine = name.endswith(("_percent", "_watts"))
     return value if fine and value != round(value) else round(value)
 

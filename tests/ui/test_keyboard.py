@@ -1,4 +1,4 @@
-"""What the terminal sends, as keys and pastes: by tables, and whatever the bytes are."""
+"""Input of the terminal becomes keys and pastes: by tables, and for any bytes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from textual.events import Key, MouseDown, Paste, Resize
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from gputop.ui.shell import themed
-from gputop.ui.terminal import keyboard as typed
-from gputop.ui.terminal.driver import TerminalDriver
-from gputop.ui.terminal.keyboard import (
+from gputop.ui.terminal import driver
+from gputop.ui.terminal.driver import (
     FLOOD,
     FLOOD_SECONDS,
     LONGEST_HELD,
     LONGEST_PASTE,
     PASTE_SECONDS,
-    Typed,
+    KeyParser,
+    TerminalDriver,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_a_textual_with_another_parser_keeps_its_own_driver(
 ) -> None:
     assert themed._driver() is TerminalDriver
     with monkeypatch.context() as patch:
-        patch.setattr(typed, "XTermParser", _Other)
+        patch.setattr(driver, "XTermParser", _Other)
         assert themed._driver() is None
     monkeypatch.setitem(sys.modules, "gputop.ui.terminal.driver", None)
     assert themed._driver() is None
@@ -68,13 +68,13 @@ def told(messages: list[Message]) -> list[str]:
 
 
 def after(*pieces: str, idle: bool = False) -> list[str]:
-    typed = Typed()
+    typed = KeyParser()
     found = []
     for piece in pieces:
         found += typed.feed(
             piece.encode(errors="surrogateescape") if isinstance(piece, str) else piece
         )
-    return told(found + (typed.idle() if idle else []))
+    return told(found + (typed.flush() if idle else []))
 
 
 @pytest.mark.parametrize(
@@ -112,19 +112,19 @@ def test_sequences(text: str, keys: list[str]) -> None:
 
 
 def test_reports() -> None:
-    (mouse,) = Typed().feed(b"\x1b[<0;12;5M")
+    (mouse,) = KeyParser().feed(b"\x1b[<0;12;5M")
     assert isinstance(mouse, MouseDown)
     assert (mouse.x, mouse.y) == (11, 4)
-    (synchronized,) = Typed().feed(b"\x1b[?2026;2$y")
+    (synchronized,) = KeyParser().feed(b"\x1b[?2026;2$y")
     assert isinstance(synchronized, TerminalSupportsSynchronizedOutput)
 
 
 def test_an_escape_alone_is_a_key_once_nothing_follows() -> None:
-    typed = Typed()
+    typed = KeyParser()
     assert typed.feed(b"\x1b") == []
-    assert typed.patience is not None
-    assert told(typed.idle()) == ["escape"]
-    assert typed.patience is None
+    assert typed.timeout_seconds is not None
+    assert told(typed.flush()) == ["escape"]
+    assert typed.timeout_seconds is None
 
 
 @pytest.mark.parametrize("half", ["\x1b[", "\x1b[20", "\x1b[<0;1", "\x1b]0;x", "\x1bP1"])
@@ -145,15 +145,15 @@ def test_a_key_right_after_a_paste_is_one() -> None:
 
 
 def test_a_paste_whose_end_is_lost_is_over_after_a_while() -> None:
-    typed = Typed()
+    typed = KeyParser()
     assert typed.feed(f"{PASTE}yes\x1b[20".encode()) == []
-    assert typed.patience == PASTE_SECONDS
-    assert told(typed.idle()) == [repr("yes\x1b[20")]
+    assert typed.timeout_seconds == PASTE_SECONDS
+    assert told(typed.flush()) == [repr("yes\x1b[20")]
     assert told(typed.feed(b"q")) == ["q"]
 
 
 def test_of_a_long_paste_its_begin_is_kept() -> None:
-    typed = Typed()
+    typed = KeyParser()
     typed.feed(PASTE.encode())
     for _ in range(100):
         assert typed.feed(b"x" * 4096) == []
@@ -164,7 +164,7 @@ def test_of_a_long_paste_its_begin_is_kept() -> None:
 
 def test_what_nobody_types_is_a_paste_until_it_pauses() -> None:
     clock = Clock()
-    typed = Typed(clock)
+    typed = KeyParser(clock)
     assert told(typed.feed(b"j" * (FLOOD - 1))) == ["j"] * (FLOOD - 1)
     text = "b\x1b[20~\ry" * FLOOD
     assert told(typed.feed(text.encode())) == [repr("b\ry" * FLOOD)]
@@ -180,28 +180,28 @@ def test_arrows_that_come_together_are_no_paste() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_any_bytes(pieces: list[bytes]) -> None:
-    typed = Typed()
+    typed = KeyParser()
     for piece in pieces:
         found = typed.feed(piece)
         assert not any(isinstance(each, Resize) for each in found)
-    typed.idle()
-    typed.idle()
-    assert told(typed.feed(b"\x1b[A")) == ["up"] or typed.patience is not None
+    typed.flush()
+    typed.flush()
+    assert told(typed.feed(b"\x1b[A")) == ["up"] or typed.timeout_seconds is not None
 
 
 @given(st.text(alphabet="\x1b[]OP<>?0123456789;:mMu~AR$y\\\x07\r", max_size=60))
 def test_any_sequence(text: str) -> None:
-    typed = Typed()
+    typed = KeyParser()
     typed.feed(text.encode())
     for _ in range(2):
-        typed.idle()
-    assert typed.patience is None
+        typed.flush()
+    assert typed.timeout_seconds is None
 
 
 def test_what_has_no_end_is_not_held_for_ever() -> None:
-    typed = Typed()
+    typed = KeyParser()
     for _ in range(LONGEST_HELD):
-        typed.feed(b"\x1b]0;xxxxxx" if typed.patience is None else b"xxxxxxxx")
-        if typed.patience is None:
+        typed.feed(b"\x1b]0;xxxxxx" if typed.timeout_seconds is None else b"xxxxxxxx")
+        if typed.timeout_seconds is None:
             return
     raise AssertionError

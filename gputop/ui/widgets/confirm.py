@@ -1,9 +1,9 @@
-"""A question before something that others may mind, and what tells that its answer is meant."""
+"""Dialogs that ask before an action that may affect others, and ignore stray keystrokes."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.text import Text
 from textual.containers import Vertical
@@ -17,25 +17,38 @@ if TYPE_CHECKING:
     from textual.events import Key
     from textual.message_pump import MessagePump
 
+Answer = TypeVar("Answer")
 QUIET_SECONDS = 0.3
 WAIT = "a moment …"
-"""In the place of the key that answers, until it counts."""
+"""Shown in place of the key that confirms, until it is accepted."""
 
 
-class Quiet:
-    """Whether no key was pressed for a moment; `changed` is called when that comes or goes."""
+class Dialog(ModalScreen[Answer]):
+    """Modal screen that closes once, with an answer."""
+
+    def close(self, answer: Answer) -> None:
+        """Close with that answer; a second key may come before the first has closed it."""
+        if self.is_current:
+            self.dismiss(answer)
+
+
+class QuietPeriod:
+    """Wait until no key was pressed for a moment: a stray keystroke must not confirm.
+
+    `changed` is called when the period starts and when it is over.
+    """
 
     def __init__(self, owner: MessagePump, changed: Callable[[], object]) -> None:
         self._owner, self._changed = owner, changed
         self._since = time.monotonic()
         self._waiting = False
-        self.is_here = False
+        self.over = False
 
     def begin(self) -> None:
-        """Somebody typed, or the question has just come up."""
+        """Start again: a key was pressed, or the question has just come up."""
         self._since = time.monotonic()
-        self.is_here = QUIET_SECONDS == 0
-        if not self.is_here and not self._waiting:
+        self.over = QUIET_SECONDS == 0
+        if not self.over and not self._waiting:
             self._wait(QUIET_SECONDS)
         self._changed()
 
@@ -46,51 +59,46 @@ class Quiet:
     def _look(self, due: float) -> None:
         now = time.monotonic()
         left = self._since + QUIET_SECONDS - now
-        if now - due > QUIET_SECONDS / 2:  # what was typed while it was held up is not read yet
+        if now - due > QUIET_SECONDS / 2:  # the loop stalled: its keys are still unread
             left = max(left, QUIET_SECONDS / 2)
         self._waiting = left > 0.001
         if self._waiting:
             self._wait(left)
             return
-        self.is_here = True
+        self.over = True
         self._changed()
 
 
-class Question(ModalScreen[bool]):
-    """Yes or no; every other way out is no."""
+class ConfirmScreen(Dialog[bool]):
+    """Yes-or-no question; every way out but `y` means no."""
 
     def __init__(self, title: str, lines: Sequence[str], yes: str) -> None:
         super().__init__()
         self._title, self._lines, self._yes = title, lines, yes
         self._answers = Static()
-        self._quiet = Quiet(self, self._show_answers)
+        self._quiet = QuietPeriod(self, self._show_answers)
 
     def compose(self) -> ComposeResult:
-        # Text objects: what processes are called is never read as markup.
+        # Text objects: names of processes are never parsed as markup.
         with Vertical(classes="box"):
             yield Static(Text(self._title, style="bold"))
             yield Static(Text("\n".join(self._lines)), classes="lines")
             yield self._answers
 
     def on_mount(self) -> None:
-        """The answer is for who has read it."""
         self._quiet.begin()
 
     def _show_answers(self) -> None:
-        yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.is_here else Text(WAIT)
+        yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.over else Text(WAIT)
         yes.pad_right(len(self._yes) + 5 - len(yes))
         self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
 
     def on_key(self, event: Key) -> None:
-        """Every key is for the question."""
+        """Handle every key here."""
         event.stop()
-        if event.key == "y" and self._quiet.is_here:
-            self._close(True)
+        if event.key == "y" and self._quiet.over:
+            self.close(True)
         elif event.key in ("n", "escape", "q"):
-            self._close(False)
+            self.close(False)
         else:
             self._quiet.begin()
-
-    def _close(self, answer: bool) -> None:
-        if self.is_current:  # a second key may have come before the first had closed it
-            self.dismiss(answer)

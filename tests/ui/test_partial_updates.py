@@ -80,7 +80,7 @@ def test_it_is_installed_where_textual_has_the_known_shape(monkeypatch: pytest.M
         render_segments = STOCK
 
     monkeypatch.setattr(_compositor, "ChopsUpdate", Known)
-    assert partial_updates.install()
+    assert partial_updates.install_cropping()
     assert Known.render_segments is partial_updates.render_segments
 
 
@@ -100,10 +100,10 @@ def test_another_shape_is_left_alone(
     )
     before = other.__dict__["render_segments"]
     monkeypatch.setattr(_compositor, "ChopsUpdate", other)
-    assert not partial_updates.install()
+    assert not partial_updates.install_cropping()
     assert other.__dict__["render_segments"] is before
 
 
 def test_a_textual_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(_compositor, "ChopsUpdate")
-    assert not partial_updates.install()
+    assert not partial_updates.install_cropping()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gputop.text import visible
-from gputop.ui.drawing.draw import (
+from gputop.ui.drawing.cells import (
     Span,
     bar,
     beside,

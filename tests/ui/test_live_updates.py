@@ -1,4 +1,4 @@
-"""What changed in live views goes to the terminal without Textual's strips: the same picture."""
+"""Updates of live views bypass Textual's strips, and give the same picture."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from textual.app import App
 from textual.screen import ModalScreen
 from textual.widgets import Label
 
-from gputop.ui.drawing.draw import Row, Span
+from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.look import THEMES, Look
 from gputop.ui.drawing.palette import BUSY, DIM, TEXT
-from gputop.ui.terminal import live_updates
-from gputop.ui.terminal.live_updates import CellsUpdate, Part, of_live_views
+from gputop.ui.terminal import partial_updates
+from gputop.ui.terminal.partial_updates import CellsUpdate, LinePart, update_from_live_views
 from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def test_the_picture_is_the_one_that_textual_makes() -> None:
         for number, view in enumerate(app.query(Numbers)):
             view.numbers = (1, 20 + number, 303)
             view.redraw()
-        update = of_live_views(compositor := changed(app))
+        update = update_from_live_views(compositor := changed(app))
         assert isinstance(update, CellsUpdate)
         assert not compositor._dirty_regions
         stream.feed(update.render_segments(CONSOLE))
@@ -83,7 +83,7 @@ async def test_a_theme_is_over_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(app, "get_line_filters", lambda: [Look(THEMES["light"])])
         app.query_one("#one", Numbers).numbers = (4, 2, 3)
         app.query_one("#one", Numbers).redraw()
-        update = of_live_views(changed(app))
+        update = update_from_live_views(changed(app))
         assert update is not None
         assert "38;5;28m" in update.render_segments(CONSOLE)  # BUSY, in that theme
 
@@ -108,14 +108,14 @@ async def test_what_it_cannot_do_is_left_to_textual(over: str) -> None:
                 compositor._dirty_regions.add(app.query_one(Label).region)
         asked = compositor._dirty_regions.copy()
         assert asked
-        assert of_live_views(compositor) is None
+        assert update_from_live_views(compositor) is None
         assert compositor._dirty_regions == asked
         assert isinstance(compositor.render_partial_update(), ChopsUpdate)
 
 
 def test_of_a_line_first_comes_what_goes_on_in_the_last_style() -> None:
     styles = (DIM, TEXT, DIM, TEXT)
-    parts = [Part(10 * n, 0, [Segment("x", style)]) for n, style in enumerate(styles)]
+    parts = [LinePart(10 * n, 0, [Segment("x", style)]) for n, style in enumerate(styles)]
     written = CellsUpdate(parts).render_segments(CONSOLE)
     assert written.count("m") == 2  # to dim, and from it
     pyte.Stream(screen := pyte.Screen(WIDTH, 1)).feed(written)
@@ -134,8 +134,8 @@ def test_it_is_installed_once_and_where_textual_has_the_known_shape(
 
     stock = Known.render_partial_update
     monkeypatch.setattr(_compositor, "Compositor", Known)
-    assert live_updates.install()
-    assert live_updates.install()
+    assert partial_updates.install_live_updates()
+    assert partial_updates.install_live_updates()
     assert Known.render_partial_update.stock is stock
     monkeypatch.setattr(Known, "_regions_to_spans", None)
-    assert not live_updates.install()
+    assert not partial_updates.install_live_updates()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gputop.ui.terminal.output import LATE_SECONDS, Outlet
+from gputop.ui.terminal.output import LATE_SECONDS, FrameWriter
 
 SCREEN = "x" * 20_000
 
@@ -24,7 +24,7 @@ class Stalled:
         os.set_blocking(self.slave, False)
         self.now, self.repainted = 100.0, 0
         loop = asyncio.get_running_loop()
-        self.outlet = Outlet(loop, self.slave, self._repaint, lambda: self.now)
+        self.outlet = FrameWriter(loop, self.slave, self._repaint, lambda: self.now)
 
     def _repaint(self) -> None:
         self.repainted += 1
