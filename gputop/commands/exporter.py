@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gputop.output.prometheus.scrape import Server
     from gputop.output.prometheus.web_config import WebConfig
     from gputop.stream.child import StreamChild
-    from gputop.stream.latest import Watch
+    from gputop.stream.snapshots import Watch
 
 ABOUT = """\
 Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
@@ -121,8 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.active import Follower
     from gputop.output.prometheus.metrics import families
     from gputop.stream.child import StreamChild
-    from gputop.stream.latest import Watch
     from gputop.stream.launch import command
+    from gputop.stream.snapshots import Watch
 
     follower = Follower()
     with needs_extra("exporter"):

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Streams as the arguments say; returns the exit status, or ends the process with it."""
     from gputop.output.sinks import ended_whole, open_sink
     from gputop.recording.file import OutputError
-    from gputop.stream.produce import counted
+    from gputop.stream.sender import counted
 
     csv, output = _csv(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
@@ -121,8 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
     from gputop.stream.lifeline import end_with_parent
-    from gputop.stream.produce import run as stream
-    from gputop.stream.produce import run_several
+    from gputop.stream.sender import run as stream
+    from gputop.stream.sender import run_several
 
     end_with_parent()
     interval = 1.0 if arguments.interval is None else arguments.interval

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop.recording.file import GrowingFile
 from gputop.recording.writer import Recorder
-from gputop.stream.produce import to_stdout, write_all
+from gputop.stream.sender import to_stdout, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path

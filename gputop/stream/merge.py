@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.schema.snapshot import THIS_MACHINE, Absence, DriverState, Inventory, Sample, Source
-from gputop.stream.machine import no_host
+from gputop.stream.machines import no_host
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from gputop.stream.machine import MachineStream
+    from gputop.stream.machines import MachineStream
 
 
 NOT_ASKED = no_host(Absence.DISABLED)

@@ -22,7 +22,7 @@ from gputop.stream.child import (
 )
 from gputop.stream.flow import uptime
 from gputop.stream.launch import command
-from gputop.stream.machine import MachineStream
+from gputop.stream.machines import MachineStream
 from gputop.stream.merge import inventory_of, sample_of
 from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explained, ssh_command, stream_words
 

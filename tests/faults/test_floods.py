@@ -41,7 +41,7 @@ from gputop.schema.snapshot import (
 )
 from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.history import MOST_GONE, History
-from gputop.stream.machine import MachineStream
+from gputop.stream.machines import MachineStream
 from gputop.stream.ssh import explained
 from gputop.ui.model import Telemetry
 from tests import streams

@@ -20,7 +20,7 @@ from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Host, Inventory, Record, Sample, decode, encode
 from gputop.stream.control import obey
 from gputop.stream.flow import Window
-from gputop.stream.latest import Latest
+from gputop.stream.snapshots import Latest
 from gputop.ui.model import Telemetry
 
 if TYPE_CHECKING:

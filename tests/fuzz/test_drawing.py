@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from gputop.output import page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.snapshot import DeviceState, decode, encode
-from gputop.stream.machine import MachineStream
+from gputop.stream.machines import MachineStream
 from gputop.stream.merge import inventory_of, sample_of
 from gputop.stream.ssh import explained
 from gputop.ui.device.details import DetailsView

@@ -42,7 +42,7 @@ from gputop.schema.snapshot import (
 )
 from gputop.sources.nvml import readings as nvml_readings
 from gputop.stream.child import Interruption
-from gputop.stream.latest import Latest, Watch
+from gputop.stream.snapshots import Latest, Watch
 from tests import streams
 from tests.schema.test_snapshot import values_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputop.problem import Problem
 from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import Interruption
-from gputop.stream.machine import MachineStream
+from gputop.stream.machines import MachineStream
 from gputop.stream.merge import inventory_of, sample_of
 from gputop.stream.ssh import explained
 from tests.streams import NOW

@@ -28,7 +28,7 @@ from gputop.schema.faults import XIDS
 if TYPE_CHECKING:
     from gputop.output.prometheus.family import Part
     from gputop.schema.snapshot import Device, DeviceSample, Inventory
-    from gputop.stream.latest import XidKey, Xids
+    from gputop.stream.snapshots import XidKey, Xids
 
 
 class Field(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gputop.health.active import Standing
     from gputop.health.findings import Finding
     from gputop.schema.snapshot import DeviceSample
-    from gputop.stream.latest import Latest
+    from gputop.stream.snapshots import Latest
 
 MOST_PROCESSES = 32
 """On each device: every process is a series of each metric, and a new one each time it starts."""

@@ -25,7 +25,7 @@ from gputop.schema.snapshot import (
     encode,
 )
 from gputop.stream.child import Interruption
-from gputop.stream.machine import MachineStream
+from gputop.stream.machines import MachineStream
 from gputop.stream.merge import inventory_of, sample_of
 from gputop.stream.ssh import explained
 from tests import streams
