@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from gputop import __version__
 from gputop.commands.arguments import (
+    Overview,
     Parser,
     add_fleet,
     add_hosts,
@@ -25,12 +26,10 @@ from gputop.commands.arguments import (
     open_recording,
     refuse,
 )
-from gputop.commands.overview import Overview
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE, in_notebook_cell
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
-from gputop.terminal import in_notebook_cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -190,7 +189,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_dashboard:
         from gputop.commands import status
 
-        return status.bare(arguments)
+        return status.run_without_options(arguments)
     return dashboard(arguments)
 
 

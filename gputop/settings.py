@@ -22,7 +22,7 @@ from typing import Any
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.files import read_at_once, write_whole
 from gputop.frozen import dataclass
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
 AUTO = "auto"
@@ -67,12 +67,8 @@ MOST_EDITS = 100
 REMEDY = "Mend it, or name another one with --config"
 
 
-class SettingsError(Exception):
-    """The settings file cannot be read or written; `problem` says it to the user."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+class SettingsError(ProblemError):
+    """The settings file cannot be read or written."""
 
 
 def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path:

@@ -112,7 +112,7 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
-    among = {"gputop.stream.remote", "gputop.stream.machines", "gputop.stream.merge"}
+    among = {"gputop.stream.remote", "gputop.stream.machines", "gputop.stream.snapshots"}
     among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
     assert (
         loaded_by("import gputop.ui.shell.app, gputop.ui.shell.start, gputop.cli", among) == set()

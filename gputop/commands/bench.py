@@ -12,8 +12,7 @@ from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
 from gputop.bench.plan.selection import RefusedError, select
 from gputop.bench.results import exports
 from gputop.commands.arguments import argument, count, output_width, print_text
-from gputop.console import say
-from gputop.exits import FINE, INTERRUPTED, USAGE
+from gputop.console import FINE, INTERRUPTED, USAGE, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,7 @@ from gputop.bench.results.outliers_page import document
 from gputop.bench.results.outliers_page import page as many
 from gputop.bench.results.page import in_short, page, table_of
 from gputop.bench.results.store import ResultsError, append
-from gputop.console import print_out, say
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, print_out, say
 from gputop.schema.codec import to_json
 
 if TYPE_CHECKING:

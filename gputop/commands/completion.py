@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import print_text
-from gputop.exits import FINE
+from gputop.console import FINE
 
 if TYPE_CHECKING:
     import argparse

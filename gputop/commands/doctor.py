@@ -7,7 +7,7 @@ import sys
 
 from gputop.bench.plan import request
 from gputop.commands.arguments import argument, fail, output_width, print_text
-from gputop.exits import FAULT, FINE, USAGE
+from gputop.console import FAULT, FINE, USAGE
 
 WAITING = "Looking at driver, devices and torch ..."
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.commands.arguments import add_source, argument, fail, needs_extra, refuse
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, say
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from gputop.output.prometheus.scrape import Server
     from gputop.output.prometheus.web_config import WebConfig
     from gputop.stream.child import StreamChild
-    from gputop.stream.snapshots import Watch
+    from gputop.stream.snapshots import StreamFollower
 
 ABOUT = """\
 Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
@@ -122,14 +121,14 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.output.prometheus.metrics import families
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import command
-    from gputop.stream.snapshots import Watch
+    from gputop.stream.snapshots import StreamFollower
 
     follower = Follower()
     with needs_extra("exporter"):
         from gputop.output.prometheus.scrape import application
     web_config = _web_config(arguments.web_config)
     take = None if arguments.dcgm_names else follower.take
-    watch = Watch(lambda problem: say(f"error: {problem}."), take)
+    watch = StreamFollower(lambda problem: say(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
@@ -188,7 +187,7 @@ def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None
         )
 
 
-async def _serve(server: Server, watch: Watch, child: StreamChild) -> int:
+async def _serve(server: Server, watch: StreamFollower, child: StreamChild) -> int:
     """Until SIGINT or SIGTERM; the child has ended then."""
     import asyncio
 

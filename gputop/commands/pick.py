@@ -12,8 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, FINE
+from gputop.console import COULD_NOT_RUN, FINE, say
 from gputop.schema.snapshot import Source
 from gputop.text import short_name, visible
 
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 
     from gputop.health.idlest import Candidate
     from gputop.schema.snapshot import Inventory, Sample
-    from gputop.stream.child import Interruption, Snapshot
+    from gputop.stream.child import Interruption
+    from gputop.stream.snapshots import Snapshot
 
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
-    from gputop.stream.child import StreamError
+    from gputop.stream.snapshots import StreamError
 
     try:
         outcome = asyncio.run(_look(arguments, found))
@@ -156,7 +156,7 @@ async def _look(
     """
     from contextlib import aclosing
 
-    from gputop.stream.child import Snapshot
+    from gputop.stream.snapshots import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + arguments.wait

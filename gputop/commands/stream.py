@@ -18,8 +18,7 @@ from gputop.commands.arguments import (
     hosts_of,
     open_recording,
 )
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Streams as the arguments say; returns the exit status, or ends the process with it."""
     from gputop.output.sinks import ended_whole, open_sink
-    from gputop.recording.file import OutputError
+    from gputop.recording.writer import OutputError
     from gputop.stream.sender import counted
 
     csv, output = _csv(arguments), arguments.output
@@ -120,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
-    from gputop.stream.lifeline import end_with_parent
+    from gputop.stream.launch import end_with_parent
     from gputop.stream.sender import run as stream
     from gputop.stream.sender import run_several
 

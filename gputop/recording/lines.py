@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from gputop.bounds import DAMAGES, LINE_BYTES, SKIPPED_BYTES
-from gputop.recording.file import GZIP
+from gputop.recording.writer import GZIP
 
 MAGIC = b"\x1f\x8b\x08"
 """What a member of a gzip file begins with."""

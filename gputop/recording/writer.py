@@ -1,18 +1,148 @@
-"""Writes a recording: the lines of a stream, in a file that can be read from many places on."""
+"""Files that grow while they are written, readable up to their end wherever they are cut off."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import re
+import stat
 import time
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.recording.file import GrowingFile
+from gputop.files import refusal
+from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gputop.schema.snapshot import Record
+
+COMPRESSED = ".gz"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+GZIP = 31
+"""What zlib calls a gzip header and trailer around the largest window."""
+
+
+class OutputError(ProblemError):
+    """The file cannot be written."""
+
+
+class GrowingFile:
+    """A new file, compressed where its name ends in `.gz`, for its user alone: mode 0600.
+
+    Raises `OutputError`. What could not be written whole is taken back: the file ends where the
+    last write before it did.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.compressed = path.suffix == COMPRESSED
+        self.size = 0
+        """Bytes in the file."""
+        self._deflate: zlib._Compress | None = None
+        try:
+            self._descriptor = _create(path)
+        except OSError as error:
+            raise self._failed(error) from None
+        self._named = os.fstat(self._descriptor).st_nlink > 0
+        """Whether the file has a name: without one it is lost once it is closed."""
+
+    def write(self, data: bytes) -> None:
+        """Appends it; from then on it can be read, and is not lost with this process."""
+        if not self.compressed:
+            self._put(data)
+            return
+        if self._deflate is None:
+            self._deflate = zlib.compressobj(wbits=GZIP)
+        before = self._deflate.copy()
+        try:
+            self._put(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        except OutputError:
+            self._deflate = before
+            raise
+
+    def part(self) -> None:
+        """Begins a new part: what is damaged before it does not harm it."""
+        deflate, self._deflate = self._deflate, None
+        if deflate is not None:
+            self._put(deflate.flush())
+
+    def close(self) -> None:
+        """Ends the file. Where there is no room for gzip's trailer, all before it can be read."""
+        with contextlib.suppress(OutputError):
+            self.part()
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def _put(self, data: bytes) -> None:
+        if self._named and not os.fstat(self._descriptor).st_nlink:
+            what = f"{self.path} is written no more"
+            raise OutputError(Problem(what, "it was removed", "Begin another one"))
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a pipe has no length
+                os.ftruncate(self._descriptor, self.size)
+                os.lseek(self._descriptor, self.size, os.SEEK_SET)
+            raise self._failed(error) from None
+        self.size += len(data)
+
+    def _failed(self, error: OSError) -> OutputError:
+        what = f"{self.path} cannot be written"
+        if isinstance(error, FileExistsError):
+            return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
+        remedy = (
+            "Free some space, or name a file elsewhere"
+            if error.errno in FULL
+            else "Name a file where you may write"
+        )
+        return OutputError(Problem(what, error.strerror or str(error), remedy))
+
+
+def _create(path: Path) -> int:
+    """Open a new file, an empty one of this user, or something to write through, such as a pipe.
+
+    Everything is checked after opening, so nobody can exchange the file in between. A link to a
+    file is refused: it may have been left in a shared folder for whoever records there.
+    """
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    linked = False
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        linked = path.is_symlink()  # such as /dev/fd/63, which a shell makes of >(command)
+        descriptor = os.open(path, flags | (0 if linked else os.O_NOFOLLOW))
+    try:
+        _check_opened(os.fstat(descriptor), linked=linked)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_opened(status: os.stat_result, *, linked: bool) -> None:
+    """Raise `OSError` unless it can be written to without harm to this user or to anybody else."""
+    if stat.S_ISCHR(status.st_mode):  # /dev/null, a terminal: written through
+        return
+    if stat.S_ISFIFO(status.st_mode):
+        if status.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "it belongs to another user")
+        return
+    if linked:
+        raise OSError(errno.ELOOP, "it is a link")
+    if reason := refusal(status):
+        raise OSError(errno.EPERM, reason)
+    if status.st_size:
+        raise FileExistsError
+
 
 SAMPLES_A_PART = 64
 """Samples between two repetitions of the inventory: what one damage can cost at most."""

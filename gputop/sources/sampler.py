@@ -49,9 +49,9 @@ from gputop.sources.interface import (
     Reading,
     ReplacedError,
 )
-from gputop.sources.linux.cpu import cpu_name
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
 from gputop.sources.linux.owners import ALL, Owners
+from gputop.sources.linux.procfs import cpu_name
 
 if TYPE_CHECKING:
     from gputop.problem import Problem

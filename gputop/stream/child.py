@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
-from gputop.exits import signal_name
+from gputop.console import signal_name
 from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError
-from gputop.schema.snapshot import (
-    DeviceState,
-    DriverState,
-    Inventory,
-    NewerSchemaError,
-    Record,
-    Sample,
-    decode,
-    silence_limit,
-)
-from gputop.stream.control import request
-from gputop.stream.launch import command, launch
+from gputop.schema.snapshot import NewerSchemaError, Record, decode, silence_limit
+from gputop.stream.launch import launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 START_SECONDS = 10.0
 """How long a child may take to say its first word: an interpreter on a slow file system."""
@@ -41,8 +31,6 @@ of a second of a core: one that crashes at each start uses a tenth of it."""
 LONG_LIFE_SECONDS = 10.0
 """What a child that crashes never reaches: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
-ANSWER_SECONDS = 15.0
-"""How long the driver may take to answer, or be found to be missing."""
 STEP_SECONDS = 0.5
 """How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
 BURST_LINES = 100
@@ -71,14 +59,6 @@ class Patience(NamedTuple):
     """For its first record."""
     first_pause: float
     longest_pause: float
-
-
-class StreamError(Exception):
-    """No snapshot is to be had; `problem` says it to the user."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 class StreamChild:
@@ -126,7 +106,7 @@ class StreamChild:
         # One that does not listen is about to be ended, or is just being: the next one is told.
         if listens is not None and not listens.closed:
             with contextlib.suppress(OSError):
-                os.write(listens.fileno(), request(**wanted))
+                os.write(listens.fileno(), json.dumps(wanted).encode() + b"\n")
 
     def spawn(self) -> None:
         """Starts the child. Needs no event loop: it can start before the screen does."""
@@ -299,87 +279,3 @@ class _Tail(asyncio.Protocol):
     def last_line(self) -> str:
         lines = self.text.splitlines()
         return lines[-1] if lines else ""
-
-
-class Snapshot(NamedTuple):
-    """A sample, and the inventory that holds for it."""
-
-    inventory: Inventory
-    sample: Sample
-
-
-class Stream(Protocol):
-    """Where records come from: a child, or what stands for one."""
-
-    def records(self) -> AsyncGenerator[Record | Interruption]: ...
-
-    async def close(self) -> None: ...
-
-
-def _stopped(interruption: Interruption) -> Problem:
-    return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
-
-
-async def snapshots(
-    stream: Stream,
-    timeout_seconds: float = ANSWER_SECONDS,
-    explain: Callable[[Interruption], Problem] = _stopped,
-) -> AsyncGenerator[Snapshot | Interruption]:
-    """Samples with their inventories, from when the driver answered or was found to be missing.
-
-    Raises `StreamError` where neither happens in time; `explain` says why the stream broke off.
-    What breaks off later is yielded. Closes the stream.
-    """
-    inventory: Inventory | None = None
-    begun = False
-    try:
-        async with asyncio.timeout(timeout_seconds) as limit:
-            async with contextlib.aclosing(stream.records()) as records:
-                async for record in records:
-                    if isinstance(record, Inventory):
-                        inventory = record
-                    elif isinstance(record, Interruption):
-                        if begun:
-                            yield record
-                        elif not record.left_out:
-                            raise StreamError(explain(record))
-                    elif inventory and (
-                        begun or inventory.driver_state is not DriverState.STARTING
-                    ):
-                        begun = True
-                        limit.reschedule(None)  # before the yield: it is this task's alone
-                        yield Snapshot(inventory, record)
-    except TimeoutError:
-        pass
-    finally:
-        await stream.close()
-    raise StreamError(
-        Problem(
-            "The NVIDIA driver does not answer",
-            f"it said nothing within {timeout_seconds:g} s",
-            "Look for Xid errors in `dmesg`; a reboot may be needed",
-        )
-    )
-
-
-async def one_snapshot(
-    *, demo: bool = False, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
-) -> tuple[Inventory, Sample]:
-    """The first of the snapshots; raises `StreamError` where there is none in time.
-
-    With `complete`, the first in which every device has answered, or does not respond.
-    """
-    interval = 0.5
-    count = None if complete else 1
-    child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
-    async with contextlib.aclosing(snapshots(child, timeout_seconds)) as found:
-        async for each in found:
-            if isinstance(each, Snapshot) and not (complete and waits(each.sample)):
-                return each
-    raise AssertionError("the snapshots of a child have no end")
-
-
-def waits(sample: Sample) -> bool:
-    """Whether a device may yet answer for the first time."""
-    states = ((each.state, each.age_seconds) for each in sample.devices)
-    return any(state is DeviceState.OK and age is None for state, age in states)

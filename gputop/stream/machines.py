@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -22,19 +24,32 @@ from gputop.schema.snapshot import (
     MachineState,
     Process,
     Sample,
+    Source,
     qualified,
     silence_limit,
 )
 from gputop.stream.child import Interruption
-from gputop.stream.flow import ClockOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from gputop.problem import Problem
     from gputop.schema.snapshot import Record
 
+ACK_SECONDS = 0.25
+"""Longest time that an acknowledgement takes on a good line."""
+LEAP_SECONDS = 0.05
+"""A contradiction of the bounds that means a clock was set. The drift while a sample is on its way,
+which the bounds leave out, makes less of a difference."""
+DRIFT = 2e-4
+"""Seconds per second by which two clocks drift apart at most: 100 ppm each, as without NTP."""
+
 UNREACHABLE = dict.fromkeys((*READINGS, "processes"), Absence.UNREACHABLE)
+
+
+def uptime() -> float:
+    """Return the clock of `Sample.uptime_seconds`, which also counts suspended time."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def no_host(reason: Absence) -> Host:
@@ -44,6 +59,37 @@ def no_host(reason: Absence) -> Host:
 
 
 NO_HOST = no_host(Absence.UNREACHABLE)
+
+
+class ClockOffset:
+    """The reader's clock minus the sender's, as far as the samples tell.
+
+    No sample arrives before it is made: that is an upper bound, too large by the shortest way that
+    a sample has had. A sender that hears of the reader's clock gives a lower bound, too small by
+    the shortest way that an acknowledgement has had. `ACK_SECONDS` above that is the offset, or
+    the upper bound, which is usually smaller: on a line on which every sample is late it is not.
+    """
+
+    def __init__(self) -> None:
+        self._upper, self._lower = math.inf, -math.inf
+        self._theirs = self._now = -math.inf
+
+    def made_at(self, theirs: float, now: float, echo: float | None = None) -> float:
+        """Return when a sample that arrives `now` was made, by the reader's clock, never later."""
+        upper, lower = now - theirs, -math.inf
+        if echo is not None and echo <= now:
+            lower = echo - theirs
+        drift = DRIFT * (now - self._now)
+        known = min(upper, self._upper + drift), max(lower, self._lower - drift)
+        # Samples come in order, so a clock that does not go on was set. One that leaps, or stood
+        # still with a virtual machine that was paused, is found out by what the bounds say.
+        if theirs <= self._theirs or known[1] - known[0] > LEAP_SECONDS:
+            known = upper, lower
+        (self._upper, self._lower), self._theirs, self._now = known, theirs, now
+        offset = self._upper
+        if self._lower > -math.inf:
+            offset = min(offset, self._lower + ACK_SECONDS)
+        return min(now, theirs + offset)  # which rounding could exceed
 
 
 class MachineStream:
@@ -74,7 +120,7 @@ class MachineStream:
         self.fresh = False
         """Whether there is a sample that has not been taken."""
 
-    def take(self, record: Record | Interruption, now: float, time: float) -> None:
+    def add_record(self, record: Record | Interruption, now: float, time: float) -> None:
         """Takes in what arrived `now`; `time` is the same moment as Unix seconds."""
         if isinstance(record, Interruption):
             if not record.left_out:
@@ -147,7 +193,7 @@ class MachineStream:
             for device in devices
         )
 
-    def take_events(self) -> tuple[Event, ...]:
+    def pop_events(self) -> tuple[Event, ...]:
         """Those that came since they were last taken, and with them the newest sample."""
         self.fresh = False
         events, self._events = tuple(self._events), []
@@ -212,3 +258,50 @@ class MachineStream:
 
     def _uuid(self, uuid: str) -> str:
         return qualified(self.name, uuid)
+
+
+NOT_ASKED = no_host(Absence.DISABLED)
+"""This machine, where it is not one of them."""
+
+
+def inventory_of(machines: Collection[MachineStream], interval: float, time: float) -> Inventory:
+    """All devices, in the order of their machines; of the rest what all have alike."""
+    known = [each.inventory for each in machines if each.inventory is not None]
+    settled = [each for each in known if each.driver_state is not DriverState.STARTING]
+    simulated = known and all(each.source is Source.SIMULATED for each in known)
+    own = next((each.inventory for each in machines if each.name == THIS_MACHINE), None)
+    return Inventory(
+        time=time,
+        hostname=", ".join(each.name for each in machines),
+        source=Source.SIMULATED if simulated else Source.NVML,
+        driver_state=DriverState.OK if settled else DriverState.STARTING,
+        interval_seconds=interval,
+        cpu_name=own.cpu_name if own else None,
+        driver_version=_common([each.driver_version for each in settled]),
+        cuda_version=_common([each.cuda_version for each in settled]),
+        devices=tuple(device for each in machines for device in each.devices),
+    )
+
+
+def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
+    """Return what all of them have `now`, by our uptime; `time` is the same as Unix seconds.
+
+    All times are those of our clock: a value was read `age_seconds` before the time of the sample,
+    and events have been moved from their machine's clock. Recordings keep them like this. Only a
+    machine's `time`, and the start of its processes, are by its own clock.
+    """
+    states = tuple(each.machine(now) for each in machines)
+    own = next((state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED)
+    return Sample(
+        time=time,
+        host=own,
+        devices=tuple(reading for each in machines for reading in each.readings(now)),
+        processes=tuple(process for each in machines for process in each.processes),
+        events=tuple(event for each in machines for event in each.pop_events()),
+        machines=states,
+        uptime_seconds=now,
+    )
+
+
+def _common(values: Sequence[str | None]) -> str | None:
+    return values[0] if values and len({*values}) == 1 else None

@@ -11,20 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.problem import Problem
 from gputop.schema.snapshot import THIS_MACHINE, Inventory, old_after
-from gputop.stream.child import (
-    Interruption,
-    Patience,
-    Snapshot,
-    StreamChild,
-    StreamError,
-    snapshots,
-    waits,
-)
-from gputop.stream.flow import uptime
-from gputop.stream.launch import command
-from gputop.stream.machines import MachineStream
-from gputop.stream.merge import inventory_of, sample_of
-from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explained, ssh_command, stream_words
+from gputop.stream.child import Interruption, Patience, StreamChild
+from gputop.stream.launch import command, stream_words
+from gputop.stream.machines import MachineStream, inventory_of, sample_of, uptime
+from gputop.stream.snapshots import Snapshot, StreamError, is_incomplete, snapshots
+from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explained, ssh_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -50,7 +41,7 @@ def child_of(
     if host == THIS_MACHINE:
         own = command(interval=interval, gpm=gpm, control=control)
         return StreamChild(own, interval)
-    words = stream_words(remote, interval=interval, gpm=gpm, control=control)
+    words = [*remote, *stream_words(interval=interval, gpm=gpm, control=control)]
     return StreamChild(ssh_command(host, words), interval, patience=PATIENCE)
 
 
@@ -120,7 +111,7 @@ class Machines:
         async with contextlib.aclosing(child.records()) as records:
             async for record in records:
                 before, now = machine.state, uptime()
-                machine.take(record, now, time.time())
+                machine.add_record(record, now, time.time())
                 if not isinstance(record, Interruption):
                     child.acknowledge(record, now)
                 self._changed = self._changed or machine.state is not before
@@ -195,7 +186,7 @@ async def _snapshot(host: str, child: StreamChild, timeout_seconds: float) -> Ho
     try:
         async with asyncio.timeout(timeout_seconds), contextlib.aclosing(found):
             async for each in found:
-                if isinstance(each, Snapshot) and not waits(each.sample):
+                if isinstance(each, Snapshot) and not is_incomplete(each.sample):
                     return HostSnapshot(host, each)
     except StreamError as error:
         return HostSnapshot(host, problem=error.problem)

@@ -90,16 +90,6 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
-def stream_words(
-    remote: Sequence[str], *, interval: float, gpm: bool = True, control: bool = False
-) -> list[str]:
-    """What is run over there."""
-    words = [*remote, "stream", "--interval", f"{interval:g}"]
-    if control:  # who can ask for GPM will do so when it is shown
-        words.append("--control")
-    return words if gpm and not control else [*words, "--no-gpm"]
-
-
 class _Rule(NamedTuple):
     """What a line of standard error, or an exit status, means."""
 

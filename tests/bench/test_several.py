@@ -19,7 +19,7 @@ from gputop.commands import bench_results
 from gputop.commands.bench_results import conclude, gravest
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
-from gputop.stream import child
+from gputop.stream import snapshots
 from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         said["requests"] = requests
         return [ended(request.target) for request in requests]
 
-    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
 

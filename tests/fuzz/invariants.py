@@ -14,13 +14,12 @@ from gputop.bounds import LINE_BYTES, STRING_CHARACTERS
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.page import View, page
 from gputop.output.prometheus.metrics import families
-from gputop.recording.index import Index, Kind, look
 from gputop.recording.lines import CHUNK_BYTES, Line, Place, is_gzip, lines
+from gputop.recording.reader import Index, Kind, look
 from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Host, Inventory, Record, Sample, decode, encode
-from gputop.stream.control import obey
-from gputop.stream.flow import Window
-from gputop.stream.snapshots import Latest
+from gputop.stream.sender import SendWindow, handle_requests
+from gputop.stream.snapshots import LatestSnapshot
 from gputop.ui.model import Telemetry
 
 if TYPE_CHECKING:
@@ -65,7 +64,8 @@ def check_stream(data: bytes) -> list[Record]:
             assert found.kind is not Kind.DAMAGED, "it can be read, and is in no index"
             records.append(record)
     check_shown(records)
-    obey(_Asked(), Window(), data.splitlines())
+    sampler: Any = _Asked()
+    handle_requests(sampler, SendWindow(), data.splitlines())
     after = data + b"\n" + encode(GOOD).encode() + b"\n"
     *_, last = lines(io.BytesIO(after), compressed=False)
     assert last.data is not None
@@ -80,7 +80,7 @@ def _lines(data: bytes) -> Iterator[Line]:
 
 def check_shown(records: Sequence[Record]) -> None:
     """What was accepted is known, judged and printed as any other."""
-    telemetry, latest, csv = Telemetry(lambda: 100.0), Latest(), CsvLines(COLUMNS)
+    telemetry, latest, csv = Telemetry(lambda: 100.0), LatestSnapshot(), CsvLines(COLUMNS)
     inventory: Inventory | None = None
     for record in records:
         telemetry.take(record)

@@ -16,12 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.recording import index as record_index
 from gputop.recording import lines as line_reader
-from gputop.recording.file import GrowingFile, OutputError
 from gputop.recording.lines import lines
-from gputop.recording.reader import Recording, RecordingError
-from gputop.recording.writer import SAMPLES_A_PART, Recorder, default_name
+from gputop.recording.reader import LONGEST_END_SECONDS, Recording, RecordingError
+from gputop.recording.writer import SAMPLES_A_PART, GrowingFile, OutputError, Recorder, default_name
 from gputop.schema.snapshot import SCHEMA, Event, Inventory, Sample, encode
 from tests import recordings, streams
 
@@ -108,7 +106,7 @@ def test_a_time_that_leaps_is_no_gap(tmp_path: Path, which: int, time: float) ->
     made[which] = dataclasses.replace(made[which], time=time)
     recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
     recording.index.finish()
-    assert recording.index.end <= record_index.LONGEST_END_SECONDS + 7
+    assert recording.index.end <= LONGEST_END_SECONDS + 7
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -227,7 +227,7 @@ async def test_damaged_samples_are_passed_over(tmp_path: Path) -> None:
 async def test_it_plays_while_it_is_still_indexed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gputop.recording.index.LINES_AT_ONCE", 3)
+    monkeypatch.setattr("gputop.recording.reader.LINES_AT_ONCE", 3)
     replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 40)))
     replay.change_speed(99)
     heard: list[int | None] = []

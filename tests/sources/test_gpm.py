@@ -16,7 +16,7 @@ import pytest
 
 from gputop.schema.snapshot import GPM_READINGS, Absence, DeviceSample, DeviceState
 from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.gpm import Gpm
+from gputop.sources.nvml.utilization import Gpm
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPM,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gputop.sources.nvml import calls as nvml_calls
-from gputop.sources.nvml import fields
+from gputop.sources.nvml import bindings, fields
 from gputop.sources.nvml.driver import Reader, start
 from gputop.sources.nvml.fields import VALUE_TYPES
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
@@ -38,7 +37,7 @@ class OfAnotherRelease:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the library is called."""
     if request.param == "public":
-        monkeypatch.setattr(nvml_calls, "nvml", OfAnotherRelease())
+        monkeypatch.setattr(bindings, "nvml", OfAnotherRelease())
     return str(request.param)
 
 
@@ -55,7 +54,7 @@ def test_both_ways_say_the_same(nvml: FakeDriver, monkeypatch: pytest.MonkeyPatc
     start()
     found = []
     for namespace in (pynvml, OfAnotherRelease()):
-        monkeypatch.setattr(nvml_calls, "nvml", namespace)
+        monkeypatch.setattr(bindings, "nvml", namespace)
         clock = Clock()
         found.append(ticks(Reader(0, clock=clock), clock, 3))
     assert found[0] == found[1]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import SERIES_READINGS, Absence, DeviceSample
-from gputop.sources.nvml import calls
+from gputop.sources.nvml import bindings
 from gputop.sources.nvml.driver import Reader, start
 from gputop.sources.nvml.utilization import BusySamples
 from tests.driver import (
@@ -70,7 +70,7 @@ class Machine:
 def test_without_the_private_function_the_public_one_is_called(
     nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "nvml", OfAnotherRelease())
+    monkeypatch.setattr(bindings, "nvml", OfAnotherRelease())
     machine = Machine(nvml)
     assert machine.first.absent["gpu_utilization_samples_percent"] is NO_DATA_YET
     assert machine.read(rows(range(6, 16))) == (11, 12, 13, 14, 15)

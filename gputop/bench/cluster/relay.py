@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from gputop.bench.cluster import post
 from gputop.bench.plan.orders import NOT_INHERITED
-from gputop.stream import lifeline
+from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0
 """Until Ray has to have started what it is asked for: free GPUs are given at once."""
@@ -171,7 +171,7 @@ class Relay:
 
 def main() -> NoReturn:
     """Runs until standard input ends."""
-    lifeline.end_with_parent()
+    end_with_parent()
     fd = os.dup(1)
     os.dup2(2, 1)  # what Ray prints
     relay = Relay(fd)

@@ -17,8 +17,7 @@ from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.places import PlaceError
 from gputop.bench.run.progress import many_devices
 from gputop.bench.run.watch import START_SECONDS, Ward
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, USAGE
+from gputop.console import COULD_NOT_RUN, USAGE, say
 from gputop.text import visible
 
 if TYPE_CHECKING:

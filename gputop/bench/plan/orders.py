@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.dtypes import DTYPES
-from gputop.stream import lifeline
+from gputop.stream.launch import child_environment
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
@@ -36,7 +36,7 @@ def environment(target: Target, peer: Target | None = None) -> dict[str, str]:
     """
     found = {
         name: value
-        for name, value in lifeline.environment().items()
+        for name, value in child_environment().items()
         if not name.startswith(NOT_INHERITED)
     }
     if target.kind == "cuda":

@@ -14,7 +14,7 @@ from typing import Literal
 
 from gputop.bench.plan.dtypes import DTYPES, DataType
 from gputop.problem import Problem
-from gputop.sources.linux.cpu import cpu_name
+from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
 from gputop.text import visible
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN, say
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list
     # Only here: the CPU is put under stress without a look at the driver.
     import asyncio
 
-    from gputop.stream.child import StreamError, one_snapshot
+    from gputop.stream.snapshots import StreamError, one_snapshot
 
     try:
         inventory, sample = asyncio.run(one_snapshot())

@@ -48,7 +48,7 @@ def _is_of(result: Result, device: str) -> bool:
 
 def _uuid_of(label: str) -> str:
     """Of an index: what it is the index of today."""
-    from gputop.stream.child import StreamError, one_snapshot
+    from gputop.stream.snapshots import StreamError, one_snapshot
 
     try:
         inventory, _ = asyncio.run(one_snapshot())

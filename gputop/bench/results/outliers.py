@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.results.compare import NOTICED_PERCENT, score
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.text import count
 

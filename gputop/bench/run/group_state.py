@@ -13,7 +13,7 @@ from gputop.bench.results.columns import rate
 from gputop.bench.results.compare import ALONE, TOGETHER, apart, rates_of_pair, score
 from gputop.bench.results.outliers import distribution, judged, member_of, slow, wrong_results
 from gputop.bench.run.state import STATES, RunState
-from gputop.exits import FAULT
+from gputop.console import FAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.events import Done, Event, Failed, Point, Result
 from gputop.bench.results.compare import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.run.group import Group
-from gputop.exits import INTERRUPTED
+from gputop.console import INTERRUPTED
 from gputop.problem import Problem
 from gputop.text import percentage
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gputop.bench.plan import interpreters, orders
 from gputop.bounds import WORKER_LINE_BYTES
-from gputop.exits import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem
 from gputop.text import visible
 

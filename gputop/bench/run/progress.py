@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.results.columns import rate
-from gputop.terminal import terminal_size
+from gputop.console import terminal_size
 from gputop.text import ABSENT, duration, percentage, tflops, visible
 
 if TYPE_CHECKING:

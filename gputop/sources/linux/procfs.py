@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gputop.frozen import dataclass
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 
 PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -26,12 +26,8 @@ ENVIRONMENT_BYTES = 1 << 22
 """More of an environment is left out; the kernel allows a few MiB."""
 
 
-class ProcError(Exception):
-    """A process cannot be acted on; `problem` says it to the user."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+class ProcError(ProblemError):
+    """A process cannot be acted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,3 +237,16 @@ def _explained(what: str) -> Iterator[None]:
     else:
         return
     raise ProcError(problem)
+
+
+def cpu_name() -> str | None:
+    """The processor's marketing name, or None where /proc/cpuinfo has none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model"):
+            return " ".join(value.split())
+    return None

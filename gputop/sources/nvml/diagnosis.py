@@ -1,18 +1,25 @@
-"""Why the driver cannot be used: its failure, and what the machine shows, as one problem. Pure.
+"""Explain why NVML cannot be used: its failure, and what the machine shows, as one problem.
 
-The dashboard's line, that of `status` and doctor's finding are this one.
+The dashboard, `status` and doctor show the same problem. Nothing here loads NVML.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gputop import from_checkout
 from gputop.problem import Problem
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 
 if TYPE_CHECKING:
     from gputop.sources.linux.driver_files import Refusal, System
+
+BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
+_INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
+"""A line of a distribution's RECORD or top_level.txt."""
 
 
 class Failure(StrEnum):
@@ -202,3 +209,39 @@ def _other(system: System, words: str) -> Problem:
     if system.container and system.refusals:
         return _no_permission(system)
     return Problem("NVML does not work", words, "Run nvidia-smi, then read dmesg", "nvml")
+
+
+def diagnose_bindings() -> Problem:
+    """Return the problem of an environment without a usable nvidia-ml-py."""
+    found = installed_bindings()
+    version, instead = found.get(BINDINGS), other_bindings(found)
+    if version is None:
+        why = f"{instead} is there in its place" if instead else "it is not installed"
+    elif _numbers(version) < _numbers(OLDEST_BINDINGS):
+        why = f"{version} is older than {OLDEST_BINDINGS}"
+    else:
+        why = f"{instead} overwrote it" if instead else f"the file of {version} is damaged"
+    remedy = f"Try {from_checkout('--force-reinstall .')}"
+    return Problem(f"No usable {BINDINGS}", why, remedy, "bindings")
+
+
+def installed_bindings() -> dict[str, str]:
+    """Return the versions of all distributions that install a `pynvml`, by name."""
+    from importlib.metadata import distributions
+
+    return {
+        each.name: each.version
+        for each in reversed([*distributions()])  # the first on the path counts
+        if _INSTALLS_PYNVML.search(
+            f"{each.read_text('RECORD') or ''}\n{each.read_text('top_level.txt') or ''}"
+        )
+    }
+
+
+def other_bindings(found: Mapping[str, str]) -> str:
+    """Return the names and versions of the distributions that are not nvidia-ml-py."""
+    return " and ".join(f"{name} {found[name]}" for name in sorted({*found} - {BINDINGS}))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2] if part.isdecimal()]

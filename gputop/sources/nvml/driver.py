@@ -13,11 +13,10 @@ from typing import Any
 
 from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, Event
 from gputop.sources.interface import DriverError, Reading
-from gputop.sources.linux.driver_files import look
-from gputop.sources.nvml.calls import nvml
+from gputop.sources.linux.driver_files import inspect_system
+from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 from gputop.sources.nvml.events import Events
-from gputop.sources.nvml.gpm import Gpm, Percentages, all_missing
 from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import (
     add_attributed,
@@ -39,6 +38,7 @@ from gputop.sources.nvml.question import (
 )
 from gputop.sources.nvml.readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.sources.nvml.traffic import Pcie
+from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
 SHARES = 4
 """In so many groups devices are asked what is slow: not all at the same tick."""
@@ -60,7 +60,7 @@ def start() -> Driver:
     except nvml.NVMLError as error:
         raise _error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
-        raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
+        raise DriverError(diagnose(Failure.TOO_OLD, inspect_system())) from None
     try:
         return Driver()
     except DriverError:
@@ -71,7 +71,7 @@ def start() -> Driver:
 def _error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
     failure = _FAILURES.get(error.value, Failure.OTHER)
-    problem = diagnose(failure, look(), f"{words} (code {error.value})")
+    problem = diagnose(failure, inspect_system(), f"{words} (code {error.value})")
     mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     return DriverError(problem, mismatch=mismatch)
 
@@ -106,7 +106,7 @@ class Driver:
             raise _error(error) from None
         if not count:
             self.close()
-            raise DriverError(diagnose(Failure.NO_DEVICES, look()))
+            raise DriverError(diagnose(Failure.NO_DEVICES, inspect_system()))
         return tuple(
             Reader(index, self.driver_version, events=self._events) for index in range(count)
         )

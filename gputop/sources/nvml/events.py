@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from gputop.schema.snapshot import Absence, Event
-from gputop.sources.nvml.calls import nvml
+from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.question import absence_of
 
 WAIT_SECONDS = 1.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.snapshot import Absence
-from gputop.sources.nvml.calls import check, function, nvml
+from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.question import AGAIN, UNAVAILABLE, absence_of
 
 Clock = Callable[[], float]
@@ -102,7 +102,7 @@ class Batch:
 
 def _rows(handle: Any, keys: tuple[Key, ...]) -> bytes:
     """What the driver says of those fields, as it writes it; raises `NVMLError`."""
-    call = function("nvmlDeviceGetFieldValues")
+    call = raw_function("nvmlDeviceGetFieldValues")
     if call is None:
         return bytes(nvml.nvmlDeviceGetFieldValues(handle, keys))
     question = _question(keys)

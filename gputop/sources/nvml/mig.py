@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
 from gputop.sources.interface import GpuProcess, Reading
-from gputop.sources.nvml.calls import nvml
-from gputop.sources.nvml.gpm import Gpm, Percentages, all_missing
+from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.processes import add_attributed, attributed, merge, total
 from gputop.sources.nvml.question import (
     SLOW,
@@ -28,6 +27,7 @@ from gputop.sources.nvml.question import (
     unreadable,
 )
 from gputop.sources.nvml.readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
+from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
 _COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (

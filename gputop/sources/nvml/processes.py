@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.schema.snapshot import Absence, ProcessKind
 from gputop.sources.interface import GpuProcess
-from gputop.sources.nvml.calls import check, function, nvml
+from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.question import SECOND, Answers, Question, Source, absence_of, value_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _listed(name: str, handle: Any) -> Sequence[Any]:
 
     nvidia-ml-py's own asks how many there are first: this is half the calls.
     """
-    call = function(name)
+    call = raw_function(name)
     if call is None:
         found: Sequence[Any] = getattr(nvml, name)(handle)
         return found

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.sources.nvml.calls import nvml
+from gputop.sources.nvml.bindings import nvml
 
 # Seconds between questions that cost the driver more than others. Under the round number: of ticks
 # one second apart, one that comes late must not make the next one come too early.

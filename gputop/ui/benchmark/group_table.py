@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bench.events import Conditions
 from gputop.bench.plan.devices import numbers
 from gputop.bench.results.columns import ENDS, percent_of_peak
-from gputop.exits import INTERRUPTED
+from gputop.console import INTERRUPTED
 from gputop.schema.snapshot import Host
 from gputop.text import (
     ABSENT,

@@ -18,8 +18,7 @@ from textual.driver import Driver
 from textual.events import Resize
 from textual.geometry import Size
 
-from gputop.exits import INTERRUPTED
-from gputop.terminal import terminal_size
+from gputop.console import INTERRUPTED, terminal_size
 from gputop.ui.terminal.keyboard import Typed
 from gputop.ui.terminal.output import RESTORE, Outlet, open_terminal
 
