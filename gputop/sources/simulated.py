@@ -1,7 +1,7 @@
 """Simulated devices for `--demo`: a training run on eight GPUs, the same at every start.
 
-Seven devices train in step: a data loader that stalls now and then, a checkpoint every few minutes,
-one device that runs hot and slow. The eighth is held by a notebook that does nothing.
+Seven devices train in step, with a data loader that stalls now and then and a checkpoint every few
+minutes. One of them runs hot and slow. The eighth is held by an idle notebook.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
 FIRST_PID = 48_211
 SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
-"""From one of the driver's own samples to the next."""
+"""Seconds from one of the driver's own samples to the next."""
 LINKS = 18
 ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
 
 @dataclass
 class SimulatedReader:
-    """One device of the training run; its state is a function of the time since the start."""
+    """One device of the training run. Its state is a function of the time since the start."""
 
     index: int
     began: float = field(default_factory=time.monotonic)
@@ -91,10 +91,10 @@ class SimulatedReader:
         )
 
     def look_ahead(self, seconds: float) -> None:
-        """Nothing takes long."""
+        """Do nothing: nothing takes long."""
 
     def read(self, *, gpm: bool) -> tuple[Reading, ...]:
-        """The device now, moved on by the time since the last read."""
+        """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         busy = self._busy(now, self._noise)
         samples = self._samples(now, busy)
@@ -165,7 +165,7 @@ class SimulatedReader:
         return (Reading(self.device, sample, processes),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
-        """A run in bfloat16 that uses its SMs well and its tensor cores by half."""
+        """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""
         shares = {"sm_active": 0.91, "sm_occupancy": 0.34, "tensor_active": 0.52}
         shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
         shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
@@ -180,7 +180,7 @@ class SimulatedReader:
         return ("sw_thermal",) if hot else ()
 
     def _samples(self, now: float, busy: int) -> tuple[int, ...]:
-        """Those since the last read; the newest of them is what the device says of itself."""
+        """Return the samples since the last read; the newest is the current utilization."""
         first, end = (int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now))
         earlier = (
             self._busy(number * SAMPLE_SECONDS, self._sample_noise)
@@ -224,13 +224,13 @@ class SimulatedReader:
 
 
 class SimulatedOwners:
-    """Who runs the simulated processes: they began some hours ago."""
+    """Owners of the simulated processes, which began some hours ago."""
 
     def __init__(self) -> None:
         self._began = time.time()
 
-    def of(self, pid: int) -> Owner:
-        """The trainer's rank, or the notebook."""
+    def find(self, pid: int) -> Owner:
+        """Return the trainer's rank, or the notebook."""
         rank = pid - FIRST_PID
         if rank == NOTEBOOK_DEVICE:
             command = "python -m ipykernel_launcher -f kernel-5c1f.json"
@@ -246,8 +246,8 @@ class SimulatedOwners:
             slurm_job="71524",
         )
 
-    def keep(self, pids: set[int]) -> None:
-        """There is nothing to forget."""
+    def forget_others(self, pids: set[int]) -> None:
+        """Do nothing: nothing is remembered."""
 
 
 class SimulatedDriver:
@@ -260,14 +260,14 @@ class SimulatedDriver:
         return tuple(SimulatedReader(index) for index in range(DEVICES))
 
     def events(self) -> tuple[Event, ...]:
-        """Nothing ever happens."""
+        """Wait a second: nothing ever happens."""
         threading.Event().wait(1.0)
         return ()
 
     def close(self) -> None:
-        """It never goes."""
+        """Do nothing: this driver never goes away."""
 
 
 def sampler(interval: float, *, gpm: bool = True) -> Sampler:
-    """The sampler of the simulation: marked as such in every inventory."""
+    """Return the sampler of the simulation, marked as such in every inventory."""
     return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)

@@ -207,9 +207,9 @@ def owner_of(pid: int) -> Owner:
 class FakeOwners:
     """Everybody is owned; nothing is remembered."""
 
-    def of(self, pid: int) -> Owner:
+    def find(self, pid: int) -> Owner:
         """The same owner for the same pid."""
         return owner_of(pid)
 
-    def keep(self, pids: set[int]) -> None:
+    def forget_others(self, pids: set[int]) -> None:
         """There is nothing to forget."""

@@ -28,8 +28,8 @@ from gputop.schema.snapshot import (
     silence_limit,
 )
 from gputop.sources import sampler as module
-from gputop.sources.interface import DriverError, Owner, Reading, ReplacedError
-from gputop.sources.linux.owners import ALL, Owners
+from gputop.sources.interface import OWNER_FIELDS, DriverError, Owner, Reading, ReplacedError
+from gputop.sources.linux.owners import Owners
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import (
     BOUND,
@@ -628,7 +628,7 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     assert seen.memory_used_bytes == 1 << 30
     assert seen.absent == {}
     assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == dict.fromkeys(ALL, Absence.LOST) | {
+    assert unseen.absent == dict.fromkeys(OWNER_FIELDS, Absence.LOST) | {
         "memory_used_bytes": Absence.NOT_SUPPORTED
     }
 
@@ -662,10 +662,10 @@ def test_a_process_that_cannot_be_looked_at_holds_up_its_device_only(
         def __init__(self) -> None:
             made.append(self)
 
-        def of(self, pid: int) -> Owner:
+        def find(self, pid: int) -> Owner:
             if self is made[0]:
                 released.wait()
-            return super().of(pid)
+            return super().find(pid)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     sample = stream.until(lambda sample: any(p.device_uuid == "GPU-2" for p in sample.processes))

@@ -1,4 +1,4 @@
-"""What a machine shows of its NVIDIA driver without a call to it: files, all under one root.
+"""The NVIDIA driver as files and the kernel's log show it, without a call to NVML.
 
 Nothing here opens a GPU, which can take seconds or block: only the driver's control file is opened.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gputop.frozen import dataclass
-from gputop.sources.linux.owners import place_of
+from gputop.sources.linux.owners import parse_cgroup
 
 LIBRARY = "libnvidia-ml.so.1"
 WSL_FOLDER = "/usr/lib/wsl/lib"
@@ -23,17 +23,17 @@ LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
 )
-"""Where distributions have it."""
+"""Folders of the library in distributions."""
 OTHER_FOLDERS = (WSL_FOLDER, "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
-"""Where WSL, Kubernetes nodes and NixOS have it: no loader looks there unless it is told to."""
+"""Folders in WSL, Kubernetes nodes and NixOS, which the loader does not search by default."""
 NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
-"""PCI vendor, and classes: VGA and 3D controllers."""
+"""PCI vendor, and classes of VGA and 3D controllers."""
 _VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class PciGpu:
-    """An NVIDIA GPU on the PCI bus, and which kernel driver has it: `nvidia`, `nouveau`, …."""
+    """An NVIDIA GPU on the PCI bus, and the kernel driver that has it: `nvidia`, `nouveau`, …."""
 
     address: str
     driver: str | None = None
@@ -46,47 +46,45 @@ class Refusal:
     file: str
     why: str
     group: str | None = None
-    """Who else may, where it is not root's group."""
+    """Group that may open it, unless it is root's."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What is there of the driver; as it stands, a machine that has nothing of it."""
+    """Parts of the driver that a machine has; by default none."""
 
     kernel: str | None = None
-    """Its release, such as `6.8.0-45-generic`."""
+    """Release of the kernel, such as `6.8.0-45-generic`."""
     module_version: str | None = None
-    """Of NVIDIA's kernel module, where it is loaded: in a container, the host's."""
+    """Version of NVIDIA's kernel module, if it is loaded: in a container, the host's."""
     module_is_built: bool | None = None
-    """Whether it is there for this kernel; None where that is not seen, as in a container."""
-    nouveau: bool = False
-    """Whether that module is loaded."""
+    """True if it is built for this kernel; None if unknown, as in a container."""
     gpus: tuple[PciGpu, ...] | None = None
-    """None where no PCI bus is shown."""
+    """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
     device_files: tuple[str, ...] = ()
-    """`/dev/nvidiactl` and those of the GPUs."""
+    """`/dev/nvidiactl` and the files of the GPUs."""
     refusals: tuple[Refusal, ...] = ()
     container: str | None = None
-    """What kind it is, such as `docker`; `container` where that is not known."""
+    """Kind of container, such as `docker`; `container` if unknown."""
     wsl: bool = False
     library: str | None = None
-    """Where `LIBRARY` lies."""
+    """Path of `LIBRARY`."""
     library_version: str | None = None
     library_aside: bool = False
-    """Whether that is one of `OTHER_FOLDERS`, and LD_LIBRARY_PATH does not name it."""
+    """True if it is in one of `OTHER_FOLDERS` that LD_LIBRARY_PATH does not name."""
 
     @property
     def control_file(self) -> bool:
-        """Whether there is `/dev/nvidiactl`, which comes before any GPU."""
+        """True if there is `/dev/nvidiactl`, which comes before any GPU."""
         return "/dev/nvidiactl" in self.device_files
 
     def held_by(self, driver: str) -> tuple[str, ...]:
-        """The addresses of the GPUs that this kernel driver has."""
+        """Return the addresses of the GPUs that this kernel driver has."""
         return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
 
 
 def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> System:
-    """The machine under that root; what cannot be read is as if it were not there."""
+    """Return the parts of the driver under that root; unreadable files count as missing."""
     environment = os.environ if environment is None else environment
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, aside = _library(root, environment)
@@ -95,7 +93,6 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None
         kernel=kernel,
         module_version=_module_version(root),
         module_is_built=_is_built(root, kernel),
-        nouveau=(root / "sys/module/nouveau").exists(),
         gpus=_gpus(root),
         device_files=files,
         refusals=tuple(_refusals(root, files)),
@@ -201,12 +198,12 @@ def _container(root: Path, environment: Mapping[str, str]) -> str | None:
     for mark, kind in _MARKS.items():
         if (root / mark).exists():
             return kind
-    inside = place_of(_text(root / "proc/self/cgroup")).container
+    inside = parse_cgroup(_text(root / "proc/self/cgroup")).container
     return _text(root / "run/systemd/container")[:40] or ("container" if inside else None)
 
 
 def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, bool]:
-    """Where it lies, and whether the loader is not told to look there."""
+    """Return the library's path, and True if the loader does not search there."""
     named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     searched = [os.path.normpath(name) for name in named if name.startswith("/")]
     searched += LIBRARY_FOLDERS
@@ -218,7 +215,7 @@ def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, bo
 
 
 def _library_version(root: Path, library: str | None) -> str | None:
-    """From the name of the file that it is a link to: `libnvidia-ml.so.580.95.05`."""
+    """Return the version in the name of the file it links to: `libnvidia-ml.so.580.95.05`."""
     if library is None:
         return None
     found = _VERSION.search(Path(os.path.realpath(root / library.lstrip("/"))).name)
@@ -230,13 +227,13 @@ _RECORD_BYTES = 1 << 13
 _XID = re.compile(
     r"^\d+,\d+,(?P<at>\d+),[^;]*;NVRM: Xid \(PCI:(?P<address>[0-9a-fA-F:.]+)\): (?P<code>\d+)"
 )
-"""A record of /dev/kmsg, whose time is in microseconds since the boot; see the kernel's
+"""A record of /dev/kmsg, with the time in microseconds since boot; see the kernel's
 Documentation/ABI/testing/dev-kmsg. Source of the text: https://docs.nvidia.com/deploy/xid-errors/."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedXid:
-    """An Xid, of the device at that PCI address (as the driver writes it), so long ago."""
+    """An Xid in the kernel's log, with the device's PCI address as the driver writes it."""
 
     address: str
     code: int
@@ -245,7 +242,7 @@ class LoggedXid:
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
-    """The Xids in it, oldest first; `refused` says why it cannot be read."""
+    """Xids in the kernel's log, oldest first; `refused` is the reason that it cannot be read."""
 
     xids: tuple[LoggedXid, ...] = ()
     refused: str | None = None
@@ -254,7 +251,7 @@ class KernelLog:
 def read_kernel_log(
     root: Path = Path("/"), clock: Callable[[], float] = time.monotonic
 ) -> KernelLog:
-    """What is in the log now; never waits for more."""
+    """Return the Xids in the kernel's log now, never waiting for more."""
     try:
         descriptor = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -269,7 +266,7 @@ def read_kernel_log(
 
 
 def _records(descriptor: int) -> Iterator[bytes]:
-    """One read is one record; what was overwritten meanwhile is passed over."""
+    """Yield the log's records: one read is one record; overwritten ones are skipped."""
     for _ in range(_MOST_RECORDS):
         try:
             record = os.read(descriptor, _RECORD_BYTES)
@@ -290,7 +287,7 @@ def _xids(text: str, now: float) -> Iterator[LoggedXid]:
 
 
 def same_address(one: str, other: str) -> bool:
-    """Whether two PCI addresses are of one device: `0000:17:00` and `00000000:17:00.0`."""
+    """Return True if two PCI addresses name one device: `0000:17:00` and `00000000:17:00.0`."""
     numbers = _numbers(one)
     return numbers is not None and numbers == _numbers(other)
 

@@ -1,4 +1,4 @@
-"""The machine around the devices: its CPU, its memory and its load."""
+"""CPU, memory and load of the machine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import psutil
 from gputop.schema.snapshot import Absence, Host
 
 SLOW_SECONDS = 2.0
-"""Clocks and temperatures cost a file for each core: they are read this often."""
+"""Seconds between reads of clocks and temperatures, which cost a file for each core."""
 FIRST_WINDOW_SECONDS = 0.1
-"""A CPU percentage over less than this would be noise."""
+"""Shortest window of a CPU percentage in seconds. Less would be noise."""
 MEMORY = ("memory_used_bytes", "memory_total_bytes", "memory_available_bytes")
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
 class HostReader:
-    """Reads the machine; percentages are of the time since the read before."""
+    """Reads the machine. Percentages cover the time since the previous read."""
 
     def __init__(self) -> None:
         self._read_at = time.monotonic()
@@ -29,7 +29,7 @@ class HostReader:
         _core_percent()
 
     def read(self) -> Host:
-        """The machine now."""
+        """Return the machine now."""
         absent: dict[str, Absence] = {}
         now = time.monotonic()
         if now - self._read_at >= FIRST_WINDOW_SECONDS:
@@ -55,7 +55,7 @@ class HostReader:
         return Host(
             cpu_percent=sum(cores) / len(cores) if cores else None,
             cpu_core_percent=cores,
-            # Not to be had without swapping: psutil leaves shared memory out of `used`.
+            # Not available without swapping: psutil leaves shared memory out of `used`.
             memory_used_bytes=memory[0] - memory[1] if memory else None,
             memory_total_bytes=memory[0] if memory else None,
             memory_available_bytes=memory[1] if memory else None,
@@ -77,7 +77,7 @@ def _core_percent() -> tuple[float, ...] | None:
 
 
 def _memory() -> tuple[int, int] | None:
-    """In bytes, all of it and what is available."""
+    """Return the total and the available bytes."""
     try:
         memory = psutil.virtual_memory()
     except OSError:
