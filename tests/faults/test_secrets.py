@@ -125,7 +125,7 @@ def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
 
 def test_without_the_option_a_sampler_has_no_secrets() -> None:
     with trainer() as process:
-        plain, asked = Owners().find(process.pid), Owners(secrets=True).of(process.pid)
+        plain, asked = Owners().find(process.pid), Owners(secrets=True).find(process.pid)
     assert plain.unmasked is None
     assert asked.command == plain.command
     assert MASK in str(asked.command)

@@ -16,7 +16,7 @@ from gputop.sources.nvml.diagnosis import Failure, diagnose
 if TYPE_CHECKING:
     from gputop.problem import Problem
 
-NOUVEAU = System(gpus=(PciGpu("0000:17:00.0", "nouveau"),))
+NOUVEAU = System(nouveau=True, gpus=(PciGpu("0000:17:00.0", "nouveau"),))
 VFIO = System(module_version="580.95.05", gpus=(PciGpu("0000:17:00.0", "vfio-pci"),))
 STUCK = replace(VFIO, gpus=(PciGpu("0000:17:00.0", "nvidia"),))
 BOX = System(container="docker", module_version="580.95.05")

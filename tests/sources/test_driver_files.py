@@ -46,7 +46,7 @@ MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
     ({"/proc/driver/nvidia/version": PROC_VERSION}, {"module_version": "580.95.05"}),
     (NOT_BUILT, {"kernel": "6.8.0-45-generic", "module_is_built": False}),
     (BUILT, {"kernel": "6.8.0-45-generic", "module_is_built": True}),
-    (NOUVEAU, {"gpus": (PciGpu(ADDRESS, "nouveau"),)}),
+    (NOUVEAU, {"nouveau": True, "gpus": (PciGpu(ADDRESS, "nouveau"),)}),
     ({**gpu(0), **NOT_GPUS}, {"gpus": (PciGpu(ADDRESS, "nvidia"),)}),
     (gpu(0, None), {"gpus": (PciGpu(ADDRESS, None),)}),
     (NOT_GPUS, {"gpus": ()}),

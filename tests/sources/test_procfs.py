@@ -191,7 +191,8 @@ def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes])
     problem = send_signal(child.pid, start_of(child) - 1.0, signal.SIGKILL)
     assert problem is not None
     assert str(problem) == (
-        f"Process {child.pid} got no signal: it ended, and another process has its pid. Choose it again"
+        f"Process {child.pid} got no signal: it ended, and another process has its pid. "
+        "Choose it again"
     )
     child.communicate(timeout=BOUND)
     assert child.returncode == 0

@@ -637,8 +637,8 @@ def test_owners_are_kept_as_long_as_their_processes(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[set[int]] = []
-    monkeypatch.setattr(Owners, "of", lambda _, pid: owner_of(pid))
-    monkeypatch.setattr(Owners, "keep", lambda _, pids: kept.append(pids))
+    monkeypatch.setattr(Owners, "find", lambda _, pid: owner_of(pid))
+    monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
     stream.until(lambda sample: bool(sample.processes))
     assert kept[-1] == {11, 12}

@@ -59,6 +59,8 @@ class System:
     """Version of NVIDIA's kernel module, if it is loaded: in a container, the host's."""
     module_is_built: bool | None = None
     """True if it is built for this kernel; None if unknown, as in a container."""
+    nouveau: bool = False
+    """True if that module is loaded."""
     gpus: tuple[PciGpu, ...] | None = None
     """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
     device_files: tuple[str, ...] = ()
@@ -93,6 +95,7 @@ def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None
         kernel=kernel,
         module_version=_module_version(root),
         module_is_built=_is_built(root, kernel),
+        nouveau=(root / "sys/module/nouveau").exists(),
         gpus=_gpus(root),
         device_files=files,
         refusals=tuple(_refusals(root, files)),
