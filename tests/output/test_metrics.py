@@ -40,7 +40,7 @@ from gputop.schema.snapshot import (
     Sample,
     Source,
 )
-from gputop.sources.nvml import readings as nvml_readings
+from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
 from gputop.stream.snapshots import LatestSnapshot, StreamFollower
 from tests import streams

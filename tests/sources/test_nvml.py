@@ -29,10 +29,10 @@ from gputop.schema.snapshot import (
     encode,
 )
 from gputop.sources.interface import DriverError, GpuProcess, Reading
+from gputop.sources.nvml.device_queries import readings
 from gputop.sources.nvml.driver import Driver, Reader, start
-from gputop.sources.nvml.events import Events
-from gputop.sources.nvml.question import text
-from gputop.sources.nvml.readings import readings
+from gputop.sources.nvml.query import text
+from gputop.sources.nvml.xid_events import Events
 from tests.driver import (
     DRIVER_NOT_LOADED,
     FUNCTION_NOT_FOUND,

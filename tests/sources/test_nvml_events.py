@@ -18,7 +18,7 @@ import pynvml
 import pytest
 
 from gputop.schema.snapshot import Absence, DeviceState, Event, Sample, decode
-from gputop.sources.nvml import events as nvml_events
+from gputop.sources.nvml import xid_events as nvml_events
 from gputop.sources.nvml.driver import Driver, Reader, start
 from tests.driver import (
     FUNCTION_NOT_FOUND,

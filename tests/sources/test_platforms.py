@@ -21,8 +21,8 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
+from gputop.sources.nvml.device_queries import memory_is_shared
 from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.readings import memory_is_shared
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance
 from tests.driver.platforms import PLATFORMS, gb10, h100, orin
 

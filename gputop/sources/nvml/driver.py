@@ -15,8 +15,8 @@ from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, E
 from gputop.sources.interface import DriverError, Reading
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, readings
 from gputop.sources.nvml.diagnosis import Failure, diagnose
-from gputop.sources.nvml.events import Events
 from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import (
     add_attributed,
@@ -25,7 +25,7 @@ from gputop.sources.nvml.processes import (
     process_questions,
     total,
 )
-from gputop.sources.nvml.question import (
+from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
     Answers,
@@ -36,9 +36,9 @@ from gputop.sources.nvml.question import (
     state_of,
     unreadable,
 )
-from gputop.sources.nvml.readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.sources.nvml.xid_events import Events
 
 SHARES = 4
 """In so many groups devices are asked what is slow: not all at the same tick."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.snapshot import Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.question import AGAIN, UNAVAILABLE, absence_of
+from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, absence_of
 
 Clock = Callable[[], float]
 """Monotonic seconds, for whoever keeps something from one call to the next."""

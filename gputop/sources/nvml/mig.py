@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
 from gputop.sources.interface import GpuProcess, Reading
 from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.processes import add_attributed, attributed, merge, total
-from gputop.sources.nvml.question import (
+from gputop.sources.nvml.query import (
     SLOW,
     Asker,
     Question,
@@ -26,7 +27,6 @@ from gputop.sources.nvml.question import (
     text,
     unreadable,
 )
-from gputop.sources.nvml.readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
 _COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)

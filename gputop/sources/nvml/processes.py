@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.schema.snapshot import Absence, ProcessKind
 from gputop.sources.interface import GpuProcess
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.question import SECOND, Answers, Question, Source, absence_of, value_of
+from gputop.sources.nvml.query import SECOND, Answers, Question, Source, absence_of, value_of
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.fields import Clock

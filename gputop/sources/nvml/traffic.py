@@ -9,7 +9,7 @@ from typing import Any
 from gputop.schema.snapshot import Absence
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Clock, Found, Key, Value, first_reason
-from gputop.sources.nvml.question import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
 
 
 class Counter:

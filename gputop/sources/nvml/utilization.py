@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.schema.snapshot import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.fields import VALUE_TYPES
-from gputop.sources.nvml.question import AGAIN, SLOW, absence_of
+from gputop.sources.nvml.query import AGAIN, SLOW, absence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

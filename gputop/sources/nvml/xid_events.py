@@ -16,7 +16,7 @@ from typing import Any
 
 from gputop.schema.snapshot import Absence, Event
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.question import absence_of
+from gputop.sources.nvml.query import absence_of
 
 WAIT_SECONDS = 1.0
 _XID = nvml.nvmlEventTypeXidCriticalError

@@ -14,7 +14,7 @@ from gputop.schema.clock_events import words_of
 from gputop.schema.snapshot import Absence
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Batch, Clock, Durations, Field, Sum, signed
-from gputop.sources.nvml.question import SECOND, SLOW, UNAVAILABLE, Question, one, text
+from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Question, one, text
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
