@@ -22,7 +22,7 @@ from gputop.schema.snapshot import (
     encode,
 )
 from gputop.sources.nvml.device_queries import memory_is_shared
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance
 from tests.driver.platforms import PLATFORMS, gb10, h100, orin
 
@@ -175,7 +175,9 @@ def said(device: FakeDevice) -> dict[str, Any]:
 def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[Reading, ...]:
     nvml.write(*devices)
     start()
-    readings = tuple(r for n in range(len(devices)) for r in Reader(n, "580.95.05").read(gpm=False))
+    readings = tuple(
+        r for n in range(len(devices)) for r in NvmlReader(n, "580.95.05").read(gpm=False)
+    )
     record = Sample(1.0, Host(), tuple(reading.sample for reading in readings))
     assert decode(encode(record)) == record
     for reading in readings:

@@ -25,7 +25,7 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.details import DetailsView, in_columns
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.screen import DevicePage, DeviceTitle
@@ -97,7 +97,7 @@ def read(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[Record, 
     nvml.write(device(fail=fail or {}))
     start()
     clock = Clock()
-    reader = Reader(0, "580.95.05", clock)
+    reader = NvmlReader(0, "580.95.05", clock)
     reader.read(gpm=True)
     nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
     clock.seconds += 1.0

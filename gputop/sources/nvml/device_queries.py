@@ -13,8 +13,8 @@ from typing import Any
 from gputop.schema.clock_events import words_of
 from gputop.schema.snapshot import Absence
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.fields import Batch, Clock, Durations, Field, Sum, signed
-from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Question, one, text
+from gputop.sources.nvml.fields import Clock, Durations, FieldBatch, FieldSum, FirstField, signed
+from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Query, scalar, string
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
@@ -170,7 +170,7 @@ def _mode(
 
 
 def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
-    return one(nvml.nvmlDeviceGetTemperatureThreshold, which)
+    return scalar(nvml.nvmlDeviceGetTemperatureThreshold, which)
 
 
 _MARGIN_THRESHOLDS = {
@@ -183,55 +183,53 @@ _MARGIN_THRESHOLDS = {
 
 
 def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
-    fields = (Field(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
-    return Batch(time.monotonic, *fields)(handle)
+    fields = (FirstField(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
+    return FieldBatch(time.monotonic, *fields)(handle)
 
 
-MEMORY = Question(
+MEMORY = Query(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
     _memory_v1,
 )
-BAR1 = Question("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
-MEMORY_TOTAL = Question(
-    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
-)
-BAR1_TOTAL = Question("bar1_total_bytes", lambda h: _bar1(h)[:1])
+BAR1 = Query("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
+MEMORY_TOTAL = Query("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1])
+BAR1_TOTAL = Query("bar1_total_bytes", lambda h: _bar1(h)[:1])
 """These four are for MIG instances, too."""
 
 IDENTITY = (
-    Question("uuid", text(nvml.nvmlDeviceGetUUID)),
-    Question("name", text(nvml.nvmlDeviceGetName)),
-    Question("pci_bus_id pci_device_id", _pci),
-    Question("minor_number", one(nvml.nvmlDeviceGetMinorNumber)),
-    Question("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
-    Question(
+    Query("uuid", string(nvml.nvmlDeviceGetUUID)),
+    Query("name", string(nvml.nvmlDeviceGetName)),
+    Query("pci_bus_id pci_device_id", _pci),
+    Query("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
+    Query("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    Query(
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
     ),
-    Question("sm_count", _sm_count),
+    Query("sm_count", _sm_count),
     MEMORY_TOTAL,
     BAR1_TOTAL,
-    Question("sm_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
-    Question("memory_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
-    Question("video_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
-    Question("power_limit_default_watts", one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-    Question(
+    Query("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    Query("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
+    Query("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
+    Query("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    Query(
         "power_limit_min_watts power_limit_max_watts",
         nvml.nvmlDeviceGetPowerManagementLimitConstraints,
     ),
-    Question("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
-    Question("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
-    Question("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
-    Question(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
-    Question("pcie_generation_max", one(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
-    Question("pcie_width_max", one(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
-    Question("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
+    Query("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
+    Query("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
+    Query("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
+    Query(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
+    Query("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    Query("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
+    Query("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
 )
 """Once: who a device is."""
 
 MODES = tuple(
-    Question(name, source, seconds=SLOW)
+    Query(name, source, seconds=SLOW)
     for name, source in (
         ("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
         ("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
@@ -262,92 +260,96 @@ def memory_is_shared(
     return True if named else total_bytes
 
 
-def readings(
+def reading_queries(
     driver_version: tuple[int, ...] = (),
     clock: Clock = time.monotonic,
     pcie: Pcie | None = None,
     share: float = 1.0,
-) -> tuple[Question, ...]:
+) -> tuple[Query, ...]:
     """What one device is asked again and again; what it counts starts with this.
 
-    `share` is that of `Asker`.
+    `share` is that of `QueryCache`.
     """
     samples = BusySamples(clock)
-    often = Batch(
+    often = FieldBatch(
         clock,
-        Field("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
-        Field("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
-        Field("energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY),
+        FirstField("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
+        FirstField("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
+        FirstField(
+            "energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY
+        ),
     )
-    second = Batch(
+    second = FieldBatch(
         clock,
-        Field("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
+        FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
         NvLink(clock, share),
     )
-    slow = Batch(
+    slow = FieldBatch(
         clock,
         Durations("clock_event_seconds", clock, _clock_event_times(driver_version)),
-        Field("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
-        Field("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
-        Field("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
-        Field("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
-        Field("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
-        Sum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
-        Field("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
-        Field("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
-        Field("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
-        Field(
+        FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
+        FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
+        FirstField("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
+        FirstField("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+        FieldSum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
+        FirstField("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
+        FirstField("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
+        FirstField("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
+        FirstField(
             "recovery_action",
             nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
             convert=lambda number: _word(_RECOVERY_ACTIONS, number),
         ),
     )
     return (
-        Question("gpu_utilization_percent memory_utilization_percent", _utilization),
-        Question(samples.names, samples),
+        Query("gpu_utilization_percent memory_utilization_percent", _utilization),
+        Query(samples.names, samples),
         MEMORY,
-        Question(
+        Query(
             "temperature_celsius",
-            one(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
-            one(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+            scalar(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
+            scalar(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         ),
-        Question("power_watts", one(nvml.nvmlDeviceGetPowerUsage)),
-        Question("sm_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
-        Question("memory_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
-        Question("performance_state", one(nvml.nvmlDeviceGetPerformanceState)),
-        Question(
+        Query("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
+        Query("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        Query("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        Query("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
+        Query(
             "clock_event_reasons",
             _clock_events(nvml.nvmlDeviceGetCurrentClocksEventReasons),
             _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
-        Question(often.names, often),
+        Query(often.names, often),
         *(
-            Question(names, source, seconds=SECOND)
+            Query(names, source, seconds=SECOND)
             for names, source in (
                 ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
                 ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
                 # A stress test ends by it: heat rises several degrees in a few seconds.
-                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
+                ("temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)),
                 (second.names, second),
             )
         ),
         *(
-            Question(names, source, seconds=SLOW)
+            Query(names, source, seconds=SLOW)
             for names, source in (
-                ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+                ("video_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
                 ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
                 ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
-                ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),
+                ("fan_percent", scalar(nvml.nvmlDeviceGetFanSpeed)),
                 ("fans_percent", _fans),
-                ("pcie_generation", one(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
-                ("pcie_width", one(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
+                ("pcie_generation", scalar(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
+                ("pcie_width", scalar(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
                 (slow.names, slow),
             )
         ),
         BAR1,
-        Question("power_limit_watts", one(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
-        Question(
-            "power_limit_requested_watts", one(nvml.nvmlDeviceGetPowerManagementLimit), seconds=SLOW
+        Query("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
+        Query(
+            "power_limit_requested_watts",
+            scalar(nvml.nvmlDeviceGetPowerManagementLimit),
+            seconds=SLOW,
         ),
     )

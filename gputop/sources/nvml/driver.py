@@ -1,7 +1,7 @@
 """NVML, as devices and readings: with the modules `nvml_*` all that calls nvidia-ml-py.
 
 A call on a sick GPU can block for ever, attaching to it included. So nothing here touches a device
-before `Reader.read`, and each reader wants a thread of its own.
+before `NvmlReader.read`, and each reader wants a thread of its own.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, E
 from gputop.sources.interface import DriverError, Reading
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, readings
+from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import (
     add_attributed,
     attributed,
-    merge,
-    process_questions,
+    merge_processes,
+    process_queries,
     total,
 )
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
     Answers,
-    Asker,
+    QueryCache,
     absence_of,
-    failure_of,
-    sort,
-    state_of,
+    answers_by_name,
+    common_failure,
+    device_state,
     unreadable,
 )
 from gputop.sources.nvml.traffic import Pcie
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
-from gputop.sources.nvml.xid_events import Events
+from gputop.sources.nvml.xid_events import XidEvents
 
 SHARES = 4
 """In so many groups devices are asked what is slow: not all at the same tick."""
@@ -53,7 +53,7 @@ _FAILURES = {
 }
 
 
-def start() -> Driver:
+def start() -> NvmlDriver:
     """Initialize NVML, which can take seconds; raises `DriverError`."""
     try:
         nvml.nvmlInit()
@@ -62,7 +62,7 @@ def start() -> Driver:
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
         raise DriverError(diagnose(Failure.TOO_OLD, inspect_system())) from None
     try:
-        return Driver()
+        return NvmlDriver()
     except DriverError:
         _shut_down()
         raise
@@ -81,7 +81,7 @@ def _shut_down() -> None:
         nvml.nvmlShutdown()
 
 
-class Driver:
+class NvmlDriver:
     """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`.
 
     Raises `DriverError` where it does not say its own version: there is none behind the library.
@@ -91,9 +91,9 @@ class Driver:
         self.driver_version: str | None = _driver_says(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
-        self._events = Events()
+        self._events = XidEvents()
 
-    def readers(self) -> tuple[Reader, ...]:
+    def readers(self) -> tuple[NvmlReader, ...]:
         """One for each of NVML's indices, without touching a device.
 
         Raises `DriverError`, also where there is no device; NVML is shut down then, or it would
@@ -108,7 +108,7 @@ class Driver:
             self.close()
             raise DriverError(diagnose(Failure.NO_DEVICES, inspect_system()))
         return tuple(
-            Reader(index, self.driver_version, events=self._events) for index in range(count)
+            NvmlReader(index, self.driver_version, events=self._events) for index in range(count)
         )
 
     def events(self) -> tuple[Event, ...]:
@@ -151,14 +151,14 @@ def _numbers(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
 
 
-def _raise_failure(answers: Iterable[Any]) -> None:
+def _raise_common_failure(answers: Iterable[Any]) -> None:
     """Raises `NVMLError` where all of these failed: the device as a whole does not respond."""
-    code = failure_of(answers)
+    code = common_failure(answers)
     if code is not None:
         raise nvml.NVMLError(code)
 
 
-class Reader:
+class NvmlReader:
     """One GPU and the MIG instances on it, asked from one thread at a time.
 
     `device` is a placeholder with the uuid `unknown:INDEX` until the device has said who it is, and
@@ -170,7 +170,7 @@ class Reader:
         index: int,
         driver_version: str | None = None,
         clock: Callable[[], float] = time.monotonic,
-        events: Events | None = None,
+        events: XidEvents | None = None,
     ) -> None:
         self.index = index
         self.device = self._nobody(Absence.NO_DATA_YET)
@@ -179,10 +179,10 @@ class Reader:
         self._version = _numbers(driver_version)
         self._events = events
         self._gpm: Gpm | None = None
-        self._processes = process_questions(self._version, clock)
+        self._processes = process_queries(self._version, clock)
         self._begin()
         self._handle: Any = None
-        self._asker = Asker(clock, self._share)
+        self._asker = QueryCache(clock, self._share)
         self._identity = Answers()
         self._instances = Instances(self._processes[:-1], clock)
 
@@ -202,7 +202,7 @@ class Reader:
             *lists, usage = [self._asker.answer(self._handle, q) for q in self._processes]
             # Of those that are asked every time: others may have been answered before.
             pairs = zip(answers, self._questions, strict=True)
-            _raise_failure(answer for answer, question in pairs if not question.seconds)
+            _raise_common_failure(answer for answer, question in pairs if not question.seconds)
             self._follow_modes()
             percentages = self._ask_gpm(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
@@ -213,8 +213,8 @@ class Reader:
             return self._unreadable(error.value)
         if any(isinstance(each, int) and each in DRIVER_IS_GONE for each in (*answers, *lists)):
             _check_driver()
-        found = sort(self._questions, answers)
-        processes, missing = merge(*(*parts.others, usage))
+        found = answers_by_name(self._questions, answers)
+        processes, missing = merge_processes(*(*parts.others, usage))
         if missing:
             found.absent["processes"] = missing
         held = total(attributed(processes, missing), parts.attributed)
@@ -224,7 +224,7 @@ class Reader:
             found.add(name, value)
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=state_of((*answers, *lists, usage)),
+            state=device_state((*answers, *lists, usage)),
             age_seconds=0.0,
             absent=found.absent,
             **found.values,
@@ -252,7 +252,7 @@ class Reader:
     def _begin(self) -> None:
         """What is counted starts with this."""
         self._pcie = Pcie(self._clock, self._share)
-        self._questions = readings(self._version, self._clock, self._pcie, self._share)
+        self._questions = reading_queries(self._version, self._clock, self._pcie, self._share)
 
     def _say_what_is_disabled(self, found: Answers) -> None:
         if self.device.ecc_enabled is False:
@@ -270,8 +270,8 @@ class Reader:
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         answers = [self._asker.ask(self._handle, q) for q in IDENTITY]
-        _raise_failure(answers)  # who it was is known better
-        self._identity = sort(IDENTITY, answers)
+        _raise_common_failure(answers)  # who it was is known better
+        self._identity = answers_by_name(IDENTITY, answers)
         capability = self._identity.values.get("compute_capability")
         shared = memory_is_shared(
             self._identity.values.get("name"), capability, self._identity.get("memory_total_bytes")
@@ -283,7 +283,7 @@ class Reader:
         """The next `read` attaches to the device anew: what it counts may have begun again."""
         self._detach()
         self._asker.forget()
-        self._processes = process_questions(self._version, self._clock)
+        self._processes = process_queries(self._version, self._clock)
         self._begin()
 
     def _detach(self) -> None:
@@ -296,7 +296,9 @@ class Reader:
         self._handle = None
 
     def _follow_modes(self) -> None:
-        modes = sort(MODES, [self._asker.answer(self._handle, question) for question in MODES])
+        modes = answers_by_name(
+            MODES, [self._asker.answer(self._handle, question) for question in MODES]
+        )
         device = self._somebody(self._identity, modes)
         if device != self.device:
             self.device = device

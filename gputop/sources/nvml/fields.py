@@ -19,21 +19,21 @@ Clock = Callable[[], float]
 """Monotonic seconds, for whoever keeps something from one call to the next."""
 
 
-class Key(NamedTuple):
+class FieldKey(NamedTuple):
     """A field: `scope` is the link for those that have one of each link."""
 
     field: int
     scope: int = 0
 
 
-class Value(NamedTuple):
+class FieldValue(NamedTuple):
     """A field's value, and in how many bits the driver counts it."""
 
     number: Any
     bits: int = 64
 
 
-Found = Mapping[Key, Value | Absence]
+FieldValues = Mapping[FieldKey, FieldValue | Absence]
 
 _ROW = struct.Struct("IIqqIiQ")
 """`nvmlFieldValue_t`: field, scope, time, latency, type, return code, and a number of any type."""
@@ -57,37 +57,39 @@ VALUE_TYPES: Mapping[int, tuple[Callable[[int], Any], int]] = {
 """What makes a number of its bytes in a union, and in how many bits the driver counts it."""
 
 
-class Part(Protocol):
+class FieldReading(Protocol):
     """Readings made of fields."""
 
     @property
     def names(self) -> str: ...
 
-    def wanted(self, found: Found) -> Iterator[Key]:
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """The fields that it needs, given what the driver has said so far."""
         ...
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
         """One for each name, each perhaps an `Absence`."""
         ...
 
 
-class Batch:
+class FieldBatch:
     """A source: all its parts' fields in one call, and in another one what follows from that.
 
     One device's: it remembers which fields the device does not have, and asks again after `AGAIN`.
     """
 
-    def __init__(self, clock: Clock, *parts: Part) -> None:
+    def __init__(self, clock: Clock, *parts: FieldReading) -> None:
         self.names = " ".join(part.names for part in parts)
         self._clock = clock
         self._parts = parts
-        self._missing: dict[Key, float] = {}
+        self._missing: dict[FieldKey, float] = {}
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
         now = self._clock()
         self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
-        found: dict[Key, Value | Absence] = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
+        found: dict[FieldKey, FieldValue | Absence] = dict.fromkeys(
+            self._missing, Absence.NOT_SUPPORTED
+        )
         while wanted := self._wanted(found):
             for key, value in zip(wanted, _fetch(handle, wanted), strict=True):
                 found[key] = value
@@ -95,12 +97,12 @@ class Batch:
                     self._missing[key] = now
         return tuple(value for part in self._parts for value in part.values(found, handle))
 
-    def _wanted(self, found: Found) -> tuple[Key, ...]:
+    def _wanted(self, found: FieldValues) -> tuple[FieldKey, ...]:
         keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
         return tuple(key for key in dict.fromkeys(keys) if key not in found)
 
 
-def _rows(handle: Any, keys: tuple[Key, ...]) -> bytes:
+def _rows(handle: Any, keys: tuple[FieldKey, ...]) -> bytes:
     """What the driver says of those fields, as it writes it; raises `NVMLError`."""
     call = raw_function("nvmlDeviceGetFieldValues")
     if call is None:
@@ -112,11 +114,11 @@ def _rows(handle: Any, keys: tuple[Key, ...]) -> bytes:
 
 
 @functools.lru_cache(maxsize=64)
-def _question(keys: tuple[Key, ...]) -> bytes:
+def _question(keys: tuple[FieldKey, ...]) -> bytes:
     return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
 
 
-def _fetch(handle: Any, keys: tuple[Key, ...]) -> Iterator[Value | Absence]:
+def _fetch(handle: Any, keys: tuple[FieldKey, ...]) -> Iterator[FieldValue | Absence]:
     for *_, kind, code, raw in _ROW.iter_unpack(_rows(handle, keys)):
         if code == nvml.NVML_ERROR_GPU_IS_LOST:
             raise nvml.NVMLError(code)
@@ -130,31 +132,31 @@ def _fetch(handle: Any, keys: tuple[Key, ...]) -> Iterator[Value | Absence]:
             if number in UNAVAILABLE:
                 yield Absence.NOT_SUPPORTED
             else:
-                yield Value(number, bits) if math.isfinite(number) else Absence.ERROR
+                yield FieldValue(number, bits) if math.isfinite(number) else Absence.ERROR
         else:
             yield Absence.ERROR
 
 
-class Field:
+class FirstField:
     """A reading that is the first of these fields that the device has, as `convert` makes it."""
 
     def __init__(
         self, name: str, *fields: int, convert: Callable[[Any], Any] | None = None
     ) -> None:
         self.names = name
-        self._keys = [Key(number) for number in fields]
+        self._keys = [FieldKey(number) for number in fields]
         self._convert = convert
 
-    def wanted(self, found: Found) -> Iterator[Key]:
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """The first one, and the others where those before them are not supported."""
         for key in self._keys:
             yield key
             if found.get(key) is not Absence.NOT_SUPPORTED:
                 return
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         """What the first one says that is supported."""
-        value: Value | Absence = Absence.NOT_SUPPORTED
+        value: FieldValue | Absence = Absence.NOT_SUPPORTED
         for key in self.wanted(found):
             value = found[key]
         if isinstance(value, Absence):
@@ -168,18 +170,18 @@ def signed(number: int) -> int:
     return number - (1 << bits) if number >> (bits - 1) == 1 else number
 
 
-class Sum:
+class FieldSum:
     """A reading that is the sum of fields, and missing where one of them is."""
 
     def __init__(self, name: str, *fields: int) -> None:
         self.names = name
-        self._keys = [Key(number) for number in fields]
+        self._keys = [FieldKey(number) for number in fields]
 
-    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         """All of them."""
         yield from self._keys
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         """Their sum, or why the first that is missing is."""
         total = 0
         for key in self._keys:
@@ -199,7 +201,7 @@ class Durations:
     def __init__(self, name: str, clock: Clock, fields: Mapping[str, tuple[int, ...]]) -> None:
         self.names = name
         self._clock = clock
-        self._fields = {cause: Field(cause, *numbers) for cause, numbers in fields.items()}
+        self._fields = {cause: FirstField(cause, *numbers) for cause, numbers in fields.items()}
         self._asked: float | None = None
         """When the values to come were asked for: none of them is older."""
         self._before: dict[str, tuple[float, float]] = {}
@@ -207,14 +209,14 @@ class Durations:
         self._credit: dict[str, float] = {}
         """Seconds by which each may still run ahead; below zero it has run too fast."""
 
-    def wanted(self, found: Found) -> Iterator[Key]:
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Those of all causes."""
         if self._asked is None:
             self._asked = self._clock()
         for field in self._fields.values():
             yield from field.wanted(found)
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
         """The seconds by cause; where there is none, the most telling reason."""
         rows = {cause: field.values(found, handle)[0] for cause, field in self._fields.items()}
         sound = {}

@@ -15,32 +15,32 @@ from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
 from gputop.sources.interface import GpuProcess, Reading
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
-from gputop.sources.nvml.processes import add_attributed, attributed, merge, total
+from gputop.sources.nvml.processes import add_attributed, attributed, merge_processes, total
 from gputop.sources.nvml.query import (
     SLOW,
-    Asker,
-    Question,
+    Query,
+    QueryCache,
     absence_of,
-    one,
-    sort,
-    state_of,
-    text,
+    answers_by_name,
+    device_state,
+    scalar,
+    string,
     unreadable,
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
-_COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
+_COUNT = Query("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
-    Question("name", text(nvml.nvmlDeviceGetName)),
-    Question("mig_gpu_instance", one(nvml.nvmlDeviceGetGpuInstanceId)),
-    Question("mig_compute_instance", one(nvml.nvmlDeviceGetComputeInstanceId)),
-    Question(
+    Query("name", string(nvml.nvmlDeviceGetName)),
+    Query("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
+    Query("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
+    Query(
         "sm_count",
         lambda h: (
             nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,
         ),
     ),
-    Question(
+    Query(
         "memory_total_bytes",
         *MEMORY_TOTAL.sources,
         lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20 or Absence.NOT_SUPPORTED,),
@@ -60,13 +60,13 @@ _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
 
 def _uuid(handle: Any) -> str:
     """Raises `NVMLError` where there is none: it has no key then."""
-    (uuid,) = text(nvml.nvmlDeviceGetUUID)(handle)
+    (uuid,) = string(nvml.nvmlDeviceGetUUID)(handle)
     if isinstance(uuid, Absence):
         raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
     return str(uuid)
 
 
-class Parts(NamedTuple):
+class InstanceReadings(NamedTuple):
     """The instances of a GPU at one moment."""
 
     readings: tuple[Reading, ...]
@@ -79,13 +79,15 @@ class Parts(NamedTuple):
 class Instances:
     """Those on one GPU, as they come and go; `lists` are the questions for its processes."""
 
-    def __init__(self, lists: Sequence[Question], clock: Callable[[], float]) -> None:
+    def __init__(self, lists: Sequence[Query], clock: Callable[[], float]) -> None:
         self._lists = lists
         self._clock = clock
-        self._asker = Asker(clock)
+        self._asker = QueryCache(clock)
         self._known: dict[int, _Instance] = {}
 
-    def read(self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool) -> Parts:
+    def read(
+        self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool
+    ) -> InstanceReadings:
         """The instances now, where MIG is on; `lists` is what the GPU says of its processes.
 
         Raises `NVMLError` where the GPU is lost.
@@ -104,7 +106,7 @@ class Instances:
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
             held[instance.shares] = total(held[instance.shares], instance.attributed)
-        return Parts(
+        return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
             total(*held.values()),
@@ -144,7 +146,7 @@ class Instances:
                 # At every read: the driver gives the handle of one that is gone to a new one.
                 uuid = _uuid(handle)
                 if known is None or known.device.uuid != uuid:
-                    asker = Asker(self._clock)
+                    asker = QueryCache(self._clock)
                     device = _device(asker, handle, parent, uuid=uuid, mig_index=index)
                     known = _Instance(device, asker, self._lists, _gpm(gpu, device, self._clock))
                 known.ask(handle, gpm=gpm)
@@ -157,9 +159,9 @@ class Instances:
         return known
 
 
-def _device(asker: Asker, handle: Any, parent: Device, **known: Any) -> Device:
+def _device(asker: QueryCache, handle: Any, parent: Device, **known: Any) -> Device:
     """Who an instance is; raises `NVMLError` where it, or the GPU, is lost."""
-    found = sort(_IDENTITY, [asker.ask(handle, question) for question in _IDENTITY])
+    found = answers_by_name(_IDENTITY, [asker.ask(handle, question) for question in _IDENTITY])
     values = {
         "index": parent.index,
         "parent_uuid": parent.uuid,
@@ -182,7 +184,7 @@ def _gpm(gpu: Any, device: Device, clock: Callable[[], float]) -> Gpm | None:
 
 class _Instance:
     def __init__(
-        self, device: Device, asker: Asker, lists: Sequence[Question], gpm: Gpm | None
+        self, device: Device, asker: QueryCache, lists: Sequence[Query], gpm: Gpm | None
     ) -> None:
         self.device = device
         self.asker = asker
@@ -244,7 +246,7 @@ class _Instance:
     def sort_out(self, gpu: Sequence[Any]) -> None:
         """Its processes: from its own lists or, where it cannot say, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self._processes, self._missing = merge(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
+        self._processes, self._missing = merge_processes(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -254,7 +256,7 @@ class _Instance:
 
     def reading(self, held: int | Absence) -> Reading:
         """Now; `held` is what processes hold of the memory that it shares."""
-        found = sort(_READINGS, self._answers)
+        found = answers_by_name(_READINGS, self._answers)
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
@@ -263,7 +265,7 @@ class _Instance:
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=state_of((*self._answers, *self._lists, (*self._percentages.values(),))),
+            state=device_state((*self._answers, *self._lists, (*self._percentages.values(),))),
             age_seconds=0.0,
             absent=found.absent | dict.fromkeys(unsaid, Absence.NOT_SUPPORTED),
             **found.values,

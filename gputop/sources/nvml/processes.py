@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.schema.snapshot import Absence, ProcessKind
 from gputop.sources.interface import GpuProcess
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import SECOND, Answers, Question, Source, absence_of, value_of
+from gputop.sources.nvml.query import SECOND, Answers, Query, Source, absence_of, value_of
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.fields import Clock
@@ -39,7 +39,7 @@ Percentages = tuple[int | None, int | None, int | None, int | None]
 _Newest = dict[int, tuple[int, Percentages]]
 
 
-def process_questions(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
+def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Query]:
     """What `merge` takes the answers to: three lists, and who uses how much, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
@@ -48,7 +48,7 @@ def process_questions(driver_version: tuple[int, ...], clock: Clock) -> list[Que
         for word in _LISTS
     ]
     usage = _Usage(clock)
-    return [Question("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
+    return [Query("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
 
 
 class Listed(NamedTuple):
@@ -116,7 +116,7 @@ class _Usage:
             self._begun, self._ahead = False, -math.inf
         seen = self._seen if self._begun else 0
         newest: _Newest = {}
-        for row in _rows(call, handle, seen):
+        for row in _fetch_rows(call, handle, seen):
             percentages = row.smUtil, row.memUtil, row.encUtil, row.decUtil
             # The driver at times hands out rows that were never filled in.
             sound = seen < row.timeStamp <= latest and max(percentages) <= 100
@@ -143,7 +143,7 @@ class _Usage:
         return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
 
 
-def _rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
+def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     try:
         return call(handle, seen)
     except nvml.NVMLError as error:
@@ -155,7 +155,7 @@ def _rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
     return call(handle, seen)
 
 
-def merge(
+def merge_processes(
     compute: Any, graphics: Any, mps: Any, usage: Any
 ) -> tuple[tuple[GpuProcess, ...], Absence | None]:
     """The processes by pid, from rows or return codes, and why the list may lack some.

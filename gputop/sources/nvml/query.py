@@ -65,10 +65,10 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 """Far beyond all devices, in NVML's units, by what a name ends in; the first that fits counts."""
 
 Source = Callable[[Any], Any]
-"""Asks a handle: what `Question` says, or raises `NVMLError`."""
+"""Asks a handle: what `Query` says, or raises `NVMLError`."""
 
 
-class Question:
+class Query:
     """The values of `names`, in order, each perhaps an `Absence`; from the first source that can.
 
     `seconds` go by between two calls, according to what it costs the driver.
@@ -80,7 +80,7 @@ class Question:
         self.seconds = seconds
 
 
-class Asker:
+class QueryCache:
     """Asks one device, no question more often than it is due; for one thread."""
 
     def __init__(self, clock: Callable[[], float], share: float = 1.0) -> None:
@@ -94,9 +94,9 @@ class Asker:
         """When the last question was answered, by the clock."""
         self._missing: set[Source] = set()
         """What the driver does not have: never called again."""
-        self._answers: dict[Question, tuple[float, Any]] = {}
+        self._answers: dict[Query, tuple[float, Any]] = {}
 
-    def answer(self, handle: Any, question: Question, ahead: float = 0.0) -> Any:
+    def answer(self, handle: Any, question: Query, ahead: float = 0.0) -> Any:
         """The last answer, as from `ask`, until the next one is due within `ahead` seconds."""
         now = self._clock()
         due, answer = self._answers.get(question, (-math.inf, None))
@@ -109,7 +109,7 @@ class Asker:
             self._answers[question] = now + seconds, answer
         return answer
 
-    def ask(self, handle: Any, question: Question) -> Any:
+    def ask(self, handle: Any, question: Query) -> Any:
         """What the first source says that driver and device support, or else the return code.
 
         Raises `NVMLError` where the device is lost.
@@ -142,7 +142,7 @@ def absence_of(code: int) -> Absence:
     return _ABSENCES.get(code, Absence.ERROR)
 
 
-def failure_of(answers: Iterable[Any]) -> int | None:
+def common_failure(answers: Iterable[Any]) -> int | None:
     """The return code with which all of these failed; None where any of them has a value.
 
     What a device does not support, or not yet, is no failure.
@@ -161,7 +161,7 @@ def _is_empty(row: Any) -> bool:
     return bool(row) and all(isinstance(value, Absence) for value in row)
 
 
-def state_of(answers: Sequence[Any]) -> DeviceState:
+def device_state(answers: Sequence[Any]) -> DeviceState:
     """What the return codes among the answers mean for the device.
 
     One that needs a reset may still answer some questions; one that answers none with a value does
@@ -169,7 +169,7 @@ def state_of(answers: Sequence[Any]) -> DeviceState:
     """
     states = {_STATES.get(answer) for answer in answers if isinstance(answer, int)}
     ranked = (DeviceState.LOST, DeviceState.NEEDS_RESET)
-    silent = failure_of(answers) is not None
+    silent = common_failure(answers) is not None
     otherwise = DeviceState.NOT_RESPONDING if silent else DeviceState.OK
     return next((state for state in ranked if state in states), otherwise)
 
@@ -204,7 +204,7 @@ class Answers:
         return self.absent[name] if name in self.absent else self.values[name]
 
 
-def sort(questions: Iterable[Question], answers: Iterable[Any]) -> Answers:
+def answers_by_name(questions: Iterable[Query], answers: Iterable[Any]) -> Answers:
     """Answers by name: each is a row of values, or a return code for all of them."""
     sorted_ = Answers()
     for question, answer in zip(questions, answers, strict=True):
@@ -242,12 +242,12 @@ def _numbers(name: str) -> tuple[float, float, bool, bool]:
     return least, most, name.endswith(("_watts", "_joules")), name in _WHOLE
 
 
-def one(call: Callable[..., Any], *arguments: int) -> Source:
+def scalar(call: Callable[..., Any], *arguments: int) -> Source:
     """The one value of a call."""
     return lambda handle: (call(handle, *arguments),)
 
 
-def text(call: Callable[[Any], str | bytes]) -> Source:
+def string(call: Callable[[Any], str | bytes]) -> Source:
     """The text of a call, whatever its encoding."""
 
     def source(handle: Any) -> tuple[str | Absence]:

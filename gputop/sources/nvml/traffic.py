@@ -8,11 +8,11 @@ from typing import Any
 
 from gputop.schema.snapshot import Absence
 from gputop.sources.nvml.bindings import nvml
-from gputop.sources.nvml.fields import Clock, Found, Key, Value, first_reason
+from gputop.sources.nvml.fields import Clock, FieldKey, FieldValue, FieldValues, first_reason
 from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
 
 
-class Counter:
+class RateCounter:
     """Bytes per second from a counter in units of `scale` bytes, on a link that none outruns.
 
     Some are handed over in 64 bits and counted in 32. So each one counts as 32 bits wide until it
@@ -27,7 +27,7 @@ class Counter:
         """True if it may have wrapped, any number of times, between its last two values."""
         self._before: tuple[int, float] | None = None
 
-    def rate(self, value: Value | Absence, now: float) -> int | Absence:
+    def rate(self, value: FieldValue | Absence, now: float) -> int | Absence:
         """Since the call before; `no_data_yet` for the first one and where it is not certain."""
         if isinstance(value, Absence):
             return value
@@ -50,8 +50,8 @@ _PCIE_FASTEST = 256e9
 
 
 _PCIE_MEASURED = {
-    Key(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
-    Key(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
+    FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
+    FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
 }
 """The counters, with what the driver measures in their place."""
 
@@ -66,20 +66,20 @@ class Pcie:
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
 
     def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """`share` is that of `Asker`."""
+        """`share` is that of `QueryCache`."""
         self._clock = clock
         self._share = share
-        self._counters = {key: Counter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
-        self._needed: set[Key] = set()
+        self._counters = {key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
+        self._needed: set[FieldKey] = set()
         """Those whose rate has to be measured."""
         self._due = -math.inf
-        self._measured: dict[Key, int | Absence] = {}
+        self._measured: dict[FieldKey, int | Absence] = {}
 
-    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         """Both counters."""
         yield from self._counters
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
         """Received and sent."""
         now = self._clock()
         rates = {key: counter.rate(found[key], now) for key, counter in self._counters.items()}
@@ -105,7 +105,7 @@ class Pcie:
             self._share = 1.0
 
 
-def _measure(handle: Any, key: Key) -> int | Absence:
+def _measure(handle: Any, key: FieldKey) -> int | Absence:
     """Bytes per second in the last 20 ms; NVML's "not available" is a number here, too."""
     try:
         measured = nvml.nvmlDeviceGetPcieThroughput(handle, _PCIE_MEASURED[key]) * 1024
@@ -125,7 +125,7 @@ _LINK_FASTEST = 200e9
 _MOST_LINKS = 256
 """More than any device has, whatever this nvidia-ml-py knows of."""
 _ALL_LINKS = 0xFFFF_FFFF
-_LINK_COUNT = Key(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+_LINK_COUNT = FieldKey(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
 
 
 class _Direction:
@@ -133,44 +133,46 @@ class _Direction:
 
     def __init__(self, *families: tuple[int, int]) -> None:
         self._families = families
-        self._counters: dict[Key, Counter] = {}
+        self._counters: dict[FieldKey, RateCounter] = {}
         self._summed: tuple[int, int] | None = None
         """The family of which the device has the sum."""
         self._each: Any = Absence.NO_DATA_YET
         """The rates of the links, when they were looked at."""
 
-    def wanted(self, found: Found, links: int, *, each: bool) -> Iterator[Key]:
+    def wanted(self, found: FieldValues, links: int, *, each: bool) -> Iterator[FieldKey]:
         """The counters, of `each` link, or of all together where that will do."""
         if self._summed and not each:
-            yield Key(self._summed[0], _ALL_LINKS)
+            yield FieldKey(self._summed[0], _ALL_LINKS)
             return
         for field, _ in self._families:
-            keys = [Key(field, link) for link in (*range(links), _ALL_LINKS)]
+            keys = [FieldKey(field, link) for link in (*range(links), _ALL_LINKS)]
             yield from keys
             if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
                 return
 
-    def rates(self, found: Found, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
+    def rates(self, found: FieldValues, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
         """In sum, and of each link: None for one that is down."""
         if self._summed and not each:
             field, scale = self._summed
-            total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+            total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
         else:
             total, self._each = self._look(found, links, now)
         return total, self._each
 
-    def _look(self, found: Found, links: int, now: float) -> tuple[Any, Any]:
+    def _look(self, found: FieldValues, links: int, now: float) -> tuple[Any, Any]:
         field, scale = next(
             (
                 family
                 for family in self._families
-                if any(isinstance(found.get(Key(family[0], n)), Value) for n in range(links))
+                if any(
+                    isinstance(found.get(FieldKey(family[0], n)), FieldValue) for n in range(links)
+                )
             ),
             self._families[0],
         )
-        keys = [Key(field, link) for link in range(links)]
+        keys = [FieldKey(field, link) for link in range(links)]
         each = [self._rate(key, scale, found, now) for key in keys]
-        total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
         self._summed = None if isinstance(total, Absence) else (field, scale)
         if all(isinstance(rate, Absence) for rate in each):
             return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
@@ -184,17 +186,17 @@ class _Direction:
             return total, Absence.NOT_SUPPORTED
         return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
 
-    def _rate(self, key: Key, scale: int, found: Found, now: float) -> int | Absence:
+    def _rate(self, key: FieldKey, scale: int, found: FieldValues, now: float) -> int | Absence:
         if key not in self._counters:
             fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
-            self._counters[key] = Counter(scale, fastest)
+            self._counters[key] = RateCounter(scale, fastest)
         return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
 
-    def _each_says_all(self, found: Found, keys: list[Key]) -> bool:
+    def _each_says_all(self, found: FieldValues, keys: list[FieldKey]) -> bool:
         """Whether the driver ignores which link is asked for, and a sum would count all n times."""
-        counted = [value.number for key in keys if isinstance(value := found[key], Value)]
-        total = found[Key(keys[0].field, _ALL_LINKS)]
-        return isinstance(total, Value) and sum(counted) > 1.5 * total.number
+        counted = [value.number for key in keys if isinstance(value := found[key], FieldValue)]
+        total = found[FieldKey(keys[0].field, _ALL_LINKS)]
+        return isinstance(total, FieldValue) and sum(counted) > 1.5 * total.number
 
 
 class NvLink:
@@ -206,7 +208,7 @@ class NvLink:
     )
 
     def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """`share` is that of `Asker`."""
+        """`share` is that of `QueryCache`."""
         self._clock = clock
         self._share = share
         self._links = 0
@@ -223,7 +225,7 @@ class NvLink:
             (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
         )
 
-    def wanted(self, found: Found) -> Iterator[Key]:
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """How many links there are, until that is known, and the counters of each."""
         if not self._links:
             yield _LINK_COUNT
@@ -232,7 +234,7 @@ class NvLink:
             yield from self._received.wanted(found, self._links, each=self._of_each)
             yield from self._sent.wanted(found, self._links, each=self._of_each)
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         """Received and sent, in sum; received and sent, of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
@@ -248,6 +250,6 @@ class NvLink:
         return received, sent, received_each, sent_each
 
 
-def _links(count: Value | Absence | None) -> int:
-    known = count.number if isinstance(count, Value) else 0
+def _links(count: FieldValue | Absence | None) -> int:
+    known = count.number if isinstance(count, FieldValue) else 0
     return known if 0 < known <= _MOST_LINKS else 0

@@ -23,7 +23,7 @@ _XID = nvml.nvmlEventTypeXidCriticalError
 _NO_NUMBER = 999
 
 
-class _Set:
+class _EventSet:
     """An event set of NVML, with what readers put into it."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _Set:
                 nvml.nvmlEventSetFree(self.handle)
 
 
-class Events:
+class XidEvents:
     """The events of all of a driver's devices.
 
     Each device is registered by the thread of its own reader; one thread waits for all. A set with
@@ -117,10 +117,10 @@ class Events:
         """Gives the set back, before NVML is shut down: after that it is nobody's to free."""
         self._supported, self._set = False, None
 
-    def _new(self) -> _Set | None:
+    def _new(self) -> _EventSet | None:
         """Another set, or None where there is none now."""
         try:
-            return _Set() if self._supported else None
+            return _EventSet() if self._supported else None
         except nvml.NVMLError as error:
             self._note(error)
             return None
