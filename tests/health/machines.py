@@ -86,7 +86,7 @@ class Machine:
         machine = inspect_system(root, {})
         with pytest.MonkeyPatch.context() as patch:
             # Whatever this machine is, the failures of the fake driver are of that one.
-            patch.setattr(nvml, "look", lambda: machine)
+            patch.setattr(nvml, "inspect_system", lambda: machine)
             inventory, sample = snapshot(driver, self.xids)
         facts = Facts(
             inventory=inventory,

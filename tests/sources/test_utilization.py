@@ -240,7 +240,7 @@ def test_whatever_rows_come_each_time_is_told_once(
     source, newest = BusySamples(clock), -1
     for piece in pieces:
         clock.seconds += seconds
-        samples, step = source.take(sorted(piece, key=lambda row: row[0]), clock.seconds)
+        samples, step = source.select_new(sorted(piece, key=lambda row: row[0]), clock.seconds)
         assert isinstance(step, Absence) or step > 0
         if samples is NO_DATA_YET:  # it begins, anew where the clock was set back
             newest = max((when for when, _ in piece), default=-1)

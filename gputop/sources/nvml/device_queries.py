@@ -1,6 +1,6 @@
-"""What is asked of NVML for each reading, and how often.
+"""NVML's queries for each reading, in tiers by their cost for the driver.
 
-In tiers by what it costs the driver: at every tick, every `SECOND`, every `SLOW` seconds, and once.
+The tiers are: at every tick, every `SECOND`, every `SLOW` seconds, and once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Query, scalar, 
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
-# Numbers, where the oldest nvidia-ml-py that will do lacks the name.
+# Numbers, where the oldest supported nvidia-ml-py lacks the name.
 _ARCHITECTURES = {
     2: "kepler",
     3: "maxwell",
@@ -57,7 +57,7 @@ _CORES_PER_SM = {
     "11": 128,
     "12": 128,
 }
-"""By compute capability, or else by its first part. Source: helper_cuda.h of the CUDA samples."""
+"""CUDA cores per SM by compute capability, or its first part. Source: CUDA samples, helper_cuda.h."""
 _CLOCK_EVENT_TIMES = {
     "sw_power_cap": (74,),
     "sync_boost": (76,),
@@ -68,15 +68,15 @@ _CLOCK_EVENT_TIMES = {
 
 
 def _clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
-    """The fields by cause, the best first. Some are under other numbers in other drivers.
+    """Return the fields by cause, the best first. Drivers differ in some of the numbers.
 
-    Slowdown by heat is under two numbers, and one counter.
+    Slowdown by heat has two numbers for one counter.
     """
     if driver_version >= (580, 82):
         numbers = {"sw_thermal": (269, 75), "hw_thermal": (270,), "hw_power_brake": (271,)}
     elif (575, 51) <= driver_version <= (580, 65):
         numbers = {"sw_thermal": (251, 75), "hw_thermal": (252,), "hw_power_brake": (253,)}
-    else:  # under these numbers such a driver has something else
+    else:  # such a driver has something else under these numbers
         numbers = {"sw_thermal": (75,)}
     return _CLOCK_EVENT_TIMES | numbers
 
@@ -87,25 +87,25 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
 
 
 def _memory_v2(handle: Any) -> tuple[Any, ...]:
-    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
+    memory = _checked_memory(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
     return memory.total, *_used_and_free(memory), memory.reserved
 
 
 def _memory_v1(handle: Any) -> tuple[Any, ...]:
     # `used` includes what version 2 reports as reserved, and nothing says how much that is.
-    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle))
+    memory = _checked_memory(nvml.nvmlDeviceGetMemoryInfo(handle))
     return memory.total, *_used_and_free(memory), Absence.NOT_SUPPORTED
 
 
-def _some(memory: Any) -> Any:
-    """What is known of the memory; none at all is how some say that they have none of their own."""
+def _checked_memory(memory: Any) -> Any:
+    """Return the memory. A total of 0 is how some devices say that they have none of their own."""
     if memory.total == 0:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     return memory
 
 
 def _used_and_free(memory: Any) -> tuple[Any, Any]:
-    """Neither is known where one cannot be: what is free would be a guess, and it is chosen by."""
+    """Return both, or neither if one is missing: users choose devices by what is free."""
     if memory.used in UNAVAILABLE or memory.free in UNAVAILABLE:
         return (Absence.NOT_SUPPORTED,) * 2
     if max(memory.used, memory.free) > memory.total:
@@ -121,7 +121,7 @@ def _pci(handle: Any) -> tuple[str, str]:
 
 
 def _word(words: Mapping[int, str], number: int) -> str | Absence:
-    """The word for it; one that came with a later driver keeps its number."""
+    """Return the word for a number; a number of a later driver is kept."""
     unavailable = number in (-1, 0xFFFF_FFFF)
     return Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
 
@@ -151,7 +151,7 @@ def _bar1(handle: Any) -> tuple[int, int]:
 
 
 def _sm_count(handle: Any) -> tuple[int | Absence]:
-    """Of a whole GPU, whose CUDA cores NVML counts; its attributes are of MIG instances only."""
+    """Return the SMs of a whole GPU from its CUDA cores: NVML has an SM count for MIG only."""
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     cores = _CORES_PER_SM.get(f"{major}.{minor}", _CORES_PER_SM.get(f"{major}"))
     count, rest = divmod(nvml.nvmlDeviceGetNumGpuCores(handle), cores or 1)
@@ -159,7 +159,7 @@ def _sm_count(handle: Any) -> tuple[int | Absence]:
 
 
 def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
-    """The first of what a call returns, where the second is about the first."""
+    """Return a source of the first value of a call's pair."""
     return lambda handle: (call(handle)[0],)
 
 
@@ -179,7 +179,7 @@ _MARGIN_THRESHOLDS = {
     "memory_temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
     "temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
 }
-"""T.Limit temperatures: degrees below zero are beyond the maximum operating temperature."""
+"""T.Limit temperatures: negative degrees are beyond the maximum operating temperature."""
 
 
 def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ MEMORY = Query(
 BAR1 = Query("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
 MEMORY_TOTAL = Query("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1])
 BAR1_TOTAL = Query("bar1_total_bytes", lambda h: _bar1(h)[:1])
-"""These four are for MIG instances, too."""
+"""Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
     Query("uuid", string(nvml.nvmlDeviceGetUUID)),
@@ -226,7 +226,7 @@ IDENTITY = (
     Query("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
     Query("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
 )
-"""Once: who a device is."""
+"""Queries that identify a device, asked once."""
 
 MODES = tuple(
     Query(name, source, seconds=SLOW)
@@ -237,7 +237,7 @@ MODES = tuple(
         ("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
     )
 )
-"""What an administrator changes about a device while it runs."""
+"""Queries for settings that an administrator changes while the device runs."""
 
 # From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
 _SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
@@ -247,10 +247,10 @@ _SHARED_NAMES = re.compile(r"\b(GB10|Orin|Tegra|Thor|Xavier)\b")
 def memory_is_shared(
     name: str | None, compute_capability: str | None, total_bytes: int | Absence
 ) -> bool | Absence:
-    """Whether the host's memory is the device's: NVML has no call for it.
+    """Return True if the device uses the host's memory: NVML has no call for it.
 
-    Memory that NVML does not say is no evidence by itself. The chips without any of their own are
-    known by compute capability; where the driver says even less than that, the name will do.
+    Missing memory alone is no evidence. The chips without memory of their own are identified by
+    compute capability, or by name if the driver does not report that.
     """
     if compute_capability in _SHARED_CAPABILITIES:
         return True
@@ -266,7 +266,7 @@ def reading_queries(
     pcie: Pcie | None = None,
     share: float = 1.0,
 ) -> tuple[Query, ...]:
-    """What one device is asked again and again; what it counts starts with this.
+    """Return the queries that one device is asked repeatedly, with new counters.
 
     `share` is that of `QueryCache`.
     """

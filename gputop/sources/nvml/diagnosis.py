@@ -23,7 +23,7 @@ _INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE
 
 
 class Failure(StrEnum):
-    """What NVML says."""
+    """Ways in which NVML fails."""
 
     NO_LIBRARY = "no_library"
     NOT_LOADED = "not_loaded"
@@ -32,7 +32,7 @@ class Failure(StrEnum):
     TOO_OLD = "too_old"
     NO_DEVICES = "no_devices"
     GONE = "gone"
-    """It worked, and then was there no more."""
+    """The driver worked, and then was gone."""
     OTHER = "other"
 
 
@@ -45,7 +45,7 @@ _GIVE_GPUS = "Start it with --gpus all"
 
 
 def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
-    """The problem behind a failure, with the check that finds it; `words` are NVML's own."""
+    """Return the problem behind a failure; `words` are NVML's own message."""
     match failure:
         case Failure.NO_LIBRARY:
             return _no_library(system)
@@ -68,7 +68,7 @@ def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
             return Problem(
                 "NVIDIA driver gone",
                 "it was unloaded or replaced while gputop ran",
-                "It is used again as soon as it is loaded",
+                "gputop uses it again as soon as it is loaded",
                 "module",
             )
         case Failure.OTHER:
@@ -177,7 +177,7 @@ def _no_permission(system: System) -> Problem:
 
 
 def ask_for(refusal: Refusal) -> str:
-    """What to do to be let in."""
+    """Return what the user can do to get access."""
     if refusal.group:
         return f"Join the group {refusal.group[:16]}, then log in anew"
     return "Ask for access to these devices"
