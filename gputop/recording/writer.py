@@ -1,4 +1,4 @@
-"""Files that grow while they are written, readable up to their end wherever they are cut off."""
+"""Write a recording, in a file that is readable up to its end wherever it is cut off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COMPRESSED = ".gz"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GZIP = 31
-"""What zlib calls a gzip header and trailer around the largest window."""
+"""Window bits of zlib for a gzip header and trailer around the largest window."""
 
 
 class OutputError(ProblemError):
@@ -32,27 +32,26 @@ class OutputError(ProblemError):
 
 
 class GrowingFile:
-    """A new file, compressed where its name ends in `.gz`, for its user alone: mode 0600.
+    """A new file, compressed if its name ends in `.gz`, for its user alone: mode 0600.
 
-    Raises `OutputError`. What could not be written whole is taken back: the file ends where the
-    last write before it did.
+    Raises `OutputError`. A partial write is undone: the file ends where the last whole one did.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.compressed = path.suffix == COMPRESSED
         self.size = 0
-        """Bytes in the file."""
+        """Number of bytes in the file."""
         self._deflate: zlib._Compress | None = None
         try:
             self._descriptor = _create(path)
         except OSError as error:
             raise self._failed(error) from None
         self._named = os.fstat(self._descriptor).st_nlink > 0
-        """Whether the file has a name: without one it is lost once it is closed."""
+        """True if the file has a name: without one it is lost once it is closed."""
 
     def write(self, data: bytes) -> None:
-        """Appends it; from then on it can be read, and is not lost with this process."""
+        """Append data. It is readable at once, and survives this process."""
         if not self.compressed:
             self._put(data)
             return
@@ -65,23 +64,23 @@ class GrowingFile:
             self._deflate = before
             raise
 
-    def part(self) -> None:
-        """Begins a new part: what is damaged before it does not harm it."""
+    def start_part(self) -> None:
+        """Begin a new part, which is readable even if data before it is damaged."""
         deflate, self._deflate = self._deflate, None
         if deflate is not None:
             self._put(deflate.flush())
 
     def close(self) -> None:
-        """Ends the file. Where there is no room for gzip's trailer, all before it can be read."""
+        """End the file. Without room for gzip's trailer, all before it is readable."""
         with contextlib.suppress(OutputError):
-            self.part()
+            self.start_part()
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
     def _put(self, data: bytes) -> None:
         if self._named and not os.fstat(self._descriptor).st_nlink:
-            what = f"{self.path} is written no more"
-            raise OutputError(Problem(what, "it was removed", "Begin another one"))
+            what = f"{self.path} is no longer written"
+            raise OutputError(Problem(what, "it was removed", "Start another one"))
         view = memoryview(data)
         try:
             while view:
@@ -145,11 +144,11 @@ def _check_opened(status: os.stat_result, *, linked: bool) -> None:
 
 
 SAMPLES_A_PART = 64
-"""Samples between two repetitions of the inventory: what one damage can cost at most."""
+"""Samples between two repetitions of the inventory: one damage costs at most so many."""
 
 
 class Recorder:
-    """Writes records to a new file; raises `OutputError`."""
+    """Writes records to a new file. Raises `OutputError`."""
 
     def __init__(self, path: Path) -> None:
         self.file = GrowingFile(path)
@@ -157,14 +156,14 @@ class Recorder:
         self._samples = 0
 
     def write(self, record: Record) -> None:
-        """Appends one; whoever cuts the file off after it does not lose it."""
+        """Append a record, which is kept even if the file is cut off after it."""
         if isinstance(record, Inventory):
             self._inventory = record
             self._line(record)
             return
         if self._samples == SAMPLES_A_PART:
             self._samples = 0
-            self.file.part()
+            self.file.start_part()
             if self._inventory is not None:
                 self._line(self._inventory)
         self._line(record.with_secrets(shown=False))
@@ -179,9 +178,9 @@ class Recorder:
 
 
 def default_name(hostname: str, now: float) -> str:
-    """What a recording is called that was given no name: `gputop-node07-20251120-120000.jsonl.gz`.
+    """Return the default name of a recording: `gputop-node07-20251120-120000.jsonl.gz`.
 
-    `now` is a Unix time; the name has it as the time of day here.
+    `now` is a Unix time, shown as local time.
     """
     host = re.sub(r"[^A-Za-z0-9._-]+", "-", hostname)[:60].strip("-.") or "host"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))

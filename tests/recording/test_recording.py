@@ -96,7 +96,7 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     index = Recording(path).index
     index.finish()
     assert [index.position(n) for n in range(6)] == [0, 1, 102, 102, 102, 102]
-    assert [index.at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 5, 5]
+    assert [index.sample_at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 5, 5]
 
 
 @pytest.mark.parametrize("which", [0, 3, 6])
@@ -231,7 +231,7 @@ def test_a_place_leads_to_its_line(tmp_path: Path) -> None:
         with path.open("rb") as file, path.open("rb") as again:
             compressed = name.endswith(".gz")
             for line in list(lines(file, compressed=compressed))[:: SAMPLES_A_PART // 2]:
-                assert next(lines(again, compressed=compressed, start=line.place)) == line
+                assert next(lines(again, compressed=compressed, start=line.start)) == line
 
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:

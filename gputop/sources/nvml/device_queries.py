@@ -57,7 +57,7 @@ _CORES_PER_SM = {
     "11": 128,
     "12": 128,
 }
-"""CUDA cores per SM by compute capability, or its first part. Source: CUDA samples, helper_cuda.h."""
+"""CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
 _CLOCK_EVENT_TIMES = {
     "sw_power_cap": (74,),
     "sync_boost": (76,),
