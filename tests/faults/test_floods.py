@@ -42,7 +42,7 @@ from gputop.schema.snapshot import (
 from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.history import MOST_GONE, History
 from gputop.stream.machines import MachineStream
-from gputop.stream.ssh import explained
+from gputop.stream.ssh import explain_absence
 from gputop.ui.model import Telemetry
 from tests import streams
 from tests.bench.workers import CPU, fake_interpreter
@@ -135,7 +135,7 @@ async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
     assert last.problem.why == (
         "it wrote 1,000 lines in a row that cannot be read, the last one: unknown type None"
     )
-    said = str(explained("gpu-1", last))
+    said = str(explain_absence("gpu-1", last))
     assert said.startswith("gpu-1 is away: it wrote 1,000 lines in a row that cannot be read")
     assert said.endswith("`ssh gpu-1` may say more")
 
@@ -293,7 +293,7 @@ def test_the_longest_command_line_can_be_sent() -> None:
 
 
 def machine(*records: Record | Interruption) -> MachineStream:
-    made = MachineStream("far", explained, 0.0)
+    made = MachineStream("far", explain_absence, 0.0)
     for record in records:
         made.add_record(record, 1.0, NOW)
     return made

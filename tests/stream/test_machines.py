@@ -26,7 +26,7 @@ from gputop.schema.snapshot import (
 )
 from gputop.stream.child import Interruption
 from gputop.stream.machines import MachineStream, inventory_of, sample_of
-from gputop.stream.ssh import explained
+from gputop.stream.ssh import explain_absence
 from tests import streams
 from tests.streams import NOW
 
@@ -42,7 +42,7 @@ STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING}
 
 
 def machine(name: str = "b") -> MachineStream:
-    return MachineStream(name, explained, 0.0)
+    return MachineStream(name, explain_absence, 0.0)
 
 
 def answering(name: str = "b", devices: int = 2, **changes: Any) -> MachineStream:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gputop.problem import Problem
 from gputop.stream.child import Interruption
 from gputop.stream.launch import stream_words
-from gputop.stream.ssh import explained, parse_command, parse_host, ssh_command
+from gputop.stream.ssh import explain_absence, parse_command, parse_host, ssh_command
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ Host key verification failed."""
 def test_why_a_host_is_away_and_what_to_do(
     interruption: Interruption, why: str, remedy: str
 ) -> None:
-    problem = explained("b", interruption)
+    problem = explain_absence("b", interruption)
     assert problem.what == "b is away"
     assert problem.why == why
     assert remedy in problem.remedy
