@@ -1,4 +1,4 @@
-"""What the environment says of the terminal: for the dashboard, and for all that prints."""
+"""The terminal, standard output and standard error, and the exit statuses of commands."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ INTERRUPTED = 130
 
 
 def signal_name(status: int) -> str:
-    """The signal behind the negative status of a process that one ended: `SIGKILL`."""
+    """Return the name of the signal behind a negative exit status: `SIGKILL`."""
     known = {each.value: each.name for each in signal.Signals}
     return known.get(-status, f"signal {-status}")
 
 
 TOO_MANY_FILES = "too many files are open. Raise the limit: `ulimit -n 1024`."
-"""Said where the limit on descriptors ends a command: by then nothing more can be imported."""
+"""Message if a command hits the limit on descriptors, when no module can be imported any more."""
 
 
 _IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
@@ -54,22 +54,22 @@ def terminal_size(descriptor: int = 1) -> tuple[int, int]:
 
 
 def locale_of(environment: Mapping[str, str]) -> str:
-    """The locale of characters; empty where there is none."""
+    """Return the locale of characters, or an empty string."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     return next((name for name in names if name), "")
 
 
 def without_colours(environment: Mapping[str, str]) -> bool:
-    """Whether the user wants none; an empty NO_COLOR is no wish: see https://no-color.org."""
+    """Return True if NO_COLOR is set and not empty: see https://no-color.org."""
     return bool(environment.get("NO_COLOR"))
 
 
 def ascii_is_safer(environment: Mapping[str, str]) -> bool:
-    """Whether the locale names an encoding that is not UTF-8, or the font has few glyphs.
+    """Return True if the locale's encoding is not UTF-8, or the font has few glyphs.
 
-    The locales C and POSIX, and none at all, say nothing of the terminal: they are what containers
-    and bare servers have, seen through terminals that have long been UTF-8. Linux's own console
-    has a font of 256 or 512 glyphs, none of them braille.
+    The locales C and POSIX, or none, say nothing about the terminal: containers and bare servers
+    have them, seen through UTF-8 terminals. Linux's own console has a font of 256 or 512 glyphs,
+    none of them braille.
     """
     encoding = re.search(r"\.([^@]+)", locale_of(environment))
     foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
@@ -77,17 +77,17 @@ def ascii_is_safer(environment: Mapping[str, str]) -> bool:
 
 
 def in_notebook_cell(environment: Mapping[str, str]) -> bool:
-    """True if this is the `!command` of a notebook, which has a pty that nobody types into.
+    """Return True in the `!command` of a notebook, which has a pty that nobody types into.
 
-    A terminal that was opened from a kernel has the kernel's variables, too, but its shell gives
-    each command a process group of its own.
+    A terminal opened from a kernel has the kernel's variables, too, but its shell gives each
+    command a process group of its own.
     """
     from_kernel = "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
     return from_kernel and os.getpgrp() == os.getsid(0)
 
 
 def terminfo_colours() -> int | None:
-    """How many colours terminfo knows of the terminal; None where it does not know it."""
+    """Return the terminal's number of colours in terminfo, or None if it is unknown."""
     try:
         import curses
     except ImportError:  # some Pythons are built without it
@@ -100,13 +100,13 @@ def terminfo_colours() -> int | None:
 
 
 def say(line: str) -> None:
-    """One line on standard error, inert."""
+    """Print a line on standard error, with control characters made visible."""
     with contextlib.suppress(OSError):
         print(f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True)
 
 
 def print_out(text: str) -> None:
-    """Text on standard output, if there is any; what others called things is made inert."""
+    """Print text on standard output, if any, with control characters made visible."""
     if not text:
         return
     text = "\n".join(visible(line, len(line)) for line in text.split("\n"))

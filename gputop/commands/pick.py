@@ -1,4 +1,4 @@
-"""`gputop pick`: the idlest devices, for CUDA_VISIBLE_DEVICES."""
+"""`gputop pick`: print the idlest devices, for CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
-"""Samples of a second: the first, and one after each quarter."""
+"""Samples per second: the first, and one after each quarter."""
 
 
 def parse_percent(text: str) -> float:
-    """A percentage, with or without its sign; raises `ValueError`."""
+    """Parse a percentage, with or without its sign. Raises `ValueError`."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text) or float(text.rstrip("% ")) > 100:
         raise ValueError(f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10.")
     return float(text.rstrip("% "))
 
 
 def parse_wait(text: str) -> float:
-    """Seconds to wait; raises `ValueError`."""
+    """Parse the seconds to wait. Raises `ValueError`."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
         raise ValueError(f"{text!r} is not a time to wait. Give seconds, such as 600.")
     return float(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How many devices, and what they have to have."""
+    """Add the options of `gputop pick`."""
     parser.description = (
-        "Prints the UUIDs of the devices that did least over a second and have most memory free: "
+        "Prints the UUIDs of the devices that did least over a second and have most free memory: "
         "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
         "Looks among those that CUDA_VISIBLE_DEVICES leaves. It reserves nothing."
     )
@@ -57,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-free",
         type=argument("gputop.health.idlest:parse_amount"),
         metavar="SIZE",
-        help="with so much memory free, such as 20GiB, 20GB or 80%%",
+        help="at least so much free memory, such as 20GiB, 20GB or 80%%",
     )
     parser.add_argument(
         "--max-busy",
         type=argument(parse_percent),
         metavar="PERCENT",
-        help="not busier than that, in the mean over a second",
+        help="at most that mean utilization over a second",
     )
     parser.add_argument(
         "--wait",
@@ -72,32 +72,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         const=math.inf,
         metavar="S",
-        help="until there are as many, for up to S seconds, or as long as it takes",
+        help="wait until enough devices fit, up to S seconds, or as long as it takes",
     )
     parser.add_argument(
         "--index",
         action="store_true",
-        help="indices for UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which has to be set with "
-        "them, because by itself CUDA counts the fastest device first",
+        help="indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set "
+        "with them, because by default CUDA counts the fastest device first",
     )
     parser.add_argument(
-        "--json", action="store_true", help="every device as it was seen, and why it was left out"
+        "--json", action="store_true", help="every device, with the reason if it does not fit"
     )
     add_demo(parser)
 
 
 class Outcome(NamedTuple):
-    """What came of looking for a second: the picked ones, none where there are too few."""
+    """Result of a second's look: the picked devices, none if there are too few, and the others."""
 
     inventory: Inventory
     picked: list[Candidate]
     others: list[Candidate]
     note: str | None
-    """What is wrong with CUDA_VISIBLE_DEVICES."""
+    """Problem with CUDA_VISIBLE_DEVICES."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the devices, or on standard error why there are too few."""
+    """Print the devices, or on standard error why there are too few."""
     found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
@@ -150,9 +150,9 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
 async def _look(
     arguments: argparse.Namespace, found: AsyncGenerator[Snapshot | Interruption]
 ) -> Outcome:
-    """Looks until there are enough, or the time is up.
+    """Look until there are enough devices, or the time is up.
 
-    Raises `ValueError` where there is nothing to look at.
+    Raises `ValueError` if there are no devices.
     """
     from contextlib import aclosing
 
@@ -209,8 +209,8 @@ def _too_few(arguments: argparse.Namespace, outcome: Outcome) -> str:
 
 
 def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
-    """Why there are too few: a line, and one for each device."""
-    say(f"error: {_too_few(arguments, outcome)}. Ask for less, or wait with --wait.")
+    """Print why there are too few: a line, and one for each device."""
+    say(f"error: {_too_few(arguments, outcome)}. Ask for fewer, or wait with --wait.")
     for device, reason in ((each.device, each.reason) for each in outcome.others):
         name = short_name(visible(device.name, 80))
         say(f"GPU {device.label} ({name}): {reason or 'fits'}")
@@ -218,7 +218,7 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
 
 
 def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
-    """What there is to know about the picked ones."""
+    """Print notes about the picked devices."""
     if outcome.inventory.source is Source.SIMULATED:
         say("these devices are simulated: CUDA knows none of them")
     if arguments.index and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":

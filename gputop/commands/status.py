@@ -43,7 +43,7 @@ FIRST_SECONDS = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop status`."""
     parser.add_argument(
-        "--json", action="store_true", help="as one JSON document; with --watch one on each line"
+        "--json", action="store_true", help="one JSON document; with --watch, one on each line"
     )
     parser.add_argument(
         "--watch",
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=argument("gputop.output.columns:parse_columns"),
         metavar="NAME,...",
         help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its "
-        "name on a device's page or in the JSON (a wrong one lists them all)",
+        "name on a device's page or in the JSON (a wrong name lists them all)",
     )
     parser.add_argument(
         "--processes",

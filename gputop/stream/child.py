@@ -241,7 +241,7 @@ class _Lines(asyncio.StreamReader):
 async def _line_within(reader: _Lines, seconds: float) -> bytes:
     """Return the next line, b"" at the end. Raises `TimeoutError` if nothing comes for that long.
 
-    If this process was suspended the time is up at once though the line is there, so it looks twice.
+    After a suspension the time is up at once though the line is there: it looks a second time.
     """
     # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when a line comes.
     before = -1

@@ -95,9 +95,9 @@ class ClockOffset:
 class MachineStream:
     """State of one machine's stream, in names unique among all machines.
 
-    Times are by our uptime, which nobody sets. Ages count from when a value was read over there, not
-    from its arrival. `ClockOffset` converts from the machine's uptime, since its time of day may be
-    set.
+    Times are by our uptime, which nobody sets. Ages count from when a value was read over there,
+    not from its arrival. `ClockOffset` converts from the machine's uptime, since its time of day
+    may be set.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ def test_nothing_fits_and_the_reason_for_each(driver: FakeDriver) -> None:
     done = picked(driver, "--max-busy", "10", "--min-free", "20GiB")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.splitlines()[:4] == [
-        "gputop: error: no device fits. Ask for less, or wait with --wait.",
+        "gputop: error: no device fits. Ask for fewer, or wait with --wait.",
         "gputop: GPU 0 (Test␛[31m): 97 % busy, at most 10 % wanted",
         "gputop: GPU 1 (H100 80GB HBM3): 9.03 GiB of 79.0 GiB free, 20.0 GiB wanted",
         "gputop: GPU 2 (H100 80GB HBM3): its compute mode is prohibited",

@@ -105,8 +105,8 @@ def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...])
         (["--host", "a"], "other hosts mask theirs"),
         (["--replay", "x"], "--show-secrets is not for a recording"),
         (["--prometheus", "http://x"], "--show-secrets is not for a fleet"),
-        (["status"], "--show-secrets is of the dashboard"),
-        ([], "--show-secrets is of the dashboard"),
+        (["status"], "--show-secrets is for the dashboard"),
+        ([], "--show-secrets is for the dashboard"),
     ],
 )
 def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
