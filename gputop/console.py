@@ -99,13 +99,13 @@ def terminfo_colours() -> int | None:
         return None
 
 
-def say(line: str) -> None:
+def print_message(line: str) -> None:
     """Print a line on standard error, with control characters made visible."""
     with contextlib.suppress(OSError):
         print(f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True)
 
 
-def print_out(text: str) -> None:
+def print_output(text: str) -> None:
     """Print text on standard output, if any, with control characters made visible."""
     if not text:
         return

@@ -208,7 +208,7 @@ def age(seconds: float) -> str:
 
 
 def brief(seconds: float | None) -> str:
-    """Return three significant digits in a suitable unit: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
+    """Return seconds with three digits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
     if seconds is None:
         return ABSENT
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):

@@ -12,7 +12,7 @@ from gputop.bench.plan.dtypes import DTYPES, parse_dtypes
 from gputop.bench.plan.selection import RefusedError, select
 from gputop.bench.results import exports
 from gputop.commands.arguments import argument, count, output_width, print_text
-from gputop.console import FINE, INTERRUPTED, USAGE, say
+from gputop.console import FINE, INTERRUPTED, USAGE, print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except RefusedError as error:
-        say(f"error: {error}")
+        print_message(f"error: {error}")
         return error.status
     from gputop.commands.bench_results import conclude
 

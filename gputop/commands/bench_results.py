@@ -15,7 +15,15 @@ from gputop.bench.results.outliers_page import document
 from gputop.bench.results.outliers_page import page as many
 from gputop.bench.results.page import in_short, page, table_of
 from gputop.bench.results.store import ResultsError, append
-from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, print_out, say
+from gputop.console import (
+    COULD_NOT_RUN,
+    DEGRADED,
+    FAULT,
+    FINE,
+    INTERRUPTED,
+    print_message,
+    print_output,
+)
 from gputop.schema.codec import to_json
 
 if TYPE_CHECKING:
@@ -34,7 +42,7 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Keep, print and export what was measured; return the gravest exit status of all devices."""
     for run in runs:
         _keep(run)
-    print_out(_text(runs, args))
+    print_output(_text(runs, args))
     statuses = [_judge(run) for run in runs]
     problems = [
         problem
@@ -43,7 +51,7 @@ def conclude(runs: Sequence[RunState], args: argparse.Namespace) -> int:
         for problem in exports.write(args, run.result, run.course())
     ]
     for problem in problems:
-        say(f"error: {problem}.")
+        print_message(f"error: {problem}.")
     status = gravest(statuses)
     return COULD_NOT_RUN if problems and status == FINE else status
 
@@ -65,9 +73,9 @@ def conclude_many(
         text = history.as_csv([each.result for each in members if each.result is not None])
     else:
         text = many(members) if members else ""
-    print_out(text)
+    print_output(text)
     for each in left_out:
-        say(f"warning: {each}")
+        print_message(f"warning: {each}")
     missed = [COULD_NOT_RUN] if left_out or not members else []
     stopped = [INTERRUPTED for each in members if was_stopped(each)]
     found = [each.status for each in outliers(members)]
@@ -81,7 +89,7 @@ def conclude_cluster(burned: Burned, args: argparse.Namespace) -> int:
         if run.request.target.uuid is not None:
             _keep(run)  # a CPU in the place of a GPU is a trial, and several have one name
         if slower := _slower(run):
-            say(f"warning: {run.request.target.label}: {slower}")
+            print_message(f"warning: {run.request.target.label}: {slower}")
             statuses.append(DEGRADED)
     members = [*map(member_of, burned.ends), *burned.not_begun]
     return conclude_many(members, (), args, statuses)
@@ -98,7 +106,7 @@ def _keep(run: RunState) -> None:
         try:
             run.end = Done(append(run.result))
         except ResultsError as error:
-            say(f"warning: {error}")
+            print_message(f"warning: {error}")
 
 
 def _slower(run: RunState) -> str | None:
@@ -110,17 +118,17 @@ def _judge(run: RunState) -> int:
     """Say what is wrong with the run of one device; return the exit status that it deserves."""
     result = run.result
     if result is None:
-        say(f"error: {run.problem}")
+        print_message(f"error: {run.problem}")
         return run.status or COULD_NOT_RUN
     if result.wrong_elements:
-        say(
+        print_message(
             f"error: {run.request.target.label} {wrong_results(result.wrong_elements)} "
             f"in {result.checks} checks. Do not train on it; run the test again to be sure."
         )
         return FAULT
     slower = _slower(run)
     if slower is not None:
-        say(f"warning: {slower}")
+        print_message(f"warning: {slower}")
     ended = DEGRADED if slower is not None else FINE
     return {"time": ended, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
 

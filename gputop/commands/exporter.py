@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.commands.arguments import add_source, argument, fail, needs_extra, refuse
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, say
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         from gputop.output.prometheus.scrape import application
     web_config = _web_config(arguments.web_config)
     take = None if arguments.dcgm_names else follower.take
-    watch = StreamFollower(lambda problem: say(f"error: {problem}."), take)
+    watch = StreamFollower(lambda problem: print_message(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
@@ -157,7 +157,9 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())
     server = _listen(arguments.listen, site(simulator))
-    say(f"a simulated fleet of {gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults")
+    print_message(
+        f"a simulated fleet of {gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults"
+    )
     fetch = f"curl -o fleet.yml {_url(server, 'prometheus.yml')}"
     return asyncio.run(_until_stopped(server, f"for Prometheus: {fetch} && {PROMETHEUS}"))
 
@@ -169,7 +171,7 @@ def _web_config(name: str | None) -> WebConfig | None:
     with needs_extra("exporter"):
         from gputop.output.prometheus.web_config import WebConfig, WebConfigError
     try:
-        return WebConfig(Path(name), say)
+        return WebConfig(Path(name), print_message)
     except WebConfigError:
         raise SystemExit(USAGE) from None
 
@@ -217,9 +219,9 @@ async def _until_stopped(server: Server, also: str = "") -> int:
     loop.add_signal_handler(signal.SIGINT, stop, INTERRUPTED)
     loop.add_signal_handler(signal.SIGTERM, stop, FINE)
     server.start()
-    say(f"metrics at {_described_url(server)}")
+    print_message(f"metrics at {_described_url(server)}")
     if also:
-        say(also)
+        print_message(also)
     await stopped.wait()
     return status
 

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
-from gputop.console import COULD_NOT_RUN, FINE, say
+from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.schema.snapshot import Source
 from gputop.text import short_name, visible
 
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_text(json.dumps(_document(arguments, outcome), indent=2))
     if outcome.note is not None:
-        say(outcome.note)
+        print_message(outcome.note)
     if not outcome.picked:
         return _refuse(arguments, outcome)
     _advise(arguments, outcome)
@@ -179,7 +179,7 @@ async def _look(
                 return outcome
             if not waiting:
                 until = "" if math.isinf(arguments.wait) else f", for up to {arguments.wait:g} s"
-                say(f"{_too_few(arguments, outcome)}: waiting{until}")
+                print_message(f"{_too_few(arguments, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
 
@@ -210,21 +210,23 @@ def _too_few(arguments: argparse.Namespace, outcome: Outcome) -> str:
 
 def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     """Print why there are too few: a line, and one for each device."""
-    say(f"error: {_too_few(arguments, outcome)}. Ask for fewer, or wait with --wait.")
+    print_message(f"error: {_too_few(arguments, outcome)}. Ask for fewer, or wait with --wait.")
     for device, reason in ((each.device, each.reason) for each in outcome.others):
         name = short_name(visible(device.name, 80))
-        say(f"GPU {device.label} ({name}): {reason or 'fits'}")
+        print_message(f"GPU {device.label} ({name}): {reason or 'fits'}")
     return COULD_NOT_RUN
 
 
 def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
     """Print notes about the picked devices."""
     if outcome.inventory.source is Source.SIMULATED:
-        say("these devices are simulated: CUDA knows none of them")
+        print_message("these devices are simulated: CUDA knows none of them")
     if arguments.index and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        say(
+        print_message(
             "these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the fastest "
             "device first"
         )
     if len(outcome.picked) > 1 and any(each.device.parent_uuid for each in outcome.picked):
-        say("a CUDA process may see the first MIG instance only: give each process its own")
+        print_message(
+            "a CUDA process may see the first MIG instance only: give each process its own"
+        )

@@ -18,7 +18,7 @@ from gputop.commands.arguments import (
     hosts_of,
     open_recording,
 )
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, say
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import count as plural
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
-        say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
+        print_message(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
         with ended_whole(write_to) if output else nullcontext(write_to) as write:
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
-        say(f"error: {error}. Its content so far can be read")
+        print_message(f"error: {error}. Its content so far can be read")
         status = COULD_NOT_RUN
     finally:
         close()
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print_losses(recording)
         return status
     if status == FINE and csv is not None and not csv.rows:
-        say("error: there are no devices. Try `gputop status`")
+        print_message("error: there are no devices. Try `gputop status`")
         status = COULD_NOT_RUN
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
@@ -156,7 +156,7 @@ def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
         nonlocal said
         if record.problem is not None and record.problem != said:
             said = record.problem
-            say(f"{said}.")
+            print_message(f"{said}.")
         write(record)
 
     return saying
@@ -165,9 +165,9 @@ def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
 def _print_losses(recording: Recording) -> None:
     """Print what of a recording could not be read."""
     if recording.damaged:
-        say(f"skipped {plural(recording.damaged, 'damaged line')} of {recording.path}")
+        print_message(f"skipped {plural(recording.damaged, 'damaged line')} of {recording.path}")
     if recording.unread:
-        say(f"{recording.path}: {recording.unread}")
+        print_message(f"{recording.path}: {recording.unread}")
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:

@@ -397,6 +397,6 @@ def test_a_file_that_cannot_be_written_is_no_success(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     args = parsed("--tensorboard", str(tmp_path / "file"))
-    monkeypatch.setattr(bench_results, "say", print)
+    monkeypatch.setattr(bench_results, "print_message", print)
     assert conclude([ended(GPUS[0]), ended(GPUS[1])], args) == 3
     assert capsys.readouterr().out.count("cannot be written") == 2

@@ -17,7 +17,7 @@ from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.places import PlaceError
 from gputop.bench.run.progress import many_devices
 from gputop.bench.run.watch import START_SECONDS, Ward
-from gputop.console import COULD_NOT_RUN, USAGE, say
+from gputop.console import COULD_NOT_RUN, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def _burn(order: Order, requesting: Requesting, follow: Following) -> Burn
             why = "; ".join(dict.fromkeys(member.problem or "" for member in not_begun))
             raise RefusedError(f"No GPU of the cluster can be tested: {why}.")
         for member in not_begun:
-            say(
+            print_message(
                 f"warning: {', '.join(filter(None, (member.host, member.place)))} is left out: "
                 f"{member.problem}"
             )
@@ -146,7 +146,7 @@ def _count(order: Order, found: Found) -> int:
             "Wait for them, or ask for fewer with --devices."
         )
     if order.devices is None and found.free < found.gpus:
-        say(f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out")
+        print_message(f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out")
     return wanted
 
 

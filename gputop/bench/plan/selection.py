@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import devices
 from gputop.bench.plan import request as plan
-from gputop.console import COULD_NOT_RUN, say
+from gputop.console import COULD_NOT_RUN, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def select(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list
         by_name = named is not None and devices.ALL not in named
         left, note = (inventory, None) if by_name else devices.left_by_cuda(inventory, os.environ)
         if note is not None:
-            say(note)
+            print_message(note)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
@@ -85,7 +85,7 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
         whys.append(devices.HIDDEN)
     reasons = "; ".join(dict.fromkeys(whys))
     why = f" ({reasons})" if reasons else ""
-    say(f"there is no GPU to use{why}: the CPU is put under stress")
+    print_message(f"there is no GPU to use{why}: the CPU is put under stress")
 
 
 def look_at(target: Target, sample: Sample, *, ignore_busy: bool) -> None:

@@ -13,7 +13,7 @@ from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.pairs import runner
 from gputop.bench.run.progress import ProgressLine, one_device, several_devices
 from gputop.bench.run.watch import Watch
-from gputop.console import say
+from gputop.console import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,4 +86,4 @@ def signals(act: Callable[[], None]) -> Iterator[None]:
 
 
 def _say_limit(target: Target, limit: Limit) -> None:
-    say(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")
+    print_message(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")
