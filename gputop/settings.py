@@ -94,7 +94,13 @@ def load(
         found = _parsed(_read(file), file)
     except SettingsError as error:
         problems.append(error.problem)
-    for key, value in found.items():
+    entries = [(k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()]
+    entries += [
+        (key, _from_text(key, text), f"{name}={_shown(text)}")
+        for key in KEYS
+        if (text := environment.get(name := f"GPUTOP_{key.upper()}"))
+    ]
+    for key, value, entry in entries:
         if key not in KEYS:
             what = f"{_shown(key)} in {_shown(file)} is not used"
             problems.append(Problem(what, "this gputop has no such setting", "Check the spelling"))
@@ -102,18 +108,7 @@ def load(
         try:
             settings = replace(settings, **{key: checked(key, value)})
         except ValueError as error:
-            what = f"{key} = {_shown(value)} in {_shown(file)} is not used"
-            problems.append(Problem(what, "the value is invalid", str(error)))
-    for key in KEYS:
-        name = f"GPUTOP_{key.upper()}"
-        text = environment.get(name)
-        if not text:
-            continue
-        try:
-            settings = replace(settings, **{key: checked(key, _from_text(key, text))})
-        except ValueError as error:
-            what = f"{name}={_shown(text)} is not used"
-            problems.append(Problem(what, "the value is invalid", str(error)))
+            problems.append(Problem(f"{entry} is not used", "the value is invalid", str(error)))
     return replace(settings, **(given or {})), problems
 
 

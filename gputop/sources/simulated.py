@@ -40,6 +40,14 @@ SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
 """Seconds from one of the driver's own samples to the next."""
 LINKS = 18
+ZERO_READINGS: dict[str, Any] = dict.fromkeys(
+    (
+        *(f"{unit}_utilization_percent" for unit in ("encoder", "decoder", "jpeg", "ofa")),
+        *("ecc_corrected", "ecc_uncorrected", "ecc_corrected_lifetime", "ecc_uncorrected_lifetime"),
+        *("pcie_replays", "remapped_rows", "remapped_rows_uncorrected"),
+    ),
+    0,
+)
 ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
 
@@ -115,10 +123,7 @@ class SimulatedReader:
             gpu_utilization_samples_percent=samples,
             gpu_utilization_samples_seconds=round(SAMPLE_SECONDS, 3),
             memory_utilization_percent=round(busy * 0.46),
-            encoder_utilization_percent=0,
-            decoder_utilization_percent=0,
-            jpeg_utilization_percent=0,
-            ofa_utilization_percent=0,
+            **ZERO_READINGS,
             **(self._gpm(busy) if gpm else {}),
             memory_used_bytes=used,
             memory_total_bytes=TOTAL_BYTES,
@@ -140,23 +145,16 @@ class SimulatedReader:
             memory_clock_mhz=2619 if used > GIB else 1593,
             video_clock_mhz=1545 if busy else 345,
             performance_state=0,
-            clock_event_reasons=self._clock_events(busy, hot=hot),
+            clock_event_reasons=("sw_thermal",) * hot if busy else ("idle",),
             clock_event_seconds={"sw_power_cap": 0.0, "sw_thermal": round(now, 1) if hot else 0.0},
             pcie_generation=5,
             pcie_width=16,
             pcie_rx_bytes_per_second=busy * 3_100_000,
             pcie_tx_bytes_per_second=busy * 1_200_000,
-            pcie_replays=0,
             nvlink_rx_bytes_per_second=LINKS * per_link,
             nvlink_tx_bytes_per_second=LINKS * per_link,
             nvlink_link_rx_bytes_per_second=(per_link,) * LINKS,
             nvlink_link_tx_bytes_per_second=(per_link,) * LINKS,
-            ecc_corrected=0,
-            ecc_uncorrected=0,
-            ecc_corrected_lifetime=0,
-            ecc_uncorrected_lifetime=0,
-            remapped_rows=0,
-            remapped_rows_uncorrected=0,
             remap_pending=False,
             remap_failed=False,
             recovery_action="none",
@@ -173,11 +171,6 @@ class SimulatedReader:
             f"{name}_percent": round(min(100, max(0, self._noise.gauss(share * busy, share))), 1)
             for name, share in shares.items()
         }
-
-    def _clock_events(self, busy: int, *, hot: bool) -> tuple[str, ...]:
-        if not busy:
-            return ("idle",)
-        return ("sw_thermal",) if hot else ()
 
     def _samples(self, now: float, busy: int) -> tuple[int, ...]:
         """Return the samples since the last read; the newest is the current utilization."""

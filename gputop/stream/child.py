@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import AsyncGenerator, Iterable
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
 from gputop.console import signal_name
@@ -194,7 +194,9 @@ class StreamChild:
         if process is None:
             return
         for pipe in (process.stdin, process.stdout, process.stderr):
-            _close(pipe)
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
         # A child that has not begun, such as a connecting `ssh`, does not read its input yet.
         first = None if self._spoke else SIGTERM
         for number in (first, SIGTERM, SIGKILL):
@@ -252,12 +254,6 @@ async def _line_within(reader: _Lines, seconds: float) -> bytes:
                 return await reader.readline()
     async with asyncio.timeout(SECOND_LOOK_SECONDS):
         return await reader.readline()
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        with contextlib.suppress(OSError):
-            pipe.close()
 
 
 class _Tail(asyncio.Protocol):

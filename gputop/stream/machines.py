@@ -105,7 +105,8 @@ class MachineStream:
     ) -> None:
         self.name = name
         self._explain = explain
-        self._inventory: Inventory | None = None
+        self.inventory: Inventory | None = None
+        """Its last inventory, in unique names."""
         self._sample: Sample | None = None
         self._events: list[Event] = []
         self._arrived_at = self._asked_at = now
@@ -136,12 +137,12 @@ class MachineStream:
             if self.state is MachineState.AWAY:
                 self.state, self._asked_at = MachineState.CONNECTING, now
             if not self._restarting:
-                self._inventory = self._named(record)
+                self.inventory = self._named(record)
             return
         # From every sample: those of a starting driver are small, and arrive fastest.
         theirs = record.time if record.uptime_seconds is None else record.uptime_seconds
         made_at = self._offset.made_at(theirs, now, record.echo_seconds)
-        if self._inventory is not None and not self._restarting:
+        if self.inventory is not None and not self._restarting:
             renamed = self._renamed(record)
             if self.fresh and self._sample is not None:
                 devices = tuple(joined(self._sample.devices, renamed.devices))
@@ -163,12 +164,7 @@ class MachineStream:
     @property
     def devices(self) -> tuple[Device, ...]:
         """Its devices, also while it is away: they keep their place."""
-        return self._inventory.devices if self._inventory else ()
-
-    @property
-    def inventory(self) -> Inventory | None:
-        """Its last inventory, in unique names."""
-        return self._inventory
+        return self.inventory.devices if self.inventory else ()
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -206,7 +202,7 @@ class MachineStream:
 
     def machine(self, now: float) -> Machine:
         """Return its state and what does not belong to a device."""
-        inventory, sample = self._inventory, self._sample
+        inventory, sample = self.inventory, self._sample
         answers = self._answers and sample is not None
         since = self.made_at if answers else self._asked_at
         # A bad line between good ones is no problem, nor is a shell's output before them.

@@ -290,20 +290,13 @@ class Owners:
         except PermissionError:
             user = None
             absent["user"] = Absence.NO_PERMISSION
-        command, unmasked = self._command(pid)
-        unmasked = unmasked if self._secrets and unmasked != command else ""
-        return _Identity(command or stat.name, unmasked or None, user, cgroup, absent)
-
-    def _command(self, pid: int) -> tuple[str, str]:
-        """Return the command line without its secrets, and with them.
-
-        Both are empty for a kernel thread, a zombie, and without permission.
-        """
         try:
             data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
         except PermissionError:
-            return "", ""
-        return _command_line(data)
+            data = b""
+        command, unmasked = _command_line(data)
+        unmasked = unmasked if self._secrets and unmasked != command else ""
+        return _Identity(command or stat.name, unmasked or None, user, cgroup, absent)
 
     def _user(self, pid: int) -> str:
         """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
@@ -350,7 +343,10 @@ def _exists(pid: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _command_line(data: bytes) -> tuple[str, str]:
-    """Return the content of /proc/PID/cmdline as text, with secrets masked and unmasked."""
+    """Return the content of /proc/PID/cmdline as text, with secrets masked and unmasked.
+
+    Both are empty for a kernel thread and a zombie.
+    """
     # A title of its own is one string, shorter than the arguments were, and the rest is zeros.
     arguments = procfs.text(data.rstrip(b"\0")).split("\0")
     if len(arguments) == 1:
