@@ -222,7 +222,7 @@ class Recording:
         self._check()
 
     def _check(self) -> None:
-        """LineHead for the first inventory, and for a sample behind it."""
+        """Find the first inventory and a sample after it, or raise `RecordingError`."""
         known = False
         seen: set[LineKind] = set()
         for line, (kind, _) in islice(self._heads(), LOOKED_AT):

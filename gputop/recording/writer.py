@@ -173,7 +173,7 @@ class Recorder:
         self.file.write(encode(record).encode() + b"\n")
 
     def close(self) -> None:
-        """Ends the file."""
+        """End the file."""
         self.file.close()
 
 

@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
 
 
 class RecordStream(Protocol):
-    """Where records come from: a child, or what stands for one."""
+    """A source of records: a child, or a substitute."""
 
     def records(self) -> AsyncGenerator[Record | Interruption]: ...
 

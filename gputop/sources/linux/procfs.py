@@ -242,7 +242,7 @@ def _explained(what: str) -> Iterator[None]:
 
 
 def cpu_name() -> str | None:
-    """The processor's marketing name, or None where /proc/cpuinfo has none."""
+    """Return the processor's marketing name, or None if /proc/cpuinfo has none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

@@ -66,7 +66,7 @@ class Pcie:
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
 
     def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """Measure; `share` is that of `QueryCache`."""
+        """Start measuring; `share` is that of `QueryCache`."""
         self._clock = clock
         self._share = share
         self._counters = {key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
@@ -121,7 +121,7 @@ def _measure(handle: Any, key: FieldKey) -> int | Absence:
 _NVLINK_FASTEST = 2e12
 """Bytes per second in one direction: above all links of NVLink 6 together."""
 _LINK_FASTEST = 200e9
-"""The same of one link."""
+"""Bytes per second in one direction: above one link."""
 _MOST_LINKS = 256
 """More links than any device has."""
 _ALL_LINKS = 0xFFFF_FFFF
@@ -208,7 +208,7 @@ class NvLink:
     )
 
     def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """Measure; `share` is that of `QueryCache`."""
+        """Start measuring; `share` is that of `QueryCache`."""
         self._clock = clock
         self._share = share
         self._links = 0
