@@ -26,7 +26,15 @@ from gputop.commands.arguments import (
     open_recording,
     refuse,
 )
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE, in_notebook_cell
+from gputop.console import (
+    COULD_NOT_RUN,
+    FINE,
+    INTERRUPTED,
+    TOO_MANY_FILES,
+    USAGE,
+    discard_output,
+    in_notebook_cell,
+)
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
@@ -143,24 +151,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        discard_output()
         return FINE
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             fail(TOO_MANY_FILES, COULD_NOT_RUN)
         if error.errno not in OUTPUT_FULL:
             raise
-        _drop_output()
+        discard_output()
         fail(
             f"standard output cannot be written: {error.strerror}. Free some space, or write "
             "elsewhere.",
             COULD_NOT_RUN,
         )
-
-
-def _drop_output() -> None:
-    """Discard what is still buffered, or the interpreter complains at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -113,6 +113,10 @@ def print_output(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:
-        # Nobody reads it; without this the interpreter complains at its end.
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
+
+
+def discard_output() -> None:
+    """Discard buffered output that nobody reads, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
