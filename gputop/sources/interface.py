@@ -49,7 +49,7 @@ class GpuProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DeviceReading:
     """Values of one device at one moment: a GPU, or a MIG instance on it."""
 
     device: Device
@@ -140,7 +140,7 @@ class Reader(Protocol):
         """The device, or a placeholder until it was read for the first time."""
         ...
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
 
         May block. Raises `DriverError` if the driver itself is gone or was replaced, never for

@@ -38,12 +38,12 @@ from gputop.schema.snapshot import (
     silence_limit,
 )
 from gputop.sources.interface import (
+    DeviceReading,
     Driver,
     DriverError,
     Owner,
     OwnerLookup,
     Reader,
-    Reading,
     ReplacedError,
     joined_process,
 )
@@ -77,7 +77,7 @@ def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
 class _Owned(NamedTuple):
     """A reading, and the owners of the processes that it lists."""
 
-    reading: Reading
+    reading: DeviceReading
     owners: tuple[Owner, ...]
 
 

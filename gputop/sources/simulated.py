@@ -22,7 +22,7 @@ from gputop.schema.snapshot import (
     ProcessKind,
     Source,
 )
-from gputop.sources.interface import GpuProcess, Owner, Reading
+from gputop.sources.interface import DeviceReading, GpuProcess, Owner
 from gputop.sources.sampler import Sampler
 
 GIB = 1 << 30
@@ -101,7 +101,7 @@ class SimulatedReader:
     def look_ahead(self, seconds: float) -> None:
         """Do nothing: nothing takes long."""
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         busy = self._busy(now, self._noise)
@@ -160,7 +160,7 @@ class SimulatedReader:
             recovery_action="none",
             absent=ABSENT if gpm else ABSENT | dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         )
-        return (Reading(self.device, sample, processes),)
+        return (DeviceReading(self.device, sample, processes),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
         """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""

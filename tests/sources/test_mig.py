@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence, DeviceState, ProcessKind
-from gputop.sources.interface import GpuProcess, Reading
+from gputop.sources.interface import DeviceReading, GpuProcess
 from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import (
     FUNCTION_NOT_FOUND,
@@ -86,7 +86,7 @@ def reader_of(nvml: FakeDriver, *devices: FakeDevice, clock: Clock | None = None
     return NvmlReader(0, "580.95.05", clock or Clock())
 
 
-def check(readings: tuple[Reading, ...]) -> None:
+def check(readings: tuple[DeviceReading, ...]) -> None:
     """All are whole, each has its own key, and no process is listed twice."""
     for reading in readings:
         sample = reading.sample
@@ -99,17 +99,17 @@ def check(readings: tuple[Reading, ...]) -> None:
     assert len(set(pids)) == len(pids)
 
 
-def read(reader: NvmlReader, *, gpm: bool = False) -> tuple[Reading, ...]:
+def read(reader: NvmlReader, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
     readings = reader.read(gpm=gpm)
     check(readings)
     return readings
 
 
-def labels(readings: tuple[Reading, ...]) -> list[str]:
+def labels(readings: tuple[DeviceReading, ...]) -> list[str]:
     return [reading.device.label for reading in readings]
 
 
-def pids(reading: Reading) -> list[int]:
+def pids(reading: DeviceReading) -> list[int]:
     return [process.pid for process in reading.processes]
 
 

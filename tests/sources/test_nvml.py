@@ -28,7 +28,7 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.interface import DriverError, GpuProcess, Reading
+from gputop.sources.interface import DeviceReading, DriverError, GpuProcess
 from gputop.sources.nvml.device_queries import reading_queries
 from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
 from gputop.sources.nvml.query import string
@@ -153,7 +153,7 @@ def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
     }
 
 
-def check(reading: Reading) -> None:
+def check(reading: DeviceReading) -> None:
     """Each reading has a value or a reason, and the stream can carry it."""
     sample = reading.sample
     assert {name for name in READINGS if getattr(sample, name) is None} == set(sample.absent) - {
@@ -631,7 +631,7 @@ def test_a_device_that_answers_slowly_is_heard_all_the_time(nvml: FakeDriver) ->
 def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(hang=True), FakeDevice())
     sick, well = start().readers()
-    readings: list[Reading] = []
+    readings: list[DeviceReading] = []
     done = threading.Event()
 
     def read() -> None:

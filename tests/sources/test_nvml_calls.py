@@ -15,7 +15,7 @@ from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.sources.test_nvml import Clock
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 
@@ -41,7 +41,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[Reading]:
+def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[DeviceReading]:
     found = []
     for _ in range(count):
         clock.seconds += 1.0

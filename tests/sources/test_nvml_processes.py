@@ -39,7 +39,7 @@ from tests.driver import (
 from tests.sources.test_nvml import Clock
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import GpuProcess, Reading
+    from gputop.sources.interface import DeviceReading, GpuProcess
 
 pytestmark = pytest.mark.driver
 
@@ -51,7 +51,7 @@ LARGEST_PID = 4_194_304
 """Of Linux; of NVML it is any number of 32 bits."""
 
 
-def read(driver: FakeDriver, device: FakeDevice) -> Reading:
+def read(driver: FakeDriver, device: FakeDevice) -> DeviceReading:
     driver.write(device)
     start()
     return NvmlReader(0).read(gpm=False)[0]
@@ -296,7 +296,7 @@ def test_pids_of_every_size(either: FakeDriver) -> None:
     assert Watched(either, *pids).after(*rows) == [(2, 0, 0, 0), (3, 0, 0, 0)]
 
 
-def kinds(reading: Reading) -> dict[int, ProcessKind]:
+def kinds(reading: DeviceReading) -> dict[int, ProcessKind]:
     return {process.pid: process.kind for process in reading.processes}
 
 

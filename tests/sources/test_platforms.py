@@ -27,7 +27,7 @@ from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance
 from tests.driver.platforms import PLATFORMS, gb10, h100, orin
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 
@@ -172,7 +172,7 @@ def said(device: FakeDevice) -> dict[str, Any]:
     return numbers
 
 
-def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[Reading, ...]:
+def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[DeviceReading, ...]:
     nvml.write(*devices)
     start()
     readings = tuple(
@@ -230,7 +230,7 @@ def test_instances_have_their_own_memory_and_nothing_of_the_gpus(nvml: FakeDrive
     assert parent.processes == ()
 
 
-def check_instance(instance: FakeInstance, reading: Reading) -> None:
+def check_instance(instance: FakeInstance, reading: DeviceReading) -> None:
     sample = reading.sample
     has = {name for name in READINGS if getattr(sample, name) is not None}
     assert has == {*MEMORY, "memory_attributed_bytes", "bar1_used_bytes"}

@@ -28,7 +28,7 @@ from gputop.schema.snapshot import (
     silence_limit,
 )
 from gputop.sources import sampler as module
-from gputop.sources.interface import OWNER_FIELDS, DriverError, Owner, Reading, ReplacedError
+from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, Owner, ReplacedError
 from gputop.sources.linux.owners import Owners
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import (
@@ -110,7 +110,9 @@ def test_the_gpu_comes_before_its_instances(opened: Open, readers: list[FakeRead
     part = replace(instance.device, uuid="MIG-1", parent_uuid="GPU-1", index=1, mig_index=0)
     sample = replace(instance.sample, uuid="MIG-1", absent={})
     reader = readers[1]
-    reader.instances = (Reading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),)
+    reader.instances = (
+        DeviceReading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),
+    )
     appeared = stream.until(lambda sample: len(sample.devices) > 3)
     assert [device.uuid for device in appeared.devices] == ["GPU-0", "GPU-1", "MIG-1", "GPU-2"]
     assert stream.inventory is not None
@@ -744,7 +746,7 @@ def test_a_reading_is_handed_over_before_what_takes_long_is_asked(
     slow = readers[1]
     usual = slow.read
 
-    def read(*, gpm: bool) -> tuple[Reading, ...]:
+    def read(*, gpm: bool) -> tuple[DeviceReading, ...]:
         slow.ahead_gate.clear()
         return usual(gpm=gpm)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.schema.snapshot import Record
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
     from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid
@@ -86,7 +86,7 @@ async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
     return " ".join(shown(pilot, DetailsView).split())
 
 
-def recorded(reading: Reading) -> tuple[Record, Record]:
+def recorded(reading: DeviceReading) -> tuple[Record, Record]:
     """What the dashboard gets of it: through the stream's encoder and decoder."""
     inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
     return decode(encode(inventory)), decode(encode(said_by(reading.sample)))

@@ -14,7 +14,7 @@ from gputop.schema.clock_events import words_of
 from gputop.schema.snapshot import Absence
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.fields import Clock, Durations, FieldBatch, FieldSum, FirstField, signed
-from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, Query, scalar, string
+from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, NvmlQuery, scalar, string
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
@@ -187,49 +187,53 @@ def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
     return FieldBatch(time.monotonic, *fields)(handle)
 
 
-MEMORY = Query(
+MEMORY = NvmlQuery(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
     _memory_v1,
 )
-BAR1 = Query("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
-MEMORY_TOTAL = Query("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1])
-BAR1_TOTAL = Query("bar1_total_bytes", lambda h: _bar1(h)[:1])
+BAR1 = NvmlQuery("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
+MEMORY_TOTAL = NvmlQuery(
+    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
+)
+BAR1_TOTAL = NvmlQuery("bar1_total_bytes", lambda h: _bar1(h)[:1])
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
-    Query("uuid", string(nvml.nvmlDeviceGetUUID)),
-    Query("name", string(nvml.nvmlDeviceGetName)),
-    Query("pci_bus_id pci_device_id", _pci),
-    Query("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
-    Query("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
-    Query(
+    NvmlQuery("uuid", string(nvml.nvmlDeviceGetUUID)),
+    NvmlQuery("name", string(nvml.nvmlDeviceGetName)),
+    NvmlQuery("pci_bus_id pci_device_id", _pci),
+    NvmlQuery("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
+    NvmlQuery("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    NvmlQuery(
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
     ),
-    Query("sm_count", _sm_count),
+    NvmlQuery("sm_count", _sm_count),
     MEMORY_TOTAL,
     BAR1_TOTAL,
-    Query("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
-    Query("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
-    Query("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
-    Query("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-    Query(
+    NvmlQuery("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    NvmlQuery("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
+    NvmlQuery("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
+    NvmlQuery("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    NvmlQuery(
         "power_limit_min_watts power_limit_max_watts",
         nvml.nvmlDeviceGetPowerManagementLimitConstraints,
     ),
-    Query("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
-    Query("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
-    Query("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
-    Query(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
-    Query("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
-    Query("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
-    Query("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
+    NvmlQuery("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
+    NvmlQuery("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
+    NvmlQuery(
+        "memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
+    ),
+    NvmlQuery(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
+    NvmlQuery("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    NvmlQuery("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
+    NvmlQuery("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
 )
 """Queries that identify a device, asked once."""
 
 MODES = tuple(
-    Query(name, source, seconds=SLOW)
+    NvmlQuery(name, source, seconds=SLOW)
     for name, source in (
         ("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
         ("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
@@ -265,7 +269,7 @@ def reading_queries(
     clock: Clock = time.monotonic,
     pcie: Pcie | None = None,
     share: float = 1.0,
-) -> tuple[Query, ...]:
+) -> tuple[NvmlQuery, ...]:
     """Return the queries that one device is asked repeatedly, with new counters.
 
     `share` is that of `QueryCache`.
@@ -304,26 +308,26 @@ def reading_queries(
         ),
     )
     return (
-        Query("gpu_utilization_percent memory_utilization_percent", _utilization),
-        Query(samples.names, samples),
+        NvmlQuery("gpu_utilization_percent memory_utilization_percent", _utilization),
+        NvmlQuery(samples.names, samples),
         MEMORY,
-        Query(
+        NvmlQuery(
             "temperature_celsius",
             scalar(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
             scalar(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         ),
-        Query("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
-        Query("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
-        Query("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
-        Query("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
-        Query(
+        NvmlQuery("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
+        NvmlQuery("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        NvmlQuery("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        NvmlQuery("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
+        NvmlQuery(
             "clock_event_reasons",
             _clock_events(nvml.nvmlDeviceGetCurrentClocksEventReasons),
             _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
-        Query(often.names, often),
+        NvmlQuery(often.names, often),
         *(
-            Query(names, source, seconds=SECOND)
+            NvmlQuery(names, source, seconds=SECOND)
             for names, source in (
                 ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
                 ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
@@ -333,7 +337,7 @@ def reading_queries(
             )
         ),
         *(
-            Query(names, source, seconds=SLOW)
+            NvmlQuery(names, source, seconds=SLOW)
             for names, source in (
                 ("video_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
                 ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
@@ -346,8 +350,8 @@ def reading_queries(
             )
         ),
         BAR1,
-        Query("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
-        Query(
+        NvmlQuery("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
+        NvmlQuery(
             "power_limit_requested_watts",
             scalar(nvml.nvmlDeviceGetPowerManagementLimit),
             seconds=SLOW,

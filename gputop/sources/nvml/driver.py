@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, Event
-from gputop.sources.interface import DriverError, Reading
+from gputop.sources.interface import DeviceReading, DriverError
 from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
@@ -186,7 +186,7 @@ class NvmlReader:
         self._identity = Answers()
         self._instances = Instances(self._processes[:-1], clock)
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Ask what is due, however long the driver takes. Errors of a device are not raised.
 
         Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
@@ -230,7 +230,7 @@ class NvmlReader:
         )
         if sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
-        return (Reading(self.device, sample, processes), *parts.readings)
+        return (DeviceReading(self.device, sample, processes), *parts.readings)
 
     @property
     def heard_at(self) -> float:
@@ -310,10 +310,10 @@ class NvmlReader:
         nobody.absent = dict.fromkeys([*names, "memory_is_shared"], absence)
         return self._known_device(nobody, Answers())
 
-    def _unreadable(self, code: int) -> tuple[Reading, ...]:
+    def _unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the readings of a device that does not answer as a whole."""
         self._reset()
         if "uuid" in self.device.absent:
             self.device = self._unknown_device(absence_of(code))
         sample = unreadable_sample(self.device.uuid, code)
-        return (Reading(self.device, sample), *self._instances.unreadable(code))
+        return (DeviceReading(self.device, sample), *self._instances.unreadable(code))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
-from gputop.sources.interface import GpuProcess, Reading
+from gputop.sources.interface import DeviceReading, GpuProcess
 from gputop.sources.nvml.bindings import nvml
 from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
 from gputop.sources.nvml.processes import (
@@ -23,7 +23,7 @@ from gputop.sources.nvml.processes import (
 )
 from gputop.sources.nvml.query import (
     SLOW,
-    Query,
+    NvmlQuery,
     QueryCache,
     absence_of,
     answers_by_name,
@@ -34,18 +34,18 @@ from gputop.sources.nvml.query import (
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
-_COUNT = Query("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
+_COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
-    Query("name", string(nvml.nvmlDeviceGetName)),
-    Query("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
-    Query("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
-    Query(
+    NvmlQuery("name", string(nvml.nvmlDeviceGetName)),
+    NvmlQuery("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
+    NvmlQuery("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
+    NvmlQuery(
         "sm_count",
         lambda h: (
             nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,
         ),
     ),
-    Query(
+    NvmlQuery(
         "memory_total_bytes",
         *MEMORY_TOTAL.sources,
         lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20 or Absence.NOT_SUPPORTED,),
@@ -74,7 +74,7 @@ def _uuid(handle: Any) -> str:
 class InstanceReadings(NamedTuple):
     """Readings of all instances of a GPU at one moment."""
 
-    readings: tuple[Reading, ...]
+    readings: tuple[DeviceReading, ...]
     others: Sequence[Any]
     """The GPU's process lists for `merge_processes`, without the instances' processes."""
     attributed: int | Absence
@@ -84,7 +84,7 @@ class InstanceReadings(NamedTuple):
 class Instances:
     """The instances on one GPU, as they come and go. `lists` are the queries for processes."""
 
-    def __init__(self, lists: Sequence[Query], clock: Callable[[], float]) -> None:
+    def __init__(self, lists: Sequence[NvmlQuery], clock: Callable[[], float]) -> None:
         self._lists = lists
         self._clock = clock
         self._cache = QueryCache(clock)
@@ -117,14 +117,16 @@ class Instances:
             total_bytes(*held.values()),
         )
 
-    def unreadable(self, code: int) -> tuple[Reading, ...]:
+    def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the instances that were there when the GPU began to answer with that code."""
         self._cache.forget()
         for instance in self._known.values():
             instance.cache.forget()
             instance.close()
         devices = [instance.device for instance in self._known.values()]
-        return tuple(Reading(device, unreadable_sample(device.uuid, code)) for device in devices)
+        return tuple(
+            DeviceReading(device, unreadable_sample(device.uuid, code)) for device in devices
+        )
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
@@ -189,7 +191,7 @@ def _gpm(gpu: Any, device: Device, clock: Callable[[], float]) -> Gpm | None:
 
 class _Instance:
     def __init__(
-        self, device: Device, cache: QueryCache, lists: Sequence[Query], gpm: Gpm | None
+        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpm: Gpm | None
     ) -> None:
         self.device = device
         self.cache = cache
@@ -259,7 +261,7 @@ class _Instance:
             return [row for row in own if unnamed or self.owns(row) or _is_nowhere(row)]
         return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) else own
 
-    def reading(self, held: int | Absence) -> Reading:
+    def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
         found = answers_by_name(_READINGS, self._answers)
         if self._missing:
@@ -274,7 +276,7 @@ class _Instance:
             absent=found.absent | dict.fromkeys(unsaid, Absence.NOT_SUPPORTED),
             **found.values,
         )
-        return Reading(self.device, sample, self._processes)
+        return DeviceReading(self.device, sample, self._processes)
 
 
 def _is_nowhere(row: Any) -> bool:

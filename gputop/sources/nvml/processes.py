@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.schema.snapshot import Absence, ProcessKind
 from gputop.sources.interface import GpuProcess
 from gputop.sources.nvml.bindings import check, nvml, raw_function
-from gputop.sources.nvml.query import SECOND, Answers, Query, Source, absence_of, value_of
+from gputop.sources.nvml.query import SECOND, Answers, NvmlQuery, Source, absence_of, value_of
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.fields import Clock
@@ -39,7 +39,7 @@ Percentages = tuple[int | None, int | None, int | None, int | None]
 _Newest = dict[int, tuple[int, Percentages]]
 
 
-def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Query]:
+def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[NvmlQuery]:
     """Return the queries for `merge_processes`: three lists, and utilization, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
     versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
@@ -48,7 +48,7 @@ def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Query
         for word in _LISTS
     ]
     usage = _Usage(clock)
-    return [Query("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
+    return [NvmlQuery("", *calls, seconds=SECOND) for calls in (*lists, usage.sources)]
 
 
 class Listed(NamedTuple):

@@ -68,7 +68,7 @@ Source = Callable[[Any], Any]
 """Function that asks a handle: returns a row of values, or raises `NVMLError`."""
 
 
-class Query:
+class NvmlQuery:
     """A question for the values of `names`, answered by the first source that is supported.
 
     A source returns the values in order, each perhaps an `Absence`. `seconds` pass between two
@@ -95,9 +95,9 @@ class QueryCache:
         """Time of the last answer, by the clock."""
         self._missing: set[Source] = set()
         """Sources that the driver lacks: never called again."""
-        self._answers: dict[Query, tuple[float, Any]] = {}
+        self._answers: dict[NvmlQuery, tuple[float, Any]] = {}
 
-    def answer(self, handle: Any, query: Query, ahead: float = 0.0) -> Any:
+    def answer(self, handle: Any, query: NvmlQuery, ahead: float = 0.0) -> Any:
         """Return the last answer, or ask again if that is due within `ahead` seconds."""
         now = self._clock()
         due, answer = self._answers.get(query, (-math.inf, None))
@@ -110,7 +110,7 @@ class QueryCache:
             self._answers[query] = now + seconds, answer
         return answer
 
-    def ask(self, handle: Any, query: Query) -> Any:
+    def ask(self, handle: Any, query: NvmlQuery) -> Any:
         """Return the values of the first supported source, or the return code if none is.
 
         Raises `NVMLError` if the device is lost.
@@ -210,7 +210,7 @@ class Answers:
         return self.absent[name] if name in self.absent else self.values[name]
 
 
-def answers_by_name(queries: Iterable[Query], answers: Iterable[Any]) -> Answers:
+def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> Answers:
     """Return the values by name. Each answer is a row of values, or a return code for all."""
     sorted_ = Answers()
     for query, answer in zip(queries, answers, strict=True):
