@@ -6,7 +6,7 @@ import argparse
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import (
     add_hosts,
@@ -121,31 +121,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
     from gputop.stream.launch import end_with_parent
-    from gputop.stream.sender import run as stream
+    from gputop.stream.sender import run as run_one
     from gputop.stream.sender import run_several
 
     end_with_parent()
-    interval = 1.0 if arguments.interval is None else arguments.interval
-    gpm = gpm and arguments.gpm is not False
+    options: dict[str, Any] = {
+        "interval": 1.0 if arguments.interval is None else arguments.interval,
+        "gpm": gpm and arguments.gpm is not False,
+        "count": arguments.count,
+        "write": write,
+    }
     if hosts := hosts_of(arguments):
-        run_several(
-            hosts,
-            arguments.remote_command,
-            interval=interval,
-            count=arguments.count,
-            gpm=gpm,
-            write=write,
-        )
-        return
-    stream(
-        interval=interval,
-        count=arguments.count,
-        demo=arguments.demo,
-        gpm=gpm,
-        control=arguments.control,
-        secrets=arguments.unmasked and arguments.control,
-        write=write,
-    )
+        run_several(hosts, arguments.remote_command, **options)
+    else:
+        control, demo = arguments.control, arguments.demo
+        run_one(**options, demo=demo, control=control, secrets=control and arguments.unmasked)
 
 
 def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
