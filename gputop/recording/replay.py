@@ -27,13 +27,13 @@ EARLIER_EVENTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Records that have become due; `anew` if everything played before them is void.
+    """Records that have become due; `restarted` if everything played before them is void.
 
     The records are read while they are iterated, once.
     """
 
     records: Iterable[Record | Event]
-    anew: bool = False
+    restarted: bool = False
 
 
 class Replay:
@@ -226,7 +226,7 @@ class Replay:
         self._rebase(position)
         self._next = index.position(last + 1) if last + 1 < index.count else index.end
         self._open(first)
-        return Played(self._rebuilt(first, last), anew=True)
+        return Played(self._rebuilt(first, last), restarted=True)
 
     def _rebuilt(self, first: int, last: int) -> Iterator[Record | Event]:
         """Yield the records that rebuild the state at that sample."""

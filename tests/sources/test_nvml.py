@@ -852,7 +852,7 @@ PROBLEMS = {
     4: "No permission for the GPUs",
     8: "NVML does not work: Insufficient External Power (code 8)",
     DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
-    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, and does not fit",
+    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, but does not fit",
     13: "NVIDIA driver too old",
     15: "NVML does not work: GPU is lost (code 15)",
     17: "NVML does not work: The operating system has blocked the request (code 17)",

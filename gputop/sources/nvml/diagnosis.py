@@ -84,12 +84,12 @@ def _no_library(system: System) -> Problem:
             return Problem("NVIDIA library not found", why, remedy, check)
         return Problem(
             "NVIDIA library not loaded",
-            f"{LIBRARY} is there, and does not fit",
-            "Try sudo ldconfig, or install the driver anew",
+            f"{LIBRARY} is there, but does not fit",
+            "Try sudo ldconfig, or reinstall the driver",
             "library",
         )
     if system.container and system.module_version:
-        return _bare_container(system, "the library is not here")
+        return _bare_container(system, "the library is missing")
     missing = f"{LIBRARY} is not found"
     if system.wsl:
         remedy = "Install it on Windows, then run wsl --shutdown there"
@@ -123,7 +123,7 @@ def _not_loaded(system: System) -> Problem:
         return Problem(
             what,
             f"it is not built for kernel {system.kernel[:24]}",
-            "Install it anew, or boot another kernel",
+            "Reinstall it, or boot another kernel",
             "module",
         )
     why = "its kernel module does not run"
@@ -179,7 +179,7 @@ def _no_permission(system: System) -> Problem:
 def ask_for(refusal: Refusal) -> str:
     """Return what the user can do to get access."""
     if refusal.group:
-        return f"Join the group {refusal.group[:16]}, then log in anew"
+        return f"Join the group {refusal.group[:16]}, then log in again"
     return "Ask for access to these devices"
 
 
@@ -192,7 +192,7 @@ def _no_devices(system: System) -> Problem:
         return Problem(what, why, "Run gputop there, or unbind it", "devices")
     given = [file for file in system.device_files if file != "/dev/nvidiactl"]
     if system.container and not given:
-        return _bare_container(system, "no GPU of it is here")
+        return _bare_container(system, "its GPUs are missing")
     if failed := system.held_by("nvidia"):
         why = f"the driver has {failed[0]} and cannot start it"
         return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")

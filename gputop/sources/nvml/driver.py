@@ -275,7 +275,7 @@ class NvmlReader:
         self._update_modes()  # also if it identifies itself and answers nothing else
 
     def _reset(self) -> None:
-        """Make the next `read` attach to the device anew: its counters may have restarted."""
+        """Make the next `read` attach to the device again: its counters may have restarted."""
         self._detach()
         self._cache.forget()
         self._processes = process_queries(self._version, self._clock)
