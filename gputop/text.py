@@ -119,7 +119,6 @@ def size(value: float | None) -> str:
 
 
 def _scaled(value: float) -> tuple[float, str]:
-    """Return bytes in a suitable unit, and the unit."""
     for unit in UNITS:
         if abs(value) < 999.5 or unit == "TiB":
             break

@@ -13,8 +13,6 @@ class Command(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the options of the command."""
-        ...
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Run the command, and return the exit status."""
-        ...

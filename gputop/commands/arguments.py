@@ -249,7 +249,6 @@ def snapshots(
 
 
 async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
-    from gputop.commands.arguments import open_recording
     from gputop.recording.reader import RecordingError
     from gputop.stream.snapshots import Snapshot, StreamError
 

@@ -190,7 +190,6 @@ def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None
 
 
 async def _serve(server: Server, watch: StreamFollower, child: StreamChild) -> int:
-    """Serve until SIGINT or SIGTERM, then end the child."""
     import asyncio
 
     try:
@@ -227,7 +226,6 @@ async def _until_stopped(server: Server, also: str = "") -> int:
 
 
 def _described_url(server: Server) -> str:
-    """Return the URL, and who else can read it."""
     if server.web_config is not None or not server.is_open:
         return _url(server)
     return f"{_url(server)}, on all interfaces: anyone who reaches them can read it"

@@ -218,7 +218,6 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
 
 
 def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
-    """Print notes about the picked devices."""
     if outcome.inventory.source is Source.SIMULATED:
         print_message("these devices are simulated: CUDA knows none of them")
     if arguments.index and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":

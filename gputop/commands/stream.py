@@ -153,7 +153,6 @@ def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
 
 
 def _print_losses(recording: Recording) -> None:
-    """Print what of a recording could not be read."""
     if recording.damaged:
         print_message(f"skipped {plural(recording.damaged, 'damaged line')} of {recording.path}")
     if recording.unread:
@@ -161,7 +160,6 @@ def _print_losses(recording: Recording) -> None:
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:
-    """Return the CSV writer, or None for JSON lines."""
     form = arguments.format or Format(csv=arguments.query is not None)
     if not form.csv:
         if arguments.query is not None:

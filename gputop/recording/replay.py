@@ -191,13 +191,11 @@ class Replay:
             self._open(self._number)
 
     def _open(self, number: int) -> None:
-        """Read on from that sample."""
         index = self.recording.index
         self._whole, self._known = index.complete, index.count
         self._source, self._number = self.recording.play(number), number
 
     async def _due(self, indexing: asyncio.Task[None]) -> list[NumberedRecord]:
-        """Return the due records in order."""
         reached, due = self._reached, [self._ahead] if self._ahead else []
         while len(due) < MOST_AT_ONCE:
             self._ahead = await self._read(indexing)

@@ -120,11 +120,9 @@ class OwnerLookup(Protocol):
 
     def find(self, pid: int) -> Owner:
         """Return the owner of that process now. May block."""
-        ...
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
-        ...
 
 
 class Reader(Protocol):
@@ -133,12 +131,10 @@ class Reader(Protocol):
     @property
     def heard_at(self) -> float:
         """Monotonic time of its last answer to a question of `read`, or 0."""
-        ...
 
     @property
     def device(self) -> Device:
         """The device, or a placeholder until it was read for the first time."""
-        ...
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
@@ -146,11 +142,9 @@ class Reader(Protocol):
         May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
         what the driver says of the device.
         """
-        ...
 
     def look_ahead(self, seconds: float) -> None:
         """Ask now what takes long and is due within that time, so that `read` need not."""
-        ...
 
 
 class Driver(Protocol):
@@ -164,12 +158,9 @@ class Driver(Protocol):
 
     def readers(self) -> tuple[Reader, ...]:
         """Return one reader for each GPU, in the driver's order, without touching a device."""
-        ...
 
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second, in one thread."""
-        ...
 
     def close(self) -> None:
         """Release the driver once it is gone; may block."""
-        ...

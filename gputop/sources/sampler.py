@@ -272,7 +272,6 @@ class Sampler:
             driver.close()
 
     def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:
-        """Start a thread for each reader, and one for the driver's events."""
         now = time.monotonic()
         slots = tuple(
             _Slot(reader, self._new_owners(), threading.Condition(self._lock), since=now)
@@ -384,7 +383,6 @@ class Sampler:
         )
 
     def _current(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
-        """Return the devices, and what is known of them, at one moment."""
         interval = self._interval
         # The last tick within the limit comes a moment before it, and is the one that tells.
         limit = silence_limit(interval) - interval / 2

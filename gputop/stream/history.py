@@ -287,7 +287,6 @@ class History:
 
 
 def _between(before: Sample, after: Sample) -> float:
-    """Return the seconds from one sample to the next."""
     ups = before.uptime_seconds, after.uptime_seconds
     if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
         return ups[1] - ups[0]

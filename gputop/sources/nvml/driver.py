@@ -282,7 +282,6 @@ class NvmlReader:
         self._start_counting()
 
     def _detach(self) -> None:
-        """Drop the handle and what belongs to it."""
         if self._gpm is not None:
             self._gpm.close()
             self._gpm = None
@@ -311,7 +310,6 @@ class NvmlReader:
         return self._known_device(nobody, Answers())
 
     def _unreadable(self, code: int) -> tuple[DeviceReading, ...]:
-        """Return the readings of a device that does not answer as a whole."""
         self._reset()
         if "uuid" in self.device.absent:
             self.device = self._unknown_device(absence_of(code))

@@ -65,11 +65,9 @@ class FieldReading(Protocol):
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         """Yield the fields that it needs, given the values so far."""
-        ...
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
         """Return a value or an `Absence` for each name."""
-        ...
 
 
 class FieldBatch:
@@ -148,14 +146,12 @@ class FirstField:
         self._convert = convert
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
-        """Yield the first field, and each other one while those before it are not supported."""
         for key in self._keys:
             yield key
             if found.get(key) is not Absence.NOT_SUPPORTED:
                 return
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        """Return the value of the first supported field."""
         value: FieldValue | Absence = Absence.NOT_SUPPORTED
         for key in self.wanted(found):
             value = found[key]
@@ -178,11 +174,9 @@ class FieldSum:
         self._keys = [FieldKey(number) for number in fields]
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
-        """Yield all fields."""
         yield from self._keys
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        """Return the sum, or the reason of the first missing field."""
         total = 0
         for key in self._keys:
             value = found[key]
@@ -210,7 +204,6 @@ class Durations:
         """Seconds by which each may still run ahead; negative if it has run too fast."""
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
-        """Yield the fields of all causes."""
         if self._asked is None:
             self._asked = self._clock()
         for field in self._fields.values():

@@ -76,11 +76,9 @@ class Pcie:
         self._measured: dict[FieldKey, int | Absence] = {}
 
     def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
-        """Yield both counters."""
         yield from self._counters
 
     def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
-        """Return the rates received and sent."""
         now = self._clock()
         rates = {key: counter.rate(found[key], now) for key, counter in self._counters.items()}
         self._needed = {
