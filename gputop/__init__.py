@@ -7,7 +7,7 @@ DISTRIBUTION = "gputop-tui"
 
 
 def from_checkout(what: str = ".") -> str:
-    """Return how gputop is installed until it is published: `what` may be `'.[extra]'`."""
+    """Return the words for installing gputop until it is published; `what` may be `'.[extra]'`."""
     return f"`pip install {what}` in a checkout of gputop"
 
 

@@ -1,4 +1,4 @@
-"""`python -m gputop`: how the dashboard starts its own children, whatever is on the PATH."""
+"""`python -m gputop`, by which the dashboard starts its children, whatever is on the PATH."""
 
 import sys
 

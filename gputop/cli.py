@@ -1,4 +1,4 @@
-"""argv → command. Imports nothing heavy before it knows which."""
+"""Parse the command line and run the command. Nothing heavy is imported before it is known."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from gputop import __version__
 from gputop.commands.arguments import (
+    Overview,
     Parser,
     add_fleet,
     add_hosts,
@@ -25,12 +26,18 @@ from gputop.commands.arguments import (
     open_recording,
     refuse,
 )
-from gputop.commands.overview import Overview
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, TOO_MANY_FILES, USAGE
+from gputop.console import (
+    COULD_NOT_RUN,
+    FINE,
+    INTERRUPTED,
+    TOO_MANY_FILES,
+    USAGE,
+    discard_output,
+    in_notebook_cell,
+)
 from gputop.settings import AUTO, KEYS, THEMES, load
 from gputop.settings import path as settings_path
 from gputop.stream.ssh import REMOTE_COMMAND
-from gputop.terminal import in_notebook_cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -44,22 +51,22 @@ COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
-    "doctor": "what is wrong with driver, devices and torch; the remedy",
+    "doctor": "problems of driver, devices and torch; with remedies",
     "stream": "snapshots as JSON lines or CSV, until stopped",
     "exporter": "metrics for Prometheus, over HTTP, until stopped",
-    "completion": "what makes bash, zsh or fish complete its words",
+    "completion": "shell completion for bash, zsh or fish",
 }
-"""Each with its line of the help, in that order."""
-OF_HOSTS = (None, "status", "stream")
-"""The commands that know --host; None is the dashboard."""
-OF_FLEETS = (None, "status")
-"""The same of --prometheus."""
+"""Commands in the order of the help, each with its line."""
+HOST_COMMANDS = (None, "status", "stream")
+"""Commands with --host; None is the dashboard."""
+FLEET_COMMANDS = (None, "status")
+"""Commands with --prometheus."""
 
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
-    """Every command and option; what a command takes, only if it is among the words.
+    """Return the parser, with the options of the commands that are among the words.
 
-    To load all of them takes a twentieth of the time until the dashboard is there.
+    The options of all commands would take a twentieth of the dashboard's start.
     """
     top = Overview(
         prog="gputop",
@@ -73,7 +80,7 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         version=f"gputop {__version__}",
         help="show the version and exit",
     )
-    # None: not said here
+    # None is unset.
     top.set_defaults(interval=None, demo=False, gpm=None, replay=None, hosts=None)
     top.set_defaults(remote_command=REMOTE_COMMAND, prometheus=None, match=None)
     top.set_defaults(whole_parser=parser)  # for the completion of every word
@@ -133,25 +140,25 @@ SWITCHES = {
     "bell": "ring the terminal's bell at a new alert",
     "readonly": "never signal a process",
 }
-"""Settings of the dashboard that are on or off."""
+"""Settings of the dashboard that are on or off, with their help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
+    """Run the command, and return the exit status."""
     try:
         words = sys.argv[1:] if argv is None else argv
         return run(parser(words).parse_args(words))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        discard_output()
         return FINE
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             fail(TOO_MANY_FILES, COULD_NOT_RUN)
         if error.errno not in OUTPUT_FULL:
             raise
-        _drop_output()
+        discard_output()
         fail(
             f"standard output cannot be written: {error.strerror}. Free some space, or write "
             "elsewhere.",
@@ -159,48 +166,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
-def _drop_output() -> None:
-    """Nobody takes what is still buffered; without this the interpreter complains at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """The command that was asked for."""
+    """Check the arguments, and run the command or the dashboard."""
     if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     if arguments.replay is not None:
         if arguments.command not in (None, "status", "stream"):
-            fail(f"{arguments.command} is not of a recording. Leave out --replay.", USAGE)
+            fail(f"`{arguments.command}` cannot read a recording. Leave out --replay.", USAGE)
         options = ("demo", "interval", "gpm", "hosts", "record", "show_secrets")
         refuse(arguments, options, "a recording", "--replay")
     check_fleet(arguments)
     hosts = hosts_of(arguments)
     is_dashboard = arguments.command is None and _is_attended()
-    if hosts and arguments.command not in OF_HOSTS:
-        fail(f"`{arguments.command}` is for this machine alone. Leave --host out.", USAGE)
-    if arguments.prometheus is not None and arguments.command not in OF_FLEETS:
-        fail(f"`{arguments.command}` is not of a fleet. Leave --prometheus out.", USAGE)
+    if hosts and arguments.command not in HOST_COMMANDS:
+        fail(f"`{arguments.command}` works on this machine only. Leave out --host.", USAGE)
+    if arguments.prometheus is not None and arguments.command not in FLEET_COMMANDS:
+        fail(f"`{arguments.command}` does not work on a fleet. Leave out --prometheus.", USAGE)
     if arguments.record is not None and not is_dashboard:
-        fail("--record is of the dashboard. Try `gputop stream --output FILE`.", USAGE)
+        fail("--record is for the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.show_secrets and (hosts or not is_dashboard):
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
-        fail(f"--show-secrets is of the dashboard of this machine: {why}. Leave it out.", USAGE)
+        fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
     if arguments.command is not None:
         return _command(arguments.command).run(arguments)
     if not is_dashboard:
         from gputop.commands import status
 
-        return status.bare(arguments)
+        return status.run_without_options(arguments)
     return dashboard(arguments)
 
 
 def _is_attended() -> bool:
-    """True if there is a terminal with a person behind it."""
+    """Return True if a person sits at the terminal."""
     return os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
-    """The dashboard, on a terminal that can draw it."""
+    """Run the dashboard, on a terminal that can draw it."""
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         fail(
             "this terminal cannot draw a dashboard: TERM is dumb or not set. "

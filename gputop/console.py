@@ -1,28 +1,122 @@
-"""The two streams of a command, whose readers may have gone already."""
+"""The terminal, standard output and standard error, and the exit statuses of commands."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
+import signal
 import sys
+from collections.abc import Mapping
 
+from gputop.bounds import COLUMNS, ROWS
 from gputop.text import visible
 
+FINE = 0
+FAULT = 1
+"""A fault was found: a wrong result, a failed check."""
+USAGE = 2
+COULD_NOT_RUN = 3
+"""No device, no torch, not enough memory."""
+DEGRADED = 4
+"""Throttled, ended early by a limit, or below its baseline."""
+INTERRUPTED = 130
 
-def say(line: str) -> None:
-    """One line on standard error, inert."""
+
+def signal_name(status: int) -> str:
+    """Return the name of the signal behind a negative exit status: `SIGKILL`."""
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(-status, f"signal {-status}")
+
+
+TOO_MANY_FILES = "too many files are open. Raise the limit: `ulimit -n 1024`."
+"""Message if a command hits the limit on descriptors, when no module can be imported any more."""
+
+
+_IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
+"""Variables that ipykernel sets for its children; Jupyter adds JPY_PARENT_PID."""
+
+
+def terminal_size(descriptor: int = 1) -> tuple[int, int]:
+    """Return columns and rows of a terminal, at most `COLUMNS` and `ROWS`.
+
+    The environment may say another size than the terminal has since it was resized, so it counts
+    only where the terminal knows none, such as a serial line.
+    """
+    try:
+        columns, rows = os.get_terminal_size(descriptor)
+    except (OSError, ValueError):
+        columns = rows = 0
+    if not (columns and rows):
+        columns, rows = shutil.get_terminal_size((80, 24))
+    return min(columns, COLUMNS), min(rows, ROWS)
+
+
+def locale_of(environment: Mapping[str, str]) -> str:
+    """Return the locale of characters, or an empty string."""
+    names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next((name for name in names if name), "")
+
+
+def without_colours(environment: Mapping[str, str]) -> bool:
+    """Return True if NO_COLOR is set and not empty: see https://no-color.org."""
+    return bool(environment.get("NO_COLOR"))
+
+
+def ascii_is_safer(environment: Mapping[str, str]) -> bool:
+    """Return True if the locale's encoding is not UTF-8, or the font has few glyphs.
+
+    The locales C and POSIX, or none, say nothing about the terminal: containers and bare servers
+    have them, seen through UTF-8 terminals. Linux's own console has a font of 256 or 512 glyphs,
+    none of them braille.
+    """
+    encoding = re.search(r"\.([^@]+)", locale_of(environment))
+    foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
+    return foreign or environment.get("TERM") == "linux"
+
+
+def in_notebook_cell(environment: Mapping[str, str]) -> bool:
+    """Return True in the `!command` of a notebook, which has a pty that nobody types into.
+
+    A terminal opened from a kernel has the kernel's variables, too, but its shell gives each
+    command a process group of its own.
+    """
+    from_kernel = "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
+    return from_kernel and os.getpgrp() == os.getsid(0)
+
+
+def terminfo_colours() -> int | None:
+    """Return the terminal's number of colours in terminfo, or None if it is unknown."""
+    try:
+        import curses
+    except ImportError:  # some Pythons are built without it
+        return None
+    try:
+        curses.setupterm()
+        return max(0, curses.tigetnum("colors"))
+    except curses.error:  # terminfo does not know this terminal
+        return None
+
+
+def print_message(line: str) -> None:
+    """Print a line on standard error, with control characters made visible."""
     with contextlib.suppress(OSError):
         print(f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True)
 
 
-def print_out(text: str) -> None:
-    """Text on standard output, if there is any; what others called things is made inert."""
+def print_output(text: str) -> None:
+    """Print text on standard output, if any, with control characters made visible."""
     if not text:
         return
     text = "\n".join(visible(line, len(line)) for line in text.split("\n"))
     try:
         print(text, flush=True)
     except OSError:
-        # Nobody reads it; without this the interpreter complains at its end.
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
+
+
+def discard_output() -> None:
+    """Discard buffered output that nobody reads, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
-"""Files that gputop may write, that are written whole or not at all, and that are read at once.
+"""Read and write whole files safely.
 
-gputop writes regular files of its own user and nothing else. As root it could replace a device
-node; in a shared folder another user could have made the file in order to read it.
+gputop writes only regular files of its own user. As root it could replace a device node; in a
+shared folder another user could have made the file in order to read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = {
 
 
 def refusal(status: os.stat_result) -> str | None:
-    """Return why a file that exists must not be replaced, or None where it may be."""
+    """Return why an existing file must not be replaced, or None if it may be."""
     if not stat.S_ISREG(status.st_mode):
         return f"it is {KINDS.get(stat.S_IFMT(status.st_mode), 'no regular file')}"
     if status.st_uid != os.geteuid():
@@ -31,7 +31,7 @@ def refusal(status: os.stat_result) -> str | None:
 
 
 def check_target(file: Path) -> None:
-    """Raise `OSError` where `file`, or what a link of that name points to, must not be replaced."""
+    """Raise `OSError` if `file`, or what a link of that name points to, must not be replaced."""
     try:
         reason = refusal(file.stat())
     except FileNotFoundError:
@@ -41,9 +41,9 @@ def check_target(file: Path) -> None:
 
 
 def read_at_once(file: Path, most: int) -> bytes:
-    """Return the content of a file of at most so many bytes; raises `OSError`.
+    """Return the content of a file of at most `most` bytes. Raises `OSError`.
 
-    It does not wait for what is typed into a terminal, nor for a process that writes into a pipe.
+    It does not wait for input from a terminal or a pipe.
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
@@ -59,9 +59,8 @@ def read_at_once(file: Path, most: int) -> bytes:
 def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file, or leave what was there as it is and raise `OSError`.
 
-    Only a new file, or a regular one of this user, is written.
-    `mode` is that of a new file, less what the umask says; one that is replaced does not keep its
-    own. A link stays one, and what it points to is replaced.
+    Only a new file, or a regular one of this user, is written. `mode` is that of a new file, less
+    the umask; a replaced file does not keep its own. A link stays one, and its target is replaced.
     """
     check_target(file)
     target = Path(os.path.realpath(file))
@@ -74,6 +73,6 @@ def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
             os.fsync(output.fileno())
         temporary.replace(target)
     except BaseException:
-        with contextlib.suppress(OSError):  # what is wrong is said by the first error
+        with contextlib.suppress(OSError):  # the first error tells what is wrong
             temporary.unlink()
         raise

@@ -1,7 +1,7 @@
-"""`dataclass(frozen=True, slots=True)` that is defined in a quarter of the time.
+"""A `dataclass(frozen=True, slots=True)` that is defined in a quarter of the time.
 
-The standard one compiles six methods for each class, which was a twentieth of the time until there
-was a first screen. Here only `__init__` is compiled; the others are the same for all.
+The standard one compiles six methods for each class, which took a twentieth of the time until the
+first screen. Here only `__init__` is compiled; the others are shared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool, slots: bool) -> Callable[[type], type]:
-        """A dataclass with fields that are arguments, and are all compared, hashed and shown."""
+        """Make a dataclass whose fields are all arguments, compared, hashed and shown."""
         if not (frozen and slots):
             raise TypeError("only for classes with frozen=True, slots=True")
         return _made
@@ -42,7 +42,7 @@ def _made(plain: type) -> type:
 
 
 def _init(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
-    """Takes the fields in their order."""
+    """Compile an `__init__` with the fields as arguments, in their order."""
     names: dict[str, Any] = {}
     arguments, lines = ["self"], ["pass"]
     for number, each in enumerate(fields):

@@ -1,7 +1,7 @@
-"""Masking of secrets in environment variables and command lines, by name and by shape.
+"""Mask secrets in environment variables and command lines, by name and by shape.
 
-It helps against glances and careless sharing. It is no barrier: a secret that looks like nothing in
-particular, under a name that says nothing, is shown.
+This helps against glances and careless sharing. It is no barrier: a secret without a typical shape,
+under a neutral name, is shown.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import re
 from collections.abc import Iterable, Iterator
 
 MASK = "********"
-"""The same for every value, since the length of a secret says something too."""
+"""Replacement of every secret: it does not reveal the length."""
 
 LONGEST = 8192
-"""Characters that are looked at: some shapes take time by the square of the length."""
+"""Characters that are searched: some shapes take quadratic time."""
 
 _ALWAYS = re.compile(
     r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|WEBHOOK|AUTHORIZATION|CONN(?:ECTION)?_?STR"
     r"|(?<!COM)(?<!BY)PASS(?:_|$)|PWD(?:_|$)|(?:^|_)(?:PAT|AUTH|SIG|SIGNATURE|DSN|JWT|SAS)(?:_|$)"
 )
-"""Names whose values are secret whatever they look like; in upper case, and `-` and `.` as `_`."""
+"""Names whose values are always secret; in upper case, with `_` for `-` and `.`."""
 _MOSTLY = re.compile(r"TOKEN(?!I[SZ])|KEYS?(?:_|$)")
-"""Names that are also those of settings, such as `--max-tokens 4096`."""
+"""Names that can also be settings, such as `--max-tokens 4096`."""
 _SETTING = re.compile(r"[\d.,+-]{0,12}|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
 _HARMLESS = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY"}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -40,7 +40,7 @@ _SHAPES = tuple(
         (rf"(?i)\b({_HEADERS}['\"]?\s*:\s*){_AFTER}", rf"\1{MASK}"),
         (rf"(?i)(?<![\w-])({_NAMES}['\"]?\s*[=:]\s*['\"]?)[^\s;&,'\"]+", rf"\1{MASK}"),
         (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", rf"\1 {MASK}"),
-        # What services hand out has a prefix to be found by.
+        # Keys of services have a known prefix.
         (r"\b(?:sk|pk|rk)-[\w-]{16,}", MASK),
         (r"\b(?:sk|pk|rk)_(?:live|test)_\w{16,}", MASK),
         (r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|npm_|pypi-|dop_v1_|shpat_)[\w-]{16,}", MASK),
@@ -65,7 +65,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def masked_text(text: str) -> str:
-    """Return the text with everything masked that has the shape of a secret."""
+    """Return the text with everything masked that looks like a secret."""
     for pattern, replacement in _SHAPES:
         text = pattern.sub(replacement, text)
     return text

@@ -1,4 +1,4 @@
-"""A problem as users read it, on the screen, on standard error and in JSON."""
+"""Problems as users read them: on the screen, on standard error and in JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from gputop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, why, and what to do about it: three short phrases without a full stop."""
+    """A problem, its cause and its remedy: three short phrases without a full stop."""
 
     what: str
     why: str
     remedy: str
     check: str | None = None
-    """Which of doctor's checks finds it, if one does."""
+    """Name of the doctor check that finds it, if any."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}. {self.remedy}"
+
+
+class ProblemError(Exception):
+    """An error with a problem to show to the user."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem

@@ -1,9 +1,9 @@
-"""What the user likes: read from a TOML file, and written there when the user asks for it.
+"""Settings: read from a TOML file, and written there when the user asks for it.
 
 The file is `gputop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`), unless `GPUTOP_CONFIG` or
-`--config` names another. An option on the command line counts before an environment variable
-(`GPUTOP_THEME` and so on), that before the file, and that before the default. What cannot be used
-is said in one line, and everything else counts all the same.
+`--config` names another. An option on the command line overrides an environment variable
+(`GPUTOP_THEME` and so on), that overrides the file, and the file the default. An invalid setting is
+reported in one line, and all others are used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.files import read_at_once, write_whole
 from gputop.frozen import dataclass
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 from gputop.text import visible
 
 AUTO = "auto"
@@ -32,51 +32,46 @@ DENSITIES = ("row", "compact", "full")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be kept; each is a key of the file by its name."""
+    """Settings, each a key of the file by its name."""
 
     theme: str = AUTO
-    """One of `THEMES`; `auto` is dark, and `ansi` where the terminal has 16 colours."""
+    """One of `THEMES`; `auto` is dark, or `ansi` if the terminal has 16 colours."""
     ascii: bool | None = None
-    """Whether everything is drawn in ASCII; None, in the file `auto`, is where the terminal asks
-    for it."""
+    """True to draw in ASCII; None, in the file `auto`, lets the terminal decide."""
     mouse: bool = True
-    """Whether the mouse is gputop's, or the terminal's to select text with."""
+    """True if gputop uses the mouse; else the terminal selects text with it."""
     bell: bool = False
-    """Whether a new alert rings the terminal's bell, once."""
+    """True if a new alert rings the terminal's bell once."""
     interval: float = 1.0
     """Seconds between samples, 0.25 to 60."""
     gpm: bool = True
-    """Whether the devices' profiling counters may be read."""
+    """True if the devices' profiling counters may be read."""
     readonly: bool = False
-    """Whether processes cannot be signalled from here."""
+    """True if gputop never signals a process."""
     density: str = AUTO
-    """One of `DENSITIES`; `auto` is what there is room for."""
+    """One of `DENSITIES`; `auto` fits the room."""
     sort: str = AUTO
-    """The column that processes are sorted by, by its title; `auto` is the table's own."""
+    """Title of the column that sorts the processes; `auto` is the table's default."""
     reverse: bool = False
-    """Whether they are sorted the other way round."""
+    """True to reverse that order."""
     tree: bool = False
-    """Whether processes are shown as a tree."""
+    """True to show processes as a tree."""
 
 
 DEFAULT = Settings()
 KEYS = tuple(field.name for field in fields(Settings))
 LARGEST_BYTES = 1 << 16
 MOST_EDITS = 100
-"""That are tried to keep one setting: each is read by TOML's parser."""
-REMEDY = "Mend it, or name another one with --config"
+"""Edits tried to save one setting: each is read by TOML's parser."""
+REMEDY = "Fix it, or name another one with --config"
 
 
-class SettingsError(Exception):
-    """The settings file cannot be read or written; `problem` says it to the user."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+class SettingsError(ProblemError):
+    """The settings file cannot be read or written."""
 
 
 def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the file is, or would be; `named` is what the command line says."""
+    """Return the path of the file, which need not exist; `named` is from the command line."""
     given = named or environment.get("GPUTOP_CONFIG")
     if given:
         return Path(os.path.expanduser(given))  # noqa: PTH111 - Path's own fails for ~nobody
@@ -88,10 +83,9 @@ def path(named: str | None = None, environment: Mapping[str, str] = os.environ) 
 def load(
     file: Path, environment: Mapping[str, str] = os.environ, given: Mapping[str, Any] | None = None
 ) -> tuple[Settings, list[Problem]]:
-    """The settings, and what could not be used of them.
+    """Load the settings, and the problems with them.
 
-    `given` is what the command line says: keys with values that are known to be right. That there
-    is no such file is no problem.
+    `given` is from the command line: keys with valid values. A missing file is no problem.
     """
     settings = DEFAULT
     problems: list[Problem] = []
@@ -100,31 +94,26 @@ def load(
         found = _parsed(_read(file), file)
     except SettingsError as error:
         problems.append(error.problem)
-    for key, value in found.items():
+    entries = [(k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()]
+    entries += [
+        (key, _from_text(key, text), f"{name}={_shown(text)}")
+        for key in KEYS
+        if (text := environment.get(name := f"GPUTOP_{key.upper()}"))
+    ]
+    for key, value, entry in entries:
         if key not in KEYS:
             what = f"{_shown(key)} in {_shown(file)} is not used"
-            problems.append(Problem(what, "this gputop has no such setting", "See its spelling"))
+            problems.append(Problem(what, "this gputop has no such setting", "Check the spelling"))
             continue
         try:
             settings = replace(settings, **{key: checked(key, value)})
         except ValueError as error:
-            what = f"{key} = {_shown(value)} in {_shown(file)} is not used"
-            problems.append(Problem(what, "it cannot be that", str(error)))
-    for key in KEYS:
-        name = f"GPUTOP_{key.upper()}"
-        text = environment.get(name)
-        if not text:
-            continue
-        try:
-            settings = replace(settings, **{key: checked(key, _from_text(key, text))})
-        except ValueError as error:
-            what = f"{name}={_shown(text)} is not used"
-            problems.append(Problem(what, "it cannot be that", str(error)))
+            problems.append(Problem(f"{entry} is not used", "the value is invalid", str(error)))
     return replace(settings, **(given or {})), problems
 
 
 def checked(key: str, value: object) -> Any:
-    """The value of a setting as `Settings` has it; raises `ValueError` with what it may be."""
+    """Return the value for `Settings`. Raises `ValueError` with the valid values."""
     match key:
         case "theme" | "density":
             choices = (AUTO, *(THEMES if key == "theme" else DENSITIES))
@@ -151,7 +140,7 @@ WORDS |= {"0": False, "false": False, "no": False, "off": False}
 
 
 def _from_text(key: str, text: str) -> object:
-    """The value that an environment variable means, to be checked."""
+    """Return the value of an environment variable, still to be checked."""
     if key == "interval":
         with contextlib.suppress(ValueError):
             return float(text)
@@ -159,10 +148,10 @@ def _from_text(key: str, text: str) -> object:
 
 
 def save(file: Path, settings: Settings) -> None:
-    """Keeps the settings: changes the lines of those that differ from what the file says.
+    """Save the settings, changing only the lines of those that differ from the file.
 
-    Comments, order, and what is not known here stay as they are. The file is written whole or not
-    at all, for its owner alone. Raises `SettingsError`.
+    Comments, order, and unknown keys stay as they are. The file is written whole or not at all, for
+    its owner alone. Raises `SettingsError`.
     """
     before = text = _read(file)
     found = _parsed(text, file)
@@ -185,10 +174,10 @@ def _value_in(found: Mapping[str, object], key: str) -> object:
 
 
 def _with(text: str, key: str, value: str, file: Path) -> str:
-    """The text with that value for that key.
+    """Return the text with that value for that key.
 
-    What looks like its line may be part of a longer string, and what looks like a table part of an
-    array: of the edits that come into question, the first after which TOML reads everything else as
+    What looks like the key's line may be part of a longer string, and what looks like a table part
+    of an array. So of all possible edits, the first after which TOML reads everything else as
     before is the right one.
     """
     import tomllib
@@ -200,15 +189,15 @@ def _with(text: str, key: str, value: str, file: Path) -> str:
                 return edited
     raise SettingsError(
         Problem(
-            f"{key} cannot be kept in {_shown(file)}",
-            "what it says there is no line of its own",
-            "Take it out by hand",
+            f"{key} cannot be saved in {_shown(file)}",
+            "its value there is not on a line of its own",
+            "Remove it by hand",
         )
     )
 
 
 def _edits(text: str, key: str, value: str) -> Iterator[str]:
-    """The text with each line changed that may be the key's, then with a new one."""
+    """Yield the text with each line changed that may be the key's, then with a new line."""
     name = f"(?:{key}|\"{key}\"|'{key}')"
     literal = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^#\n]*?)"""
     line = re.compile(rf"(?m)^([ \t]*{name}[ \t]*=[ \t]*){literal}(?=[ \t]*(?:#[^\n]*)?\r?$)")
@@ -227,18 +216,18 @@ def _edits(text: str, key: str, value: str) -> Iterator[str]:
 
 
 def _canonical(document: Mapping[str, object]) -> str:
-    """The same for the same content, even where that is not equal to itself (`nan`)."""
+    """Return a string that is the same for the same content, also with `nan` in it."""
     return json.dumps(document, sort_keys=True, default=repr)
 
 
 def _read(file: Path) -> str:
-    """Return the content of the file; empty where there is none. Raises `SettingsError`."""
+    """Return the content of the file, empty if there is none. Raises `SettingsError`."""
     try:
         return read_at_once(file, LARGEST_BYTES).decode()
     except FileNotFoundError:
         return ""
     except OSError as error:
-        remedy = "See its permissions" if isinstance(error, PermissionError) else REMEDY
+        remedy = "Check its permissions" if isinstance(error, PermissionError) else REMEDY
         raise _unusable(file, error.strerror or str(error), remedy) from error
     except UnicodeDecodeError as error:
         raise _unusable(file, "it is not UTF-8", REMEDY) from error
@@ -265,13 +254,13 @@ def _write(file: Path, text: str) -> None:
         Path(os.path.realpath(file)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(file, text.encode(), mode=0o600)
     except OSError as error:
-        what = f"The settings cannot be kept in {_shown(file)}"
+        what = f"The settings cannot be saved in {_shown(file)}"
         why = error.strerror or str(error)
         raise SettingsError(Problem(what, why, "Name another file with --config")) from error
 
 
 def _shown(value: object) -> str:
-    """Text of others in one line, without what is too long."""
+    """Return foreign text in one line, cut if it is long."""
     try:
         return visible(str(value), 120)
     except (ValueError, RecursionError):  # a number of thousands of digits, arrays in arrays

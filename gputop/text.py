@@ -1,4 +1,4 @@
-"""Numbers and foreign text as people read them, on the screen and on a page."""
+"""Format numbers and foreign text for people."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TypeVar
 from unicodedata import category, east_asian_width
 
 ABSENT = "–"
-"""Stands for every missing reading; the reason is in the stream."""
+"""Sign of a missing reading; the reason is in the stream."""
 
 Column = TypeVar("Column")
 _CONTROL_PICTURES = 0x2400
 _NUMBER = r"[+-]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\Z"
 _FORMULA = re.compile(rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]")
-"""What is no number and begins so, also after white space or a picture of a control character."""
+"""Start of a formula in a spreadsheet, also after white space or a control character's picture."""
 _COMBINING = {"Mc", "Me", "Mn"}
 # Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
 _JOINING = re.compile("[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]")
 
 
 def visible(text: str, limit: int = 4096) -> str:
-    """Foreign text made inert: control, bidirectional, zero-width and broken characters are shown.
+    """Make control, bidirectional, zero-width and broken characters of foreign text visible.
 
-    A control character becomes its picture (␛), any other invisible one its code (⟨202e⟩). What
-    is over `limit` characters is left out before anything is looked at.
+    A control character becomes its picture (␛), any other invisible one its code (⟨202e⟩). The text
+    is cut to `limit` characters first.
     """
     text = text[:limit]
     if text.isascii() and text.isprintable():
@@ -39,12 +39,12 @@ def csv_field(text: str) -> str:
 
 
 def cells(text: str) -> int:
-    """Columns of a terminal that inert text takes: those of East Asia take two each."""
+    """Return the terminal columns of visible text: East Asian characters take two each."""
     return len(text) if text.isascii() else sum(1 + (east_asian_width(c) in "WF") for c in text)
 
 
 def cut(text: str, room: int) -> str:
-    """Inert text that fits into so many columns, with a "…" where something was left out."""
+    """Return visible text cut to so many columns, with a "…" if it was longer."""
     if cells(text) <= room:
         return text
     while text and cells(text) >= room:
@@ -58,9 +58,9 @@ def fit_columns(
     width: Callable[[Column], int],
     spare: Callable[[Column], float] = lambda _: 0,
 ) -> list[Column]:
-    """Return the columns that fit into `room` cells; of `ranked` the last give way first.
+    """Return the columns that fit into `room` cells, dropping the last of `ranked` first.
 
-    `width` is what a column takes with its gap, and `spare` what it must leave to others.
+    `width` returns the cells of a column with its gap, and `spare` those it must leave to others.
     """
     kept: list[Column] = []
     for column in ranked:
@@ -97,9 +97,9 @@ def _shown(character: str) -> str:
 
 
 def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
-    """A number with so many decimals that looks like zero or like `full` only where it is that.
+    """Return a number with so many decimals that looks like zero or `full` only if it is.
 
-    A small rest is `<1`, what lacks little is `>99`. All numbers for people are written by this.
+    A small rest is `<1`, and almost all is `>99`. All numbers for people are written by this.
     """
     text, step = f"{value:.{digits}f}", 10.0**-digits
     if value and not float(text):
@@ -110,14 +110,14 @@ def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
 
 
 def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
-    """A share of 100: `37 %`, `<1 %`, `>99 %`; decimals for what is not whole, or `–`."""
+    """Return a percentage: `37 %`, `<1 %`, `>99 %`, or `–`; with decimals unless it is an int."""
     if value is None:
         return ABSENT
     return rounded(value, 0 if isinstance(value, int) else digits, 100) + unit
 
 
 def size(value: float | None) -> str:
-    """Bytes in binary units, three digits: `71.2 GiB`."""
+    """Return bytes in binary units, with three digits: `71.2 GiB`."""
     if value is None:
         return ABSENT
     scaled, unit = _scaled(value)
@@ -125,7 +125,6 @@ def size(value: float | None) -> str:
 
 
 def _scaled(value: float) -> tuple[float, str]:
-    """Bytes in the unit that suits, and the unit."""
     for unit in UNITS:
         if abs(value) < 999.5 or unit == "TiB":
             break
@@ -134,13 +133,13 @@ def _scaled(value: float) -> tuple[float, str]:
 
 
 UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
-"""The power of two behind each unit of `size`."""
+"""Power of two of each unit of `size`."""
 
 
 def in_unit_of(value: float, total: float | None) -> str:
-    """Bytes in the unit and with the decimals of `total`: `71.2` beside `79.6 GiB`.
+    """Return bytes in the unit and with the decimals of `total`: `71.2` beside `79.6 GiB`.
 
-    What has less than two digits so is in a unit of its own: `51M`.
+    A number with less than two digits then has a unit of its own: `51M`.
     """
     if total is None:
         return size(value)
@@ -155,24 +154,21 @@ def in_unit_of(value: float, total: float | None) -> str:
 
 
 def used_of(used: float | None, total: float | None, of: str = "/") -> str:
-    """`71.2/79.6 GiB`, `51M/79.6 GiB`; absent where the use is."""
+    """Return `71.2/79.6 GiB` or `51M/79.6 GiB`, or `–` without `used`."""
     if used is None:
         return ABSENT
     return in_unit_of(used, total) + (f"{of}{size(total)}" if total is not None else "")
 
 
 def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
-    """`612/700 W`; absent where the draw is.
-
-    The limit is nothing that fills up: the draw swings around it.
-    """
+    """Return `612/700 W`, or `–` without `watts`. The draw may exceed the limit for a moment."""
     if watts is None:
         return ABSENT
     return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "") + unit
 
 
 def number(value: float | None, *, whole: bool = False) -> str:
-    """Three significant digits without an exponent: `8.23`, `71.2`, `989`; integers as they are."""
+    """Return three significant digits without an exponent: `8.23`, `71.2`; integers as they are."""
     if value is None:
         return ABSENT
     if whole or isinstance(value, int) or abs(value) >= 99.95:
@@ -181,7 +177,7 @@ def number(value: float | None, *, whole: bool = False) -> str:
 
 
 def tflops(value: float | None) -> str:
-    """A throughput in three significant digits, without its unit: `0.0834`, `0.312`, `789`."""
+    """Return a throughput with three significant digits: `0.0834`, `0.312`, `789`."""
     if value is None:
         return ABSENT
     limits = (99.95, 9.995, 0.9995, 0.09995, 0.009995)
@@ -190,17 +186,17 @@ def tflops(value: float | None) -> str:
 
 
 def count(many: int, what: str) -> str:
-    """`1 host`, `8 hosts`."""
+    """Return a number with its noun: `1 host`, `8 hosts`."""
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 
 def quantity(value: float | None, unit: str, digits: int = 0) -> str:
-    """A number with its unit, or the sign of absence alone: `612 W`, `64°C`, `–`."""
+    """Return a number with its unit, or the sign of absence: `612 W`, `64°C`, `–`."""
     return ABSENT if value is None else f"{rounded(value, digits)}{unit}"
 
 
 def duration(seconds: float) -> str:
-    """`8 s`, `2:05`, `1:02:05`."""
+    """Return seconds as `8 s`, `2:05` or `1:02:05`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -212,12 +208,12 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """`2.1 s`, and from ten seconds on as a duration."""
+    """Return `2.1 s`, and from ten seconds on a duration."""
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
 def brief(seconds: float | None) -> str:
-    """Three significant digits in the unit that suits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
+    """Return seconds with three digits: `812 ns`, `3.12 µs`, `4.5 ms`, `1.2 s`."""
     if seconds is None:
         return ABSENT
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
@@ -227,11 +223,11 @@ def brief(seconds: float | None) -> str:
 
 
 LEAST_OF_FOUR_DIGITS = 999.5
-"""Of what is rounded to a whole number."""
+"""Smallest number that rounds to four digits."""
 
 
 def moment(stamp: float, form: str = "%H:%M:%S") -> str:
-    """A Unix time as it is here; absent for what no calendar has."""
+    """Return a Unix time as local time, or `–` if no calendar has it."""
     try:
         return time.strftime(form, time.localtime(stamp))
     except (ValueError, OverflowError, OSError):  # a stream or a file may say anything
@@ -239,7 +235,7 @@ def moment(stamp: float, form: str = "%H:%M:%S") -> str:
 
 
 def short_name(name: str) -> str:
-    """A device's name without what every one has: `NVIDIA H100 80GB HBM3` → `H100 80GB HBM3`."""
+    """Return a device's name without the brand: `NVIDIA H100 80GB HBM3` → `H100 80GB HBM3`."""
     for prefix in ("NVIDIA ", "GeForce ", "Tesla "):
         name = name.removeprefix(prefix)
     return name

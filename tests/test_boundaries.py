@@ -105,14 +105,14 @@ def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> No
 
 
 def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
-    program = "import gputop.cli as c; c.parser(['stream']); import gputop.stream.produce"
+    program = "import gputop.cli as c; c.parser(['stream']); import gputop.stream.sender"
     program += ", gputop.sources.nvml.driver, gputop.sources.sampler"
     unwanted = {"asyncio", "decimal", "fractions", "platformdirs", "ssl", "statistics"}
     assert loaded_by(program, unwanted) == set()
 
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
-    among = {"gputop.stream.remote", "gputop.stream.machine", "gputop.stream.merge"}
+    among = {"gputop.stream.remote", "gputop.stream.machines", "gputop.stream.snapshots"}
     among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
     assert (
         loaded_by("import gputop.ui.shell.app, gputop.ui.shell.start, gputop.cli", among) == set()
@@ -130,7 +130,7 @@ def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
 
 
 def test_the_simulation_needs_no_nvml() -> None:
-    program = "from gputop.stream.produce import make_sampler; make_sampler(1.0, demo=True)"
+    program = "from gputop.stream.sender import make_sampler; make_sampler(1.0, demo=True)"
     assert loaded_by(program, {"pynvml", "textual", "torch"}) == set()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.files import check_target, write_whole
-from gputop.recording.file import GrowingFile, OutputError
+from gputop.recording.writer import GrowingFile, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -171,7 +171,7 @@ def test_a_broken_file_is_said_and_left_alone(tmp_path: Path, content: bytes, wh
     (problem,) = said(problems)
     assert problem.startswith(f"The settings in {file} are not used: ")
     assert why in problem
-    assert problem.endswith("Mend it, or name another one with --config")
+    assert problem.endswith("Fix it, or name another one with --config")
     with pytest.raises(SettingsError):
         settings.save(file, OTHER)
     assert file.read_bytes() == content
@@ -270,7 +270,7 @@ def test_what_has_no_line_of_its_own_is_not_touched(tmp_path: Path, content: str
     settings.save(file, Settings(bell=True))
     assert settings.load(file, NOTHING)[0] == Settings(bell=True)
     before = file.read_bytes()
-    with pytest.raises(SettingsError, match="Take it out by hand"):
+    with pytest.raises(SettingsError, match="Remove it by hand"):
         settings.save(file, Settings(sort="memory"))
     assert file.read_bytes() == before
 

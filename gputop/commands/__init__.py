@@ -1,7 +1,4 @@
-"""What `gputop COMMAND` does, a module each.
-
-Each is imported when it is wanted; `gputop.cli` has their names, with a line about each.
-"""
+"""Commands of `gputop`, one module each, imported when needed. `gputop.cli` lists them."""
 
 from __future__ import annotations
 
@@ -12,12 +9,10 @@ if TYPE_CHECKING:
 
 
 class Command(Protocol):
-    """What each of the modules has."""
+    """Interface of each module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Says what the command takes."""
-        ...
+        """Add the options of the command."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Does it; returns the exit status."""
-        ...
+        """Run the command, and return the exit status."""

@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses, how an error is said, arguments and their snapshots."""
+"""Parsers, options, errors and output that the commands share."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gputop import from_checkout
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.exits import COULD_NOT_RUN, USAGE
+from gputop.console import COULD_NOT_RUN, USAGE, terminal_size
 from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
-from gputop.terminal import terminal_size
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
     from gputop.recording.reader import Recording
-    from gputop.stream.child import Interruption, Snapshot
+    from gputop.stream.child import Interruption
+    from gputop.stream.snapshots import Snapshot
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, with where to look next."""
+    """A parser whose errors are one line with a remedy."""
 
     def error(self, message: str) -> NoReturn:
         remedy = "" if message.endswith(".") else f". Try `{self.prog} --help`."
@@ -32,14 +32,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def fail(message: str, status: int) -> NoReturn:
-    """Ends the program with one line on standard error."""
+    """End the program with one line on standard error."""
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
 
 
 @contextmanager
 def needs_extra(name: str) -> Iterator[None]:
-    """End with what to type where a module is missing that this extra of gputop installs."""
+    """End with the remedy if a module is missing that this extra of gputop installs."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -50,7 +50,7 @@ def needs_extra(name: str) -> Iterator[None]:
 
 
 def interval(text: str) -> float:
-    """Seconds between samples, as an argument."""
+    """Parse the seconds between samples."""
     try:
         seconds = float(text)
     except ValueError:
@@ -64,7 +64,7 @@ def interval(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """How many, as an argument."""
+    """Parse a positive whole number."""
     try:
         number = int(text)
     except ValueError:
@@ -75,7 +75,7 @@ def count(text: str) -> int:
 
 
 def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
-    """End if one of these options is given: none of them is for what the other option asks for."""
+    """End if one of these options is given, which are not for what the other option asks for."""
     for name in names:
         value = getattr(arguments, name)
         if value or (name == "gpm" and value is not None):
@@ -84,7 +84,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other
 
 
 def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
-    """A parser that raises `ValueError` as argparse wants it; one that is named is loaded later."""
+    """Return a parser for argparse from one that raises `ValueError`, loaded later if named."""
 
     def parsed(text: str) -> Any:
         try:
@@ -96,7 +96,7 @@ def argument(parse: Callable[[str], Any] | str) -> Callable[[str], Any]:
 
 
 def add_source(command: argparse.ArgumentParser) -> None:
-    """How often to look, at what."""
+    """Add --interval, --gpm and --demo."""
     command.add_argument(
         "--interval",
         type=interval,
@@ -114,7 +114,7 @@ def add_source(command: argparse.ArgumentParser) -> None:
 
 
 def add_hosts(command: argparse.ArgumentParser) -> None:
-    """Other machines in place of this one."""
+    """Add the options for other machines."""
     command.add_argument(
         "--host",
         type=argument(parse_host),
@@ -122,8 +122,8 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
         dest="hosts",
         default=argparse.SUPPRESS,
         metavar="NAME",
-        help="another machine, over ssh; NAME is such as gpu-1 or ada@gpu-1, several with --host "
-        "again; `localhost` is this one, without ssh",
+        help="another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host "
+        "for several; `localhost` is this machine, without ssh",
     )
     command.add_argument(
         "--remote-command",
@@ -135,7 +135,7 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
-    """The hosts to look at, each once; none is this machine alone. Ends where that is misuse."""
+    """Return the hosts, each once; none means this machine. Ends if other options contradict."""
     hosts: list[str] = list(dict.fromkeys(arguments.hosts or ()))
     if hosts and arguments.demo:
         fail("--host and --demo are two sources. Leave one of them out.", USAGE)
@@ -145,39 +145,37 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
 
 
 def add_fleet(command: argparse.ArgumentParser) -> None:
-    """A fleet in place of machines."""
+    """Add the options for a fleet."""
     command.add_argument(
         "--prometheus",
         type=argument("gputop.fleet.server:parse_url"),
         default=argparse.SUPPRESS,
         metavar="URL",
-        help="the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090, signed "
-        "in to by GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY "
-        "and _CA, or ~/.netrc; GPUTOP_PROMETHEUS_HEADERS has headers of your own, such as "
-        "'X-Scope-OrgID: TENANT'",
+        help="the fleet that a Prometheus scrapes; URL is such as http://prometheus:9090; to sign "
+        "in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or use "
+        "~/.netrc; GPUTOP_PROMETHEUS_HEADERS adds headers, such as 'X-Scope-OrgID: TENANT'",
     )
     command.add_argument(
         "--match",
         type=argument("gputop.fleet.matchers:parse_match"),
         default=argparse.SUPPRESS,
         metavar="LABELS",
-        help="of the fleet those GPUs, in label matchers of PromQL, "
-        """such as 'cluster="a",rack=~"r1.*"'""",
+        help="""only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
     )
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:
-    """Ends where a fleet is asked for with what is of machines."""
+    """End if a fleet is asked for with options for machines."""
     if arguments.prometheus is None:
         if arguments.match is not None:
-            fail("--match is of a fleet. Say which with --prometheus URL.", USAGE)
+            fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
         return
     options = ("demo", "hosts", "replay", "gpm", "record", "show_secrets")
     refuse(arguments, options, "a fleet", "--prometheus")
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:
-    """Simulated devices in place of the machine's."""
+    """Add --demo."""
     command.add_argument(
         "--demo",
         action="store_true",
@@ -187,18 +185,18 @@ def add_demo(command: argparse.ArgumentParser) -> None:
 
 
 def add_replay(command: argparse.ArgumentParser) -> None:
-    """A recording in place of the machine."""
+    """Add --replay."""
     command.add_argument(
         "--replay",
         type=Path,
         default=argparse.SUPPRESS,
         metavar="FILE",
-        help="play what was recorded, by `stream --output` or with r",
+        help="play a recording, made by `stream --output` or with r",
     )
 
 
 def open_recording(path: Path) -> Recording:
-    """The recording; ends the program where it cannot be played."""
+    """Open the recording; end the program if it cannot be played."""
     from gputop.recording.reader import Recording, RecordingError
 
     try:
@@ -208,12 +206,12 @@ def open_recording(path: Path) -> Recording:
 
 
 def output_width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none."""
+    """Return the columns of the terminal on standard output, or None without one."""
     return terminal_size()[0] if sys.stdout.isatty() else None
 
 
 def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:
-    """Prints one page of many: on a terminal in the place of the one before."""
+    """Print one of several pages: on a terminal in place of the previous one."""
     from gputop.output.ansi import frame
 
     terminal = sys.stdout.isatty() and not arguments.json
@@ -225,7 +223,7 @@ def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> Non
 
 
 def print_text(text: str, end: str = "\n") -> None:
-    """Prints in UTF-8 whatever the locale says: a "–" that becomes a "?" would be another word."""
+    """Print in UTF-8 whatever the locale is: a "–" must not become a "?"."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     print(text, end=end, flush=True)
 
@@ -233,9 +231,9 @@ def print_text(text: str, end: str = "\n") -> None:
 def snapshots(
     arguments: argparse.Namespace, *, interval: float, gpm: bool = True
 ) -> AsyncGenerator[Snapshot | Interruption]:
-    """Those of one sampler, which starts at once and ends with them; of a recording the last one.
+    """Yield the snapshots of one sampler, which starts at once, or the last one of a recording.
 
-    Raises `StreamError` while it is read, where there is nothing to be had.
+    Raises `StreamError` while it is read, if there is none.
     """
     recording = getattr(arguments, "replay", None)
     if recording is not None:
@@ -244,17 +242,73 @@ def snapshots(
 
     asked = command(interval=interval, demo=arguments.demo, gpm=gpm)
     process = launch(asked)  # it takes longer than all that is loaded meanwhile
-    from gputop.stream import child
+    from gputop.stream.child import StreamChild
+    from gputop.stream.snapshots import snapshots as follow
 
-    return child.snapshots(child.StreamChild(asked, interval, process))
+    return follow(StreamChild(asked, interval, process))
 
 
 async def _recorded(path: Path) -> AsyncGenerator[Snapshot | Interruption]:
-    from gputop.commands.arguments import open_recording
     from gputop.recording.reader import RecordingError
-    from gputop.stream.child import Snapshot, StreamError
+    from gputop.stream.snapshots import Snapshot, StreamError
 
     try:
         yield Snapshot(*open_recording(path).last())
     except RecordingError as error:
         raise StreamError(error.problem) from None
+
+
+COLUMN = 24
+"""Column at which the texts begin."""
+DEPENDENT = ("remote_command", "match")
+"""Options that refine the one before them."""
+
+
+class Overview(Parser):
+    """A parser whose help has a line for each command and option, with its text's first clause.
+
+    It fits on a screen of 80 x 24. Consecutive switches share a line, as do dependent options. The
+    `--help` of a command has everything.
+    """
+
+    def format_help(self) -> str:
+        commands, options = [], []
+        # Undocumented, as all of argparse that lists a parser's content.
+        for action in vars(self)["_actions"]:
+            if isinstance(action.choices, dict):
+                helps = {each.dest: each.help for each in vars(action)["_choices_actions"]}
+                commands += [_line(f"  {name}", helps[name] or "") for name in action.choices]
+            elif action.dest != "help":
+                options.append(action)
+        usage = f"usage: {self.prog} [OPTIONS] [COMMAND ...]   ({self.epilog})"
+        return "\n".join([usage, f"{self.description}", "", *commands, "", *_options(options), ""])
+
+
+def _options(actions: list[argparse.Action]) -> Iterator[str]:
+    switches = [action for action in actions if _is_switch(action)]
+    for action, after in zip(actions, [*actions[1:], None], strict=True):
+        if action.dest in DEPENDENT:
+            continue
+        if action not in switches:
+            more = f"  {_name(after)}" if after is not None and after.dest in DEPENDENT else ""
+            yield _line(f"  {_name(action)}{more}", action.help or "")
+        elif action is switches[-1]:
+            names = "  ".join(_name(each) for each in switches)
+            yield f"  {names}"
+
+
+def _is_switch(action: argparse.Action) -> bool:
+    return isinstance(action, argparse.BooleanOptionalAction) and action.dest != "gpm"
+
+
+def _name(action: argparse.Action) -> str:
+    long = action.option_strings[0]
+    if isinstance(action, argparse.BooleanOptionalAction):
+        return f"--[no-]{long.removeprefix('--')}"
+    return f"{long} {action.metavar}" if action.metavar else long
+
+
+def _line(name: str, text: str) -> str:
+    """Return a line with the first clause of the text, moved by a name that is too long."""
+    clause = text.partition(";")[0].partition(" (")[0]
+    return f"{name:<{COLUMN - 2}}  {clause}"

@@ -13,8 +13,7 @@ from gputop.bench.plan import devices, request
 from gputop.bench.plan.devices import RunRefusedError, select_targets
 from gputop.bench.plan.request import DTYPES, parse_dtypes
 from gputop.commands.arguments import argument, count, output_width, print_text
-from gputop.console import say
-from gputop.exits import FINE, INTERRUPTED, USAGE
+from gputop.console import FINE, INTERRUPTED, USAGE, print_message
 from gputop.problem import Problem
 from gputop.text import visible
 
@@ -149,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
-        say(f"error: {error}")
+        print_message(f"error: {error}")
         return error.status
     from gputop.commands.bench_results import report_runs
 

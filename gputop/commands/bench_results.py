@@ -22,8 +22,15 @@ from gputop.bench.results.text_report import (
 )
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.commands.bench import unwritten
-from gputop.console import print_out, say
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.console import (
+    COULD_NOT_RUN,
+    DEGRADED,
+    FAULT,
+    FINE,
+    INTERRUPTED,
+    print_message,
+    print_output,
+)
 from gputop.schema.codec import to_json
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results; return the gravest exit status of all devices."""
     for run in runs:
         _keep(run)
-    print_out(_text(runs, args))
+    print_output(_text(runs, args))
     statuses = [_judge(run) for run in runs]
     problems = [
         problem
@@ -52,7 +59,7 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
         for problem in _export(args, run.result, run.history())
     ]
     for problem in problems:
-        say(f"error: {problem}.")
+        print_message(f"error: {problem}.")
     status = gravest(statuses)
     return COULD_NOT_RUN if problems and status == FINE else status
 
@@ -76,9 +83,9 @@ def report_devices(
         text = history.as_csv([each.result for each in members if each.result is not None])
     else:
         text = many(members) if members else ""
-    print_out(text)
+    print_output(text)
     for each in left_out:
-        say(f"warning: {each}")
+        print_message(f"warning: {each}")
     missed = [COULD_NOT_RUN] if left_out or not members else []
     stopped = [INTERRUPTED for each in members if was_stopped(each)]
     found = [each.status for each in outliers(members)]
@@ -92,7 +99,7 @@ def report_cluster(burned: ClusterResult, args: argparse.Namespace) -> int:
         if run.request.target.uuid is not None:
             _keep(run)  # a CPU in the place of a GPU is a trial, and several have one name
         if slower := _slower(run):
-            say(f"warning: {run.request.target.label}: {slower}")
+            print_message(f"warning: {run.request.target.label}: {slower}")
             statuses.append(DEGRADED)
     members = [*map(device_outcome, burned.ends), *burned.not_begun]
     return report_devices(members, (), args, statuses)
@@ -109,7 +116,7 @@ def _keep(run: RunState) -> None:
         try:
             run.end = Done(append(run.result))
         except ResultsError as error:
-            say(f"warning: {error}")
+            print_message(f"warning: {error}")
 
 
 def _slower(run: RunState) -> str | None:
@@ -121,16 +128,16 @@ def _judge(run: RunState) -> int:
     """Report what is wrong with a run; return its exit status."""
     result = run.result
     if result is None:
-        say(f"error: {run.problem}")
+        print_message(f"error: {run.problem}")
         return run.status or COULD_NOT_RUN
     if result.wrong_elements:
         wrong = wrong_results(result.wrong_elements, result.checks)
         advice = "Do not train on it; run the test again to be sure."
-        say(f"error: {run.request.target.label} {wrong}. {advice}")
+        print_message(f"error: {run.request.target.label} {wrong}. {advice}")
         return FAULT
     slower = _slower(run)
     if slower is not None:
-        say(f"warning: {slower}")
+        print_message(f"warning: {slower}")
     ended = DEGRADED if slower is not None else FINE
     return {"time": ended, "user": INTERRUPTED}.get(result.stopped, DEGRADED)
 

@@ -1,11 +1,11 @@
-"""`gputop completion SHELL`: what makes the shell complete gputop's words."""
+"""`gputop completion SHELL`: print the shell's completion script."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import print_text
-from gputop.exits import FINE
+from gputop.console import FINE
 
 if TYPE_CHECKING:
     import argparse
@@ -19,11 +19,11 @@ fish: gputop completion fish > ~/.config/fish/completions/gputop.fish"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whose."""
+    """Add the shell."""
     import argparse
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = f"New shells have it after\n\n{WHERE}"
+    parser.epilog = f"New shells have completion after\n\n{WHERE}"
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
@@ -46,7 +46,7 @@ def script(top: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    # Not in argparse's documentation; shtab goes by the same list.
+    # Undocumented; shtab uses the same list.
     for action in vars(parser)["_actions"]:
         yield action
         if isinstance(action.choices, dict):

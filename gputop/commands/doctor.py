@@ -1,4 +1,4 @@
-"""`gputop doctor`: what is wrong with driver, devices, torch and gputop, and the remedy."""
+"""`gputop doctor`: problems of driver, devices, torch and gputop, with remedies."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import sys
 
 from gputop.bench.plan import request
 from gputop.commands.arguments import argument, fail, output_width, print_text
-from gputop.exits import FAULT, FINE, USAGE
+from gputop.console import FAULT, FINE, USAGE
 
-WAITING = "Looking at driver, devices and torch ..."
+WAITING = "Checking driver, devices and torch ..."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How it prints, and whose torch it looks at."""
+    """Add the options of `gputop doctor`."""
     parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
     parser.add_argument(
         "--python",
         type=argument(request.parse_python),
         metavar="PATH",
         default=argparse.SUPPRESS,  # or it would overwrite the one before the command
-        help="the interpreter whose torch is looked at (default: the one that stress tests use)",
+        help="the interpreter whose torch is checked (default: the one that stress tests use)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what the checks find; a problem is a fault, notes and warnings are none."""
+    """Print what the checks find. A problem is a fault; notes and warnings are not."""
     import asyncio
     import json
     import os
@@ -37,12 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.output.doctor import document, page
 
     if arguments.demo:
-        fail("doctor looks at this machine, not at simulated devices. Leave out --demo.", USAGE)
-    _say_meanwhile(WAITING)
+        fail("doctor checks this machine, not simulated devices. Leave out --demo.", USAGE)
+    _print_progress(WAITING)
     try:
         facts = asyncio.run(gather(arguments.python))
     finally:
-        _say_meanwhile(" " * len(WAITING))
+        _print_progress(" " * len(WAITING))
     findings = examine(facts)
     if arguments.json:
         print_text(json.dumps(document(findings, facts), indent=2))
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAULT if any(each.judgement.status is Status.PROBLEM for each in findings) else FINE
 
 
-def _say_meanwhile(text: str) -> None:
-    """To who watches a terminal: importing torch can take seconds."""
+def _print_progress(text: str) -> None:
+    """Print text on a terminal that is overwritten later: importing torch can take seconds."""
     if sys.stderr.isatty():
         print(text, end="\r", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`gputop exporter`: the stream as metrics for Prometheus."""
+"""`gputop exporter`: serve the stream as metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.commands.arguments import add_source, argument, fail, needs_extra, refuse
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
     from gputop.output.prometheus.scrape import Server
     from gputop.output.prometheus.web_config import WebConfig
     from gputop.stream.child import StreamChild
-    from gputop.stream.latest import Watch
+    from gputop.stream.snapshots import StreamFollower
 
 ABOUT = """\
 Serves /metrics. Names begin with gputop_, in base units: ratios from 0 to 1,
 hertz, bytes, watts, joules, seconds, degrees Celsius. A missing reading has
-no series. gputop_up is 0 where the driver or the sampler does not answer;
-readings go away then."""
+no series. gputop_up is 0 while the driver or the sampler does not answer,
+and there are no readings then."""
 DEFAULT = "127.0.0.1:9835"
 PROMETHEUS = "prometheus --config.file=fleet.yml"
 LARGEST_FLEET = 100_000
@@ -45,7 +44,7 @@ fleet on one page. Every series has the label simulated="true".
 
 
 class Address(NamedTuple):
-    """Where to listen: on all interfaces for an empty host."""
+    """Address to listen on; an empty host means all interfaces."""
 
     host: str
     port: int
@@ -55,7 +54,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """`HOST:PORT`, `:PORT` or `[IPV6]:PORT`; raises `ValueError`."""
+    """Parse `HOST:PORT`, `:PORT` or `[IPV6]:PORT`. Raises `ValueError`."""
     found = re.fullmatch(r"(?:\[([^\]\s]+)\]|([^\[\]:/\s]*)):([0-9]{1,5})", text)
     if found is None or int(found[3]) > 65535:
         raise ValueError(
@@ -66,7 +65,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_fleet(text: str) -> int:
-    """A number of GPUs; raises `ValueError`."""
+    """Parse a number of GPUs. Raises `ValueError`."""
     if re.fullmatch("[0-9]{1,6}", text) is None or not 1 <= int(text) <= LARGEST_FLEET:
         raise ValueError(
             f"{text!r} is not the size of a fleet: give a whole number of GPUs from 1 to "
@@ -76,7 +75,7 @@ def parse_fleet(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where it listens, and what it tells."""
+    """Add the options of `gputop exporter`."""
     parser.description = ABOUT
     parser.epilog = EXAMPLE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -95,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         action="store_true",
-        help="also metrics of each process: the 32 of each device with the most memory",
+        help="also metrics of processes: the 32 with the most memory on each device",
     )
     parser.add_argument(
         "--dcgm-names",
@@ -106,14 +105,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--demo-fleet",
         type=argument(parse_fleet),
         metavar="N",
-        help="a simulated fleet of so many GPUs instead, on hosts of eight, in dcgm-exporter's "
-        "names, for Prometheus",
+        help="a simulated fleet of N GPUs instead, on hosts of eight, with the names of "
+        "dcgm-exporter",
     )
     add_source(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serves metrics until a signal; returns the exit status."""
+    """Serve metrics until a signal, and return the exit status."""
     if arguments.demo_fleet is not None:
         return _run_fleet(arguments)
     import asyncio
@@ -121,15 +120,15 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.active import Follower
     from gputop.output.prometheus.metrics import families
     from gputop.stream.child import StreamChild
-    from gputop.stream.latest import Watch
     from gputop.stream.launch import command
+    from gputop.stream.snapshots import StreamFollower
 
     follower = Follower()
     with needs_extra("exporter"):
         from gputop.output.prometheus.scrape import application
     web_config = _web_config(arguments.web_config)
     take = None if arguments.dcgm_names else follower.take
-    watch = Watch(lambda problem: say(f"error: {problem}."), take)
+    watch = StreamFollower(lambda problem: print_message(f"error: {problem}."), take)
     options = {"processes": arguments.processes, "dcgm": arguments.dcgm_names}
 
     def look() -> list[Family]:
@@ -144,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_fleet(arguments: argparse.Namespace) -> int:
-    """Serves a simulated fleet until a signal; returns the exit status."""
+    """Serve a simulated fleet until a signal, and return the exit status."""
     not_of_fleets = ("demo", "processes", "web_config", "interval", "gpm")
     refuse(arguments, not_of_fleets, "a simulated fleet", "--demo-fleet")
     import asyncio
@@ -158,19 +157,21 @@ def _run_fleet(arguments: argparse.Namespace) -> int:
     gpus = arguments.demo_fleet
     simulator = Simulator(gpus, started=time.time())
     server = _listen(arguments.listen, site(simulator))
-    say(f"a simulated fleet of {gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults")
+    print_message(
+        f"a simulated fleet of {gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults"
+    )
     fetch = f"curl -o fleet.yml {_url(server, 'prometheus.yml')}"
     return asyncio.run(_until_stopped(server, f"for Prometheus: {fetch} && {PROMETHEUS}"))
 
 
 def _web_config(name: str | None) -> WebConfig | None:
-    """Read the file; ends the program where it cannot be used."""
+    """Read the file; end the program if it cannot be used."""
     if name is None:
         return None
     with needs_extra("exporter"):
         from gputop.output.prometheus.web_config import WebConfig, WebConfigError
     try:
-        return WebConfig(Path(name), say)
+        return WebConfig(Path(name), print_message)
     except WebConfigError:
         raise SystemExit(USAGE) from None
 
@@ -188,8 +189,7 @@ def _listen(address: Address, app: WSGIApplication, web_config: WebConfig | None
         )
 
 
-async def _serve(server: Server, watch: Watch, child: StreamChild) -> int:
-    """Until SIGINT or SIGTERM; the child has ended then."""
+async def _serve(server: Server, watch: StreamFollower, child: StreamChild) -> int:
     import asyncio
 
     try:
@@ -203,7 +203,7 @@ async def _serve(server: Server, watch: Watch, child: StreamChild) -> int:
 
 
 async def _until_stopped(server: Server, also: str = "") -> int:
-    """Answers until SIGINT or SIGTERM; says where, and what else there is to say."""
+    """Serve until SIGINT or SIGTERM, after printing the URL and `also`."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -218,18 +218,17 @@ async def _until_stopped(server: Server, also: str = "") -> int:
     loop.add_signal_handler(signal.SIGINT, stop, INTERRUPTED)
     loop.add_signal_handler(signal.SIGTERM, stop, FINE)
     server.start()
-    say(f"metrics at {_place(server)}")
+    print_message(f"metrics at {_described_url(server)}")
     if also:
-        say(also)
+        print_message(also)
     await stopped.wait()
     return status
 
 
-def _place(server: Server) -> str:
-    """The URL, and who else can read it."""
+def _described_url(server: Server) -> str:
     if server.web_config is not None or not server.is_open:
         return _url(server)
-    return f"{_url(server)}, on all interfaces: whoever reaches them can read it"
+    return f"{_url(server)}, on all interfaces: anyone who reaches them can read it"
 
 
 def _url(server: Server, page: str = "metrics") -> str:

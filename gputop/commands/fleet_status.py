@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import fail, needs_extra, print_again, print_text
-from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`gputop pick`: the idlest devices, for CUDA_VISIBLE_DEVICES."""
+"""`gputop pick`: print the idlest devices, for CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import add_demo, argument, count, fail, print_text, snapshots
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, FINE
+from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.schema.snapshot import Source
 from gputop.text import short_name, visible
 
@@ -22,31 +21,32 @@ if TYPE_CHECKING:
 
     from gputop.health.idlest import Candidate
     from gputop.schema.snapshot import Inventory, Sample
-    from gputop.stream.child import Interruption, Snapshot
+    from gputop.stream.child import Interruption
+    from gputop.stream.snapshots import Snapshot
 
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
-"""Samples of a second: the first, and one after each quarter."""
+"""Samples per second: the first, and one after each quarter."""
 
 
 def parse_percent(text: str) -> float:
-    """A percentage, with or without its sign; raises `ValueError`."""
+    """Parse a percentage, with or without its sign. Raises `ValueError`."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text) or float(text.rstrip("% ")) > 100:
         raise ValueError(f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10.")
     return float(text.rstrip("% "))
 
 
 def parse_wait(text: str) -> float:
-    """Seconds to wait; raises `ValueError`."""
+    """Parse the seconds to wait. Raises `ValueError`."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
         raise ValueError(f"{text!r} is not a time to wait. Give seconds, such as 600.")
     return float(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How many devices, and what they have to have."""
+    """Add the options of `gputop pick`."""
     parser.description = (
-        "Prints the UUIDs of the devices that did least over a second and have most memory free: "
+        "Prints the UUIDs of the devices that did least over a second and have most free memory: "
         "gpus=$(gputop pick -n 2) && CUDA_VISIBLE_DEVICES=$gpus python train.py. "
         "Looks among those that CUDA_VISIBLE_DEVICES leaves. It reserves nothing."
     )
@@ -57,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-free",
         type=argument("gputop.health.idlest:parse_amount"),
         metavar="SIZE",
-        help="with so much memory free, such as 20GiB, 20GB or 80%%",
+        help="at least so much free memory, such as 20GiB, 20GB or 80%%",
     )
     parser.add_argument(
         "--max-busy",
         type=argument(parse_percent),
         metavar="PERCENT",
-        help="not busier than that, in the mean over a second",
+        help="at most that mean utilization over a second",
     )
     parser.add_argument(
         "--wait",
@@ -72,36 +72,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         const=math.inf,
         metavar="S",
-        help="until there are as many, for up to S seconds, or as long as it takes",
+        help="wait until enough devices fit, up to S seconds, or as long as it takes",
     )
     parser.add_argument(
         "--index",
         action="store_true",
-        help="indices for UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which has to be set with "
-        "them, because by itself CUDA counts the fastest device first",
+        help="indices instead of UUIDs: those of CUDA_DEVICE_ORDER=PCI_BUS_ID, which must be set "
+        "with them, because by default CUDA counts the fastest device first",
     )
     parser.add_argument(
-        "--json", action="store_true", help="every device as it was seen, and why it was left out"
+        "--json", action="store_true", help="every device, with the reason if it does not fit"
     )
     add_demo(parser)
 
 
 class Outcome(NamedTuple):
-    """What came of looking for a second: the picked ones, none where there are too few."""
+    """Result of a second's look: the picked devices, none if there are too few, and the others."""
 
     inventory: Inventory
     picked: list[Candidate]
     others: list[Candidate]
     note: str | None
-    """What is wrong with CUDA_VISIBLE_DEVICES."""
+    """Problem with CUDA_VISIBLE_DEVICES."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the devices, or on standard error why there are too few."""
+    """Print the devices, or on standard error why there are too few."""
     found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
-    from gputop.stream.child import StreamError
+    from gputop.stream.snapshots import StreamError
 
     try:
         outcome = asyncio.run(_look(arguments, found))
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_text(json.dumps(_document(arguments, outcome), indent=2))
     if outcome.note is not None:
-        say(outcome.note)
+        print_message(outcome.note)
     if not outcome.picked:
         return _refuse(arguments, outcome)
     _advise(arguments, outcome)
@@ -150,13 +150,13 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
 async def _look(
     arguments: argparse.Namespace, found: AsyncGenerator[Snapshot | Interruption]
 ) -> Outcome:
-    """Looks until there are enough, or the time is up.
+    """Look until there are enough devices, or the time is up.
 
-    Raises `ValueError` where there is nothing to look at.
+    Raises `ValueError` if there are no devices.
     """
     from contextlib import aclosing
 
-    from gputop.stream.child import Snapshot
+    from gputop.stream.snapshots import Snapshot
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + arguments.wait
@@ -179,7 +179,7 @@ async def _look(
                 return outcome
             if not waiting:
                 until = "" if math.isinf(arguments.wait) else f", for up to {arguments.wait:g} s"
-                say(f"{_too_few(arguments, outcome)}: waiting{until}")
+                print_message(f"{_too_few(arguments, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
 
@@ -209,22 +209,23 @@ def _too_few(arguments: argparse.Namespace, outcome: Outcome) -> str:
 
 
 def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
-    """Why there are too few: a line, and one for each device."""
-    say(f"error: {_too_few(arguments, outcome)}. Ask for less, or wait with --wait.")
+    """Print why there are too few: a line, and one for each device."""
+    print_message(f"error: {_too_few(arguments, outcome)}. Ask for fewer, or wait with --wait.")
     for device, reason in ((each.device, each.reason) for each in outcome.others):
         name = short_name(visible(device.name, 80))
-        say(f"GPU {device.label} ({name}): {reason or 'fits'}")
+        print_message(f"GPU {device.label} ({name}): {reason or 'fits'}")
     return COULD_NOT_RUN
 
 
 def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
-    """What there is to know about the picked ones."""
     if outcome.inventory.source is Source.SIMULATED:
-        say("these devices are simulated: CUDA knows none of them")
+        print_message("these devices are simulated: CUDA knows none of them")
     if arguments.index and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        say(
+        print_message(
             "these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the fastest "
             "device first"
         )
     if len(outcome.picked) > 1 and any(each.device.parent_uuid for each in outcome.picked):
-        say("a CUDA process may see the first MIG instance only: give each process its own")
+        print_message(
+            "a CUDA process may see the first MIG instance only: give each process its own"
+        )

@@ -1,11 +1,13 @@
-"""`gputop status`: the devices on one page, once or again and again."""
+"""`gputop status`: the devices on one page, once or again and again; a page of each host."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from gputop.commands.arguments import (
     add_demo,
@@ -21,25 +23,27 @@ from gputop.commands.arguments import (
     print_text,
     snapshots,
 )
-from gputop.exits import COULD_NOT_RUN, FINE, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from gputop.output.page import Processes, View
-    from gputop.stream.child import Interruption, Snapshot
+    from gputop.stream.child import Interruption
+    from gputop.stream.remote import HostSnapshot
+    from gputop.stream.snapshots import Snapshot
 
-    Found = Snapshot | Interruption
+    SnapshotStream = AsyncGenerator[Snapshot | Interruption]
 
 FIRST_SECONDS = 0.5
-"""Between the first snapshot and a second one, where that is needed."""
+"""Seconds between the first snapshot and a second one, where that is needed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What it prints, of what, and how often."""
+    """Add the options of `gputop status`."""
     parser.add_argument(
-        "--json", action="store_true", help="as one JSON document; with --watch one on each line"
+        "--json", action="store_true", help="one JSON document; with --watch, one on each line"
     )
     parser.add_argument(
         "--watch",
@@ -54,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=argument("gputop.output.columns:parse_columns"),
         metavar="NAME,...",
         help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: any reading, by its "
-        "name on a device's page or in the JSON (a wrong one lists them all)",
+        "name on a device's page or in the JSON (a wrong name lists them all)",
     )
     parser.add_argument(
         "--processes",
@@ -73,15 +77,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fleet(parser)
 
 
-def bare(arguments: argparse.Namespace) -> int:
-    """The same without options of its own: what `gputop` does where there is no terminal."""
+def run_without_options(arguments: argparse.Namespace) -> int:
+    """Run `gputop` where there is no terminal: the same without options of its own."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return run(parser.parse_args([], arguments))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what the arguments ask for; a problem of the driver goes to standard error."""
+    """Print what the arguments ask for; a problem of the driver goes to standard error."""
     try:
         return _status(arguments)
     except KeyboardInterrupt:
@@ -93,37 +97,40 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    every, hosts = arguments.watch, hosts_of(arguments)
     if arguments.json and (arguments.columns or arguments.processes is not None):
         fail("--json has every reading. Leave out --columns and --processes.", USAGE)
-    every = arguments.watch
     if every is not None and arguments.replay is not None:
         fail(
             "--watch is not for a recording. Leave it out, or play it with gputop --replay.", USAGE
         )
     if arguments.prometheus is not None:
-        return _fleet(arguments)
+        if arguments.columns or arguments.processes is not None:
+            fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
+        from gputop.commands.fleet_status import status
+
+        return status(arguments, output_width(), colour=_colour(arguments))
     gpm = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
-    if hosts := hosts_of(arguments):
-        return _hosts(arguments, hosts, gpm=gpm)
+    if hosts:
+        import asyncio
+
+        if every is not None:
+            fail("--watch is for one machine. Leave it out, or see `gputop --host NAME`.", USAGE)
+        from gputop.stream.remote import host_snapshots
+
+        return _print_hosts(
+            arguments, asyncio.run(host_snapshots(hosts, arguments.remote_command, gpm=gpm))
+        )
     found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
     import gputop.output.page  # noqa: F401 - here, where it has to wait for the sampler anyway
-    from gputop.stream.child import StreamError
+    from gputop.stream.snapshots import StreamError
 
-    shown = _once if every is None else _watch
     try:
-        return asyncio.run(shown(arguments, found))
+        return asyncio.run((_once if every is None else _watch)(arguments, found))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
-
-
-def _fleet(arguments: argparse.Namespace) -> int:
-    if arguments.columns or arguments.processes is not None:
-        fail("a fleet has no columns and no processes. Leave them out, or --prometheus.", USAGE)
-    from gputop.commands.fleet_status import status
-
-    return status(arguments, output_width(), colour=_colour(arguments))
 
 
 def _colour(arguments: argparse.Namespace) -> bool:
@@ -134,18 +141,7 @@ def _colour(arguments: argparse.Namespace) -> bool:
     return wanted(os.environ, terminal=sys.stdout.isatty())
 
 
-def _hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
-    if arguments.watch is not None:
-        fail("--watch is of one machine. Leave it out, or see `gputop --host NAME`.", USAGE)
-    from gputop.commands.host_status import status
-
-    view = None if arguments.json else _view(arguments, output_width())
-    return status(hosts, arguments.remote_command, view, gpm=gpm)
-
-
-async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
-    from contextlib import aclosing
-
+async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     from gputop.stream.child import Interruption
 
     seen: Snapshot | None = None
@@ -164,9 +160,7 @@ async def _once(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> 
     return FINE
 
 
-async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) -> int:
-    from contextlib import aclosing
-
+async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     from gputop.stream.child import Interruption
 
     begun = False
@@ -185,7 +179,7 @@ async def _watch(arguments: argparse.Namespace, found: AsyncGenerator[Found]) ->
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
-    """Whether a column that was asked for has something to show after one more reading only."""
+    """Return True if a requested column only has something to show after one more reading."""
     inventory, sample = seen
     return any(
         column.waits(device, readings)
@@ -196,14 +190,12 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 
 
 def _text(arguments: argparse.Namespace, seen: Snapshot, width: int | None) -> str:
+    from gputop.output.page import document, page
+
     if arguments.json:
         from json import dumps
 
-        from gputop.output.page import document
-
         return dumps(document(*seen), indent=2 if arguments.watch is None else None)
-    from gputop.output.page import page
-
     return page(*seen, _view(arguments, width))
 
 
@@ -213,3 +205,45 @@ def _view(arguments: argparse.Namespace, width: int | None) -> View:
 
     places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
     return View(arguments.columns or OWN, places[arguments.processes], width, _colour(arguments))
+
+
+def _print_hosts(arguments: argparse.Namespace, found: list[HostSnapshot]) -> int:
+    """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
+    if arguments.json:
+        from json import dumps
+
+        print_text(dumps([_document(each) for each in found], indent=2))
+    else:
+        from gputop.output.page import page
+
+        view = _view(arguments, output_width())
+        pages = [page(*_named(each.host, each.snapshot), view) for each in found if each.snapshot]
+        if pages:
+            print_text("\n\n".join(pages))
+    problems = [problem for each in found if (problem := _problem(each))]
+    for problem in problems:
+        print(f"gputop: error: {visible(problem)}", file=sys.stderr)
+    return COULD_NOT_RUN if problems else FINE
+
+
+def _named(host: str, seen: Snapshot) -> Snapshot:
+    """Return the snapshot under the name that was asked for: hosts may call themselves alike."""
+    own = seen.inventory.hostname
+    name = host if host == own else f"{host} ({own})"
+    return seen._replace(inventory=replace(seen.inventory, hostname=name))
+
+
+def _problem(each: HostSnapshot) -> str | None:
+    if each.snapshot is None:
+        return str(each.problem)  # which names the host
+    problem = each.snapshot.inventory.problem or each.snapshot.sample.problem
+    return None if problem is None else f"{each.host}: {problem}"
+
+
+def _document(each: HostSnapshot) -> dict[str, Any]:
+    from gputop.output.page import document
+    from gputop.schema.codec import to_json
+
+    if each.snapshot:
+        return {"host": each.host, **document(*each.snapshot)}
+    return {"host": each.host, "problem": to_json(each.problem)}

@@ -1,4 +1,4 @@
-"""`gputop stream`: snapshots until stopped."""
+"""`gputop stream`: write snapshots until stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.commands.arguments import (
     add_hosts,
@@ -18,8 +18,8 @@ from gputop.commands.arguments import (
     hosts_of,
     open_recording,
 )
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE
+from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.text import count as plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ CSV_WORDS = ("noheader", "nounits")
 
 
 class Format(NamedTuple):
-    """How the stream is written."""
+    """Form in which the stream is written."""
 
     csv: bool = False
     header: bool = True
@@ -41,17 +41,17 @@ class Format(NamedTuple):
 
 
 def parse_format(text: str) -> Format:
-    """`jsonl`, or `csv` with what nvidia-smi lets one add; raises `ValueError`."""
+    """Parse `jsonl`, or `csv` with nvidia-smi's modifiers. Raises `ValueError`."""
     first, *words = (word.strip() for word in text.split(","))
     if first == "csv" and set(words) <= {*CSV_WORDS}:
         return Format(True, "noheader" not in words, "nounits" not in words)
     if text == "jsonl":
         return Format()
-    raise ValueError(f"{text!r} is no format: give jsonl, or csv with ,noheader or ,nounits.")
+    raise ValueError(f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How often, how many, in what form and where to."""
+    """Add the options of `gputop stream`."""
     add_source(parser)
     add_hosts(parser)
     add_replay(parser)
@@ -67,24 +67,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--query-gpu",
         type=argument("gputop.output.nvidia_smi:parse_query"),
         metavar="LIST",
-        help="the columns of CSV, with commas, by the names that nvidia-smi has for them, such as "
+        help="the columns of CSV, separated by commas, under nvidia-smi's names, such as "
         "timestamp,index,utilization.gpu,memory.used",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="write to a new file, compressed where its name ends in .gz; `--replay` plays it",
+        help="write to a new file, compressed if its name ends in .gz; `--replay` plays it",
     )
     parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--unmasked", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Streams as the arguments say; returns the exit status, or ends the process with it."""
+    """Write the stream, and return the exit status, or end the process with it."""
     from gputop.output.sinks import ended_whole, open_sink
-    from gputop.recording.file import OutputError
-    from gputop.stream.produce import counted
+    from gputop.recording.writer import OutputError
+    from gputop.stream.sender import counted
 
     csv, output = _csv(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OutputError as error:
         fail(f"{error}.", COULD_NOT_RUN)
     if output is not None:
-        say(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
+        print_message(f"writing {'CSV' if csv else 'JSON lines'} to {output}")
     status = FINE
     try:
         with ended_whole(write_to) if output else nullcontext(write_to) as write:
@@ -101,78 +101,65 @@ def run(arguments: argparse.Namespace) -> int:
                 for record in counted(recording.records(), arguments.count):
                     write(record)
             else:
-                _live(arguments, _aloud(write) if csv else write, gpm=csv is None)
+                _live(arguments, _with_problems(write) if csv else write, gpm=csv is None)
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
-        say(f"error: {error}. What is in it can be read")
+        print_message(f"error: {error}. Its content so far can be read")
         status = COULD_NOT_RUN
     finally:
         close()
     if recording is not None:
-        _say_losses(recording)
+        _print_losses(recording)
         return status
     if status == FINE and csv is not None and not csv.rows:
-        say("error: there is no device to write of. Try `gputop status`")
+        print_message("error: there are no devices. Try `gputop status`")
         status = COULD_NOT_RUN
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
 
 
 def _live(arguments: argparse.Namespace, write: Callable[[Record], None], *, gpm: bool) -> None:
-    from gputop.stream.lifeline import end_with_parent
-    from gputop.stream.produce import run as stream
-    from gputop.stream.produce import run_several
+    from gputop.stream.launch import end_with_parent
+    from gputop.stream.sender import run as run_one
+    from gputop.stream.sender import run_several
 
     end_with_parent()
-    interval = 1.0 if arguments.interval is None else arguments.interval
-    gpm = gpm and arguments.gpm is not False
+    options: dict[str, Any] = {
+        "interval": 1.0 if arguments.interval is None else arguments.interval,
+        "gpm": gpm and arguments.gpm is not False,
+        "count": arguments.count,
+        "write": write,
+    }
     if hosts := hosts_of(arguments):
-        run_several(
-            hosts,
-            arguments.remote_command,
-            interval=interval,
-            count=arguments.count,
-            gpm=gpm,
-            write=write,
-        )
-        return
-    stream(
-        interval=interval,
-        count=arguments.count,
-        demo=arguments.demo,
-        gpm=gpm,
-        control=arguments.control,
-        secrets=arguments.unmasked and arguments.control,
-        write=write,
-    )
+        run_several(hosts, arguments.remote_command, **options)
+    else:
+        control, demo = arguments.control, arguments.demo
+        run_one(**options, demo=demo, control=control, secrets=control and arguments.unmasked)
 
 
-def _aloud(write: Callable[[Record], None]) -> Callable[[Record], None]:
-    """CSV has no place for what is wrong with the driver: it is said."""
+def _with_problems(write: Callable[[Record], None]) -> Callable[[Record], None]:
+    """Return a writer that also prints problems of the driver, for which CSV has no column."""
     said: Problem | None = None
 
     def saying(record: Record) -> None:
         nonlocal said
         if record.problem is not None and record.problem != said:
             said = record.problem
-            say(f"{said}.")
+            print_message(f"{said}.")
         write(record)
 
     return saying
 
 
-def _say_losses(recording: Recording) -> None:
-    """Say what of a recording could not be read."""
-    if many := recording.damaged:
-        lines, were = ("line", "was") if many == 1 else ("lines", "were")
-        say(f"{many} damaged {lines} of {recording.path} {were} left out")
+def _print_losses(recording: Recording) -> None:
+    if recording.damaged:
+        print_message(f"skipped {plural(recording.damaged, 'damaged line')} of {recording.path}")
     if recording.unread:
-        say(f"{recording.path}: {recording.unread}")
+        print_message(f"{recording.path}: {recording.unread}")
 
 
 def _csv(arguments: argparse.Namespace) -> CsvLines | None:
-    """What makes CSV of it, where that is asked for."""
     form = arguments.format or Format(csv=arguments.query is not None)
     if not form.csv:
         if arguments.query is not None:

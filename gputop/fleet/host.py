@@ -23,7 +23,7 @@ from gputop.schema.snapshot import (
     Source,
 )
 from gputop.stream.child import Interruption
-from gputop.stream.machine import no_host
+from gputop.stream.machines import no_host
 
 if TYPE_CHECKING:
     from gputop.fleet.model import Fleet, Gpu

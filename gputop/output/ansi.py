@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gputop.terminal import without_colours
+from gputop.console import without_colours
 from gputop.text import ABSENT, cells, cut
 
 BOLD, DIM = "1", "2"

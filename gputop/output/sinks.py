@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gputop.recording.file import GrowingFile
-from gputop.recording.writer import Recorder
-from gputop.stream.produce import to_stdout, write_all
+from gputop.recording.writer import GrowingFile, Recorder
+from gputop.stream.sender import write_all, write_to_stdout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +30,7 @@ def open_sink(
     """
     if csv is None:
         if path is None:
-            return to_stdout, lambda: None
+            return write_to_stdout, lambda: None
         recorder = Recorder(path)
         return recorder.write, recorder.close
     file = None if path is None else GrowingFile(path)

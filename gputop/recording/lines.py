@@ -1,4 +1,4 @@
-"""The lines of a file, plain or gzip, from any place on; what is damaged is passed over."""
+"""Lines of a plain or gzip file from any position on; damaged parts are skipped."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from gputop.bounds import DAMAGES, LINE_BYTES, SKIPPED_BYTES
-from gputop.recording.file import GZIP
+from gputop.recording.writer import GZIP
 
 MAGIC = b"\x1f\x8b\x08"
-"""What a member of a gzip file begins with."""
+"""First bytes of a member of a gzip file."""
 CHUNK_BYTES = 1 << 16
-"""Read, or decompressed, at once."""
+"""Bytes read, or decompressed, at a time."""
 DEFLATED_BYTES = 1 << 12
-"""Of compressed data at once: what is in the same piece as a damage is lost with it."""
+"""Bytes of compressed data at a time. A damaged piece loses the whole piece."""
 
 
-class Place(NamedTuple):
-    """Where a line begins: in bytes into the member at that offset, once decompressed.
+class LinePosition(NamedTuple):
+    """Start of a line: a gzip member's offset, and bytes into it once decompressed.
 
     A plain file is one member.
     """
@@ -28,32 +28,34 @@ class Place(NamedTuple):
     skip: int
 
 
-START = Place(0, 0)
+START = LinePosition(0, 0)
 
 
-class Line(NamedTuple):
-    """A line without its newline, or a piece of them; None where something could not be read."""
+class RecordedLine(NamedTuple):
+    """A line without its newline, or a piece of the file; None for an unreadable part."""
 
-    place: Place
+    start: LinePosition
     data: bytes | None
 
 
 def is_gzip(file: BinaryIO) -> bool:
-    """Whether it begins as gzip does."""
+    """Return True if the file begins as gzip does."""
     file.seek(0)
     return file.read(len(MAGIC)) == MAGIC
 
 
-def lines(file: BinaryIO, *, compressed: bool, start: Place = START) -> Iterator[Line]:
-    """The lines from `start` on, which is where one begins.
+def lines(
+    file: BinaryIO, *, compressed: bool, start: LinePosition = START
+) -> Iterator[RecordedLine]:
+    """Yield the lines from `start` on, at which a line begins.
 
-    Of a line that is too long there is one None for each piece, so that one without an end cannot
-    keep the reader waiting.
+    A line that is too long yields one None for each piece, so that an endless one cannot keep the
+    reader waiting.
     """
     begin, pending, overlong = start, bytearray(), False
     for place, data in _inflated(file, start) if compressed else _plain(file, start):
         if data is None:
-            yield Line(begin if pending else place, None)
+            yield RecordedLine(begin if pending else place, None)
             pending.clear()
             overlong = False
             continue
@@ -61,42 +63,42 @@ def lines(file: BinaryIO, *, compressed: bool, start: Place = START) -> Iterator
         *whole, rest = data.split(b"\n")
         for part in whole:
             if not pending:
-                begin = Place(member, offset)
+                begin = LinePosition(member, offset)
             if not overlong:
-                yield Line(begin, bytes(pending) + part)
+                yield RecordedLine(begin, bytes(pending) + part)
             pending.clear()
             overlong = False
             offset += len(part) + 1
         if not pending and not overlong:
-            begin = Place(member, offset)
+            begin = LinePosition(member, offset)
         pending += rest
         overlong = overlong or len(pending) > LINE_BYTES
         if overlong:
-            yield Line(begin, None)
+            yield RecordedLine(begin, None)
             pending.clear()
     if pending and not overlong:
-        yield Line(begin, bytes(pending))
+        yield RecordedLine(begin, bytes(pending))
 
 
-def _plain(file: BinaryIO, start: Place) -> Iterator[Line]:
+def _plain(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
     file.seek(start.skip)
     offset = start.skip
     while data := file.read(CHUNK_BYTES):
-        yield Line(Place(0, offset), data)
+        yield RecordedLine(LinePosition(0, offset), data)
         offset += len(data)
 
 
-def _inflated(file: BinaryIO, start: Place) -> Iterator[Line]:
-    """What is in the members of a gzip file; after a damaged one comes the next."""
+def _inflated(file: BinaryIO, start: LinePosition) -> Iterator[RecordedLine]:
+    """Yield the content of a gzip file's members; after a damaged one comes the next."""
     member, skip = start
     empty = 0
-    while empty < DAMAGES:  # a file of members without content would keep the reader waiting
+    while empty < DAMAGES:  # a file of empty members would keep the reader waiting
         offset = 0
         try:
             for data in _member(file, member):
                 if offset + len(data) > skip:
                     cut = max(0, skip - offset)
-                    yield Line(Place(member, offset + cut), data[cut:])
+                    yield RecordedLine(LinePosition(member, offset + cut), data[cut:])
                 offset += len(data)
             after = file.tell()
             following = _next_member(file, after)
@@ -104,7 +106,7 @@ def _inflated(file: BinaryIO, start: Place) -> Iterator[Line]:
         except zlib.error:
             following, lost = _next_member(file, member + 1), True
         if lost:
-            yield Line(Place(member, offset), None)
+            yield RecordedLine(LinePosition(member, offset), None)
         if following is None:
             return
         member, skip = following, 0
@@ -112,9 +114,9 @@ def _inflated(file: BinaryIO, start: Place) -> Iterator[Line]:
 
 
 def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
-    """What is in the member at that offset; leaves the file where it ends. Raises `zlib.error`.
+    """Yield the content of the member at that offset, and leave the file at its end.
 
-    That it is cut off is no error: nobody can say whether more was ever written.
+    Raises `zlib.error`. A member that is cut off is no error: more may never have been written.
     """
     file.seek(member)
     inflate = zlib.decompressobj(wbits=GZIP)
@@ -129,12 +131,12 @@ def _member(file: BinaryIO, member: int) -> Iterator[bytes]:
 
 
 def _has_more(file: BinaryIO, offset: int) -> bool:
-    """Whether anything but the zeros that pad some files comes from there on."""
+    """Return True if anything but zeros, which pad some files, follows the offset."""
     return any(data.strip(b"\0") for data in _pieces(file, offset))
 
 
 def _next_member(file: BinaryIO, offset: int) -> int | None:
-    """Where the next member begins, from that offset on."""
+    """Return the offset of the next member, from that offset on."""
     window, at = b"", offset
     for data in _pieces(file, offset):
         window += data
@@ -148,7 +150,7 @@ def _next_member(file: BinaryIO, offset: int) -> int | None:
 
 
 def _pieces(file: BinaryIO, offset: int) -> Iterator[bytes]:
-    """Return what comes from that offset on, up to `SKIPPED_BYTES`."""
+    """Yield the file from that offset on, up to `SKIPPED_BYTES`."""
     file.seek(offset)
     while file.tell() - offset < SKIPPED_BYTES and (data := file.read(CHUNK_BYTES)):
         yield data

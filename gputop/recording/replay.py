@@ -1,4 +1,4 @@
-"""Plays a recording at its own pace: a stream as a child's, that can be paused and sought in."""
+"""Play a recording at its own pace: a stream like a child's, with pause and seek."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, Any
 from gputop.schema.snapshot import Event, Host, Record, Sample
 
 if TYPE_CHECKING:
-    from gputop.recording.reader import Numbered, Recording
+    from gputop.recording.reader import NumberedRecord, Recording
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FRAME_SECONDS = 0.1
-"""Between two pictures: what falls due within it is shown together."""
+"""Seconds between two frames: what becomes due within them is shown together."""
 MOST_AT_ONCE = 64
-"""Samples of one picture; where more would be due, the time waits for them."""
+"""Samples per frame; if more are due, time waits for them."""
 REBUILT_SAMPLES = 300
-"""What charts get of the time before a place that was sought: five minutes at one a second."""
+"""Samples for the charts before a position that was sought: five minutes at one a second."""
 EARLIER_EVENTS = 20
-"""Samples with events before those that are looked at: what happened is an alert for an hour."""
+"""Samples with events before those: an event is an alert for an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What has become due; `anew` where nothing that was played before it counts any more.
+    """Records that have become due; `restarted` if everything played before them is void.
 
-    The records are read while one goes through them, once.
+    The records are read while they are iterated, once.
     """
 
     records: Iterable[Record | Event]
-    anew: bool = False
+    restarted: bool = False
 
 
 class Replay:
-    """The stream of a recording. Its clock is the recording's: it stands still while it is paused.
+    """The stream of a recording. Its clock is the recording's, and stops while it is paused.
 
-    A position is in seconds since the first sample.
+    Positions are in seconds since the first sample.
     """
 
     def __init__(self, recording: Recording, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,39 +47,39 @@ class Replay:
         self.speed = 1.0
         self.paused = False
         self.ended = False
-        """Whether the last sample was played."""
+        """True if the last sample was played."""
         self._clock = clock
         self._base, self._since = 0.0, clock()
         self._next = 0.0
-        """The position of the sample that comes next: time waits for it."""
+        """Position of the next sample: time waits for it."""
         self._taking: float | None = None
-        """The position of what is being taken in right now."""
+        """Position of the record that is being processed right now."""
         self._wanted: float | None = None
-        """Where to go, once what is under way is done."""
+        """Position to seek to, once the current step is done."""
         self._changed = asyncio.Event()
         self._grown = asyncio.Event()
-        self._source: Iterator[Numbered] = iter(())
-        self._ahead: Numbered | None = None
-        """What comes next, already read."""
+        self._source: Iterator[NumberedRecord] = iter(())
+        self._ahead: NumberedRecord | None = None
+        """Next record, already read."""
         self._number = 0
-        """The sample that is read next."""
+        """Number of the sample that is read next."""
         self._closed = False
         self._known, self._whole = 0, False
-        """How many samples of the recording the source has, and whether that is all of them."""
+        """Number of samples that the source has, and True if that is all of them."""
 
     @property
     def position(self) -> float:
-        """Where it is, or is about to be."""
+        """Current position, or the one that it seeks."""
         return min(self._reached, self._next) if self._wanted is None else self._wanted
 
     @property
     def playing(self) -> bool:
-        """Whether it goes on by itself."""
+        """True if it is neither paused nor at the end."""
         return not (self.paused or self.ended)
 
     @property
     def end(self) -> float:
-        """The position of the last sample, as far as it is known."""
+        """Position of the last known sample."""
         return self.recording.index.end
 
     @property
@@ -89,11 +89,11 @@ class Replay:
         return self._base + (self._clock() - self._since) * self.speed
 
     def now(self) -> float:
-        """The clock by which what is shown is new or old."""
+        """Return the time by which data on the screen is new or old."""
         return self.position if self._taking is None else self._taking
 
     def pause(self) -> None:
-        """Stops, or goes on; at the end it begins again."""
+        """Pause, resume, or at the end start again."""
         if self.ended:
             self.paused = False
             self.seek(-self.end)
@@ -103,26 +103,26 @@ class Replay:
         self._changed.set()
 
     def change_speed(self, step: int) -> None:
-        """The next speed, or the one before it where `step` is negative."""
+        """Change to the next speed, or to the previous one for a negative `step`."""
         self._rebase(self.position)
         place = SPEEDS.index(self.speed) + step
         self.speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
         self._changed.set()
 
     def seek(self, seconds: float) -> None:
-        """Goes that far on, or back, as far as the recording is known."""
+        """Move forward or back, within the known part of the recording."""
         self._wanted = max(0.0, min(self.end, self.position + seconds))
         self._changed.set()
 
     def ask(self, **wanted: Any) -> None:
-        """Nothing can be had of a recording but what is in it."""
+        """Do nothing: a recording has only what is in it."""
 
     async def close(self) -> None:
-        """Ends what a thread is reading; all else ends with `records`."""
+        """End reading in a thread; all else ends with `records`."""
         self._closed = True
 
     async def records(self) -> AsyncGenerator[Played]:
-        """What becomes due, for ever."""
+        """Yield what becomes due, forever."""
         indexing = asyncio.create_task(self._index())
         shown = -FRAME_SECONDS
         try:
@@ -141,7 +141,7 @@ class Replay:
                     continue
                 due = await self._due(indexing)
                 self._next = self._next_due()
-                yield Played(self._taken(due))
+                yield Played(self._played(due))
                 shown = self._clock()
         finally:
             indexing.cancel()
@@ -149,14 +149,14 @@ class Replay:
     def _rebase(self, position: float) -> None:
         self._base, self._since = position, self._clock()
 
-    def _due_at(self, numbered: Numbered) -> float:
+    def _due_at(self, numbered: NumberedRecord) -> float:
         return self.recording.index.position(numbered.number)
 
     def _next_due(self) -> float:
         return self.end if self._ahead is None else self._due_at(self._ahead)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until something is asked for, and that long at most."""
+        """Wait for a request, that long at most."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()
@@ -173,8 +173,8 @@ class Replay:
         self._grown.set()
         self._grown = asyncio.Event()
 
-    async def _read(self, indexing: asyncio.Task[None]) -> Numbered | None:
-        """The next record; None at the end of the recording."""
+    async def _read(self, indexing: asyncio.Task[None]) -> NumberedRecord | None:
+        """Return the next record, or None at the end of the recording."""
         index = self.recording.index
         while True:
             found = await asyncio.to_thread(next, self._source, None)
@@ -191,13 +191,11 @@ class Replay:
             self._open(self._number)
 
     def _open(self, number: int) -> None:
-        """Reads on from that sample."""
         index = self.recording.index
         self._whole, self._known = index.complete, index.count
         self._source, self._number = self.recording.play(number), number
 
-    async def _due(self, indexing: asyncio.Task[None]) -> list[Numbered]:
-        """What has become due, in order."""
+    async def _due(self, indexing: asyncio.Task[None]) -> list[NumberedRecord]:
         reached, due = self._reached, [self._ahead] if self._ahead else []
         while len(due) < MOST_AT_ONCE:
             self._ahead = await self._read(indexing)
@@ -208,7 +206,7 @@ class Replay:
         self._rebase(self._due_at(due[-1]))
         return due
 
-    def _taken(self, due: Iterable[Numbered]) -> Iterator[Record]:
+    def _played(self, due: Iterable[NumberedRecord]) -> Iterator[Record]:
         try:
             for numbered in due:
                 if self._closed:
@@ -220,23 +218,23 @@ class Replay:
 
     def _jump(self, position: float) -> Played:
         index = self.recording.index
-        last = index.at(position)
+        last = index.sample_at(position)
         first = max(0, last - REBUILT_SAMPLES + 1)
         self._wanted, self._ahead, self.ended = None, None, False
         self._rebase(position)
         self._next = index.position(last + 1) if last + 1 < index.count else index.end
         self._open(first)
-        return Played(self._rebuilt(first, last), anew=True)
+        return Played(self._rebuilt(first, last), restarted=True)
 
     def _rebuilt(self, first: int, last: int) -> Iterator[Record | Event]:
-        """What was to be known at that sample."""
+        """Yield the records that rebuild the state at that sample."""
         earlier = [n for n in self.recording.index.events if n < first][-EARLIER_EVENTS:]
         for number in earlier:
             records = (r for n, r in self.recording.play(number) if isinstance(r, Sample))
             yield from next(records, _NOTHING).events
-        yield from self._taken(self._until(last))
+        yield from self._played(self._until(last))
 
-    def _until(self, last: int) -> Iterator[Numbered]:
+    def _until(self, last: int) -> Iterator[NumberedRecord]:
         for numbered in self._source:
             self._number = numbered.number + isinstance(numbered.record, Sample)
             if numbered.number > last:

@@ -1,12 +1,19 @@
-"""Writes a recording: the lines of a stream, in a file that can be read from many places on."""
+"""Write a recording, in a file that is readable up to its end wherever it is cut off."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import re
+import stat
 import time
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.recording.file import GrowingFile
+from gputop.files import refusal
+from gputop.problem import Problem, ProblemError
 from gputop.schema.snapshot import Inventory, encode
 
 if TYPE_CHECKING:
@@ -14,12 +21,134 @@ if TYPE_CHECKING:
 
     from gputop.schema.snapshot import Record
 
+COMPRESSED = ".gz"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+GZIP = 31
+"""Window bits of zlib for a gzip header and trailer around the largest window."""
+
+
+class OutputError(ProblemError):
+    """The file cannot be written."""
+
+
+class GrowingFile:
+    """A new file, compressed if its name ends in `.gz`, for its user alone: mode 0600.
+
+    Raises `OutputError`. A partial write is undone: the file ends where the last whole one did.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.compressed = path.suffix == COMPRESSED
+        self.size = 0
+        """Number of bytes in the file."""
+        self._deflate: zlib._Compress | None = None
+        try:
+            self._descriptor = _create(path)
+        except OSError as error:
+            raise self._failed(error) from None
+        self._named = os.fstat(self._descriptor).st_nlink > 0
+        """True if the file has a name: without one it is lost once it is closed."""
+
+    def write(self, data: bytes) -> None:
+        """Append data. It is readable at once, and survives this process."""
+        if not self.compressed:
+            self._put(data)
+            return
+        if self._deflate is None:
+            self._deflate = zlib.compressobj(wbits=GZIP)
+        before = self._deflate.copy()
+        try:
+            self._put(self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        except OutputError:
+            self._deflate = before
+            raise
+
+    def start_part(self) -> None:
+        """Begin a new part, which is readable even if data before it is damaged."""
+        deflate, self._deflate = self._deflate, None
+        if deflate is not None:
+            self._put(deflate.flush())
+
+    def close(self) -> None:
+        """End the file. Without room for gzip's trailer, all before it is readable."""
+        with contextlib.suppress(OutputError):
+            self.start_part()
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def _put(self, data: bytes) -> None:
+        if self._named and not os.fstat(self._descriptor).st_nlink:
+            what = f"{self.path} is no longer written"
+            raise OutputError(Problem(what, "it was removed", "Start another one"))
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a pipe has no length
+                os.ftruncate(self._descriptor, self.size)
+                os.lseek(self._descriptor, self.size, os.SEEK_SET)
+            raise self._failed(error) from None
+        self.size += len(data)
+
+    def _failed(self, error: OSError) -> OutputError:
+        what = f"{self.path} cannot be written"
+        if isinstance(error, FileExistsError):
+            return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
+        remedy = (
+            "Free some space, or name a file elsewhere"
+            if error.errno in FULL
+            else "Name a file where you may write"
+        )
+        return OutputError(Problem(what, error.strerror or str(error), remedy))
+
+
+def _create(path: Path) -> int:
+    """Open a new file, an empty one of this user, or something to write through, such as a pipe.
+
+    Everything is checked after opening, so nobody can exchange the file in between. A link to a
+    file is refused: it may have been left in a shared folder for whoever records there.
+    """
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    linked = False
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        linked = path.is_symlink()  # such as /dev/fd/63, which a shell makes of >(command)
+        descriptor = os.open(path, flags | (0 if linked else os.O_NOFOLLOW))
+    try:
+        _check_opened(os.fstat(descriptor), linked=linked)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_opened(status: os.stat_result, *, linked: bool) -> None:
+    """Raise `OSError` unless it can be written to without harm to this user or to anybody else."""
+    if stat.S_ISCHR(status.st_mode):  # /dev/null, a terminal: written through
+        return
+    if stat.S_ISFIFO(status.st_mode):
+        if status.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "it belongs to another user")
+        return
+    if linked:
+        raise OSError(errno.ELOOP, "it is a link")
+    if reason := refusal(status):
+        raise OSError(errno.EPERM, reason)
+    if status.st_size:
+        raise FileExistsError
+
+
 SAMPLES_A_PART = 64
-"""Samples between two repetitions of the inventory: what one damage can cost at most."""
+"""Samples between two repetitions of the inventory: one damage costs at most so many."""
 
 
 class Recorder:
-    """Writes records to a new file; raises `OutputError`."""
+    """Writes records to a new file. Raises `OutputError`."""
 
     def __init__(self, path: Path) -> None:
         self.file = GrowingFile(path)
@@ -27,14 +156,14 @@ class Recorder:
         self._samples = 0
 
     def write(self, record: Record) -> None:
-        """Appends one; whoever cuts the file off after it does not lose it."""
+        """Append a record, which is kept even if the file is cut off after it."""
         if isinstance(record, Inventory):
             self._inventory = record
             self._line(record)
             return
         if self._samples == SAMPLES_A_PART:
             self._samples = 0
-            self.file.part()
+            self.file.start_part()
             if self._inventory is not None:
                 self._line(self._inventory)
         self._line(record.with_secrets(shown=False))
@@ -44,14 +173,14 @@ class Recorder:
         self.file.write(encode(record).encode() + b"\n")
 
     def close(self) -> None:
-        """Ends the file."""
+        """End the file."""
         self.file.close()
 
 
 def default_name(hostname: str, now: float) -> str:
-    """What a recording is called that was given no name: `gputop-node07-20251120-120000.jsonl.gz`.
+    """Return the default name of a recording: `gputop-node07-20251120-120000.jsonl.gz`.
 
-    `now` is a Unix time; the name has it as the time of day here.
+    `now` is a Unix time, shown as local time.
     """
     host = re.sub(r"[^A-Za-z0-9._-]+", "-", hostname)[:60].strip("-.") or "host"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))

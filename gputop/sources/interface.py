@@ -1,53 +1,56 @@
-"""What a driver gives the sampler: the seam between NVML, or a simulation, and the stream."""
+"""The interface between a driver, NVML or simulated, and the sampler that reads it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.frozen import dataclass
+from gputop.problem import Problem, ProblemError
+from gputop.schema.snapshot import Absence, Process
 
 if TYPE_CHECKING:
-    from gputop.problem import Problem
-    from gputop.schema.snapshot import Absence, Device, DeviceSample, Event, ProcessKind
+    from gputop.schema.snapshot import Device, DeviceSample, Event, ProcessKind
 
 
-class DriverError(Exception):
-    """The driver cannot be used; `problem` says it to the user.
+class DriverError(ProblemError):
+    """The driver cannot be used.
 
-    A `mismatch` is one of the library that this process has loaded with the kernel's module.
+    A `mismatch` is between the library that this process has loaded and the kernel module.
     """
 
     def __init__(self, problem: Problem, *, mismatch: bool = False) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+        super().__init__(problem)
         self.mismatch = mismatch
 
 
 class ReplacedError(Exception):
-    """The driver is another one now: only a new process can load the library that fits it."""
+    """The driver was replaced: only a new process can load the library that fits it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process as the driver lists it: `absence` says why its memory is None."""
+    """A process as the driver lists it."""
 
     pid: int
     kind: ProcessKind
     memory_used_bytes: int | None
     absence: Absence | None = None
+    """Reason that its memory is None."""
     sm_utilization_percent: int | None = None
     memory_utilization_percent: int | None = None
     encoder_utilization_percent: int | None = None
     decoder_utilization_percent: int | None = None
     utilization_absence: Absence | None = None
-    """Why these four are None."""
+    """Reason that these four are None."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One device at one moment: a GPU, or a MIG instance on it."""
+class DeviceReading:
+    """Values of one device at one moment: a GPU, or a MIG instance on it."""
 
     device: Device
     sample: DeviceSample
@@ -56,9 +59,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who a process is and what it takes of the host, as far as it can be seen.
+    """A process as the host knows it: who runs it, and what it uses, as far as it can be seen.
 
-    `absence` says why nothing can; `absent` why one of the others is None, as in `Process`.
+    `absence` is the reason that nothing can; `absent` the one of each missing value.
     """
 
     user: str | None = None
@@ -79,16 +82,47 @@ class Owner:
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
-class OwnersOf(Protocol):
-    """Knows who processes are; one for each reader, used by its thread alone."""
+OWNER_FIELDS = tuple(
+    f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absence", "absent")
+)
+_COPIED = (*OWNER_FIELDS, "unmasked")
+_UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
+_copied_values, _utilization_values = attrgetter(*_COPIED), attrgetter(*_UTILIZATIONS)
 
-    def of(self, pid: int) -> Owner:
-        """Who that process is now. May block."""
-        ...
 
-    def keep(self, pids: set[int]) -> None:
-        """Forgets all others."""
-        ...
+def joined_process(device_uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
+    """Return what the driver and the host say of a process, as one record.
+
+    A device that hangs still has its processes, without the driver's numbers: they show whom to
+    ask.
+    """
+    values: dict[str, Any] = dict(zip(_COPIED, _copied_values(owner), strict=True))
+    absent = dict(owner.absent)
+    if owner.absence is not None:
+        absent |= dict.fromkeys(OWNER_FIELDS, owner.absence)
+    no_memory, no_utilization = listed.absence, listed.utilization_absence
+    if hung:
+        no_memory = no_utilization = Absence.TIMED_OUT
+    else:
+        values["memory_used_bytes"] = listed.memory_used_bytes
+        values |= zip(_UTILIZATIONS, _utilization_values(listed), strict=True)
+    if no_memory:
+        absent["memory_used_bytes"] = no_memory
+    if no_utilization:
+        absent |= dict.fromkeys(_UTILIZATIONS, no_utilization)
+    return Process(
+        pid=listed.pid, device_uuid=device_uuid, kind=listed.kind, absent=absent, **values
+    )
+
+
+class OwnerLookup(Protocol):
+    """Finds the owners of processes. Each reader has one, used by its thread alone."""
+
+    def find(self, pid: int) -> Owner:
+        """Return the owner of that process now. May block."""
+
+    def forget_others(self, pids: set[int]) -> None:
+        """Forget all processes but these."""
 
 
 class Reader(Protocol):
@@ -96,25 +130,21 @@ class Reader(Protocol):
 
     @property
     def heard_at(self) -> float:
-        """Monotonic time at which it last answered one of the questions of a `read`, if ever."""
-        ...
+        """Monotonic time of its last answer to a question of `read`, or 0."""
 
     @property
     def device(self) -> Device:
-        """What stands for it until it was read for the first time."""
-        ...
+        """The device, or a placeholder until it was read for the first time."""
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
-        """The GPU now, and after it its MIG instances; with GPM's readings where `gpm`.
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+        """Read the GPU, then its MIG instances; with GPM if `gpm`.
 
-        May block. Raises `DriverError` where the driver itself is gone, be it replaced by another
-        or not; never for what the driver says of the device.
+        May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
+        what the driver says of the device.
         """
-        ...
 
     def look_ahead(self, seconds: float) -> None:
-        """Asks what takes long and is due within that time: the next `read` need not. As `read`."""
-        ...
+        """Ask now what takes long and is due within that time, so that `read` need not."""
 
 
 class Driver(Protocol):
@@ -127,13 +157,10 @@ class Driver(Protocol):
     def cuda_version(self) -> str | None: ...
 
     def readers(self) -> tuple[Reader, ...]:
-        """One for each GPU, in the driver's order; touches no device."""
-        ...
+        """Return one reader for each GPU, in the driver's order, without touching a device."""
 
     def events(self) -> tuple[Event, ...]:
-        """What was reported since the last call; waits for it up to a second, from one thread."""
-        ...
+        """Return the events since the last call; wait for some up to a second, in one thread."""
 
     def close(self) -> None:
-        """Lets go of it, once it is gone; may block."""
-        ...
+        """Release the driver once it is gone; may block."""

@@ -1,10 +1,10 @@
-"""The loop behind `gputop stream`: a reader thread for each device, an emitter at the interval.
+"""The loop behind `gputop stream`: a reader thread for each device, a sample at each interval.
 
-At each tick every reader that is free reads its device. The emitter waits for them a moment, then
+At each tick every reader that is free reads its device. The loop waits a moment for them, then
 sends what there is, on time: a device that hangs holds up its own thread only, and shows its age.
 
-Readers take turns, as long as they are quick: threads that read at the same time do it no sooner,
-since each call gives up Python's lock and has to win it back, which takes more than the call.
+Quick readers take turns. Threads that read at the same time are no faster, since each call releases
+Python's lock and waits to get it back, which takes longer than the call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
@@ -33,53 +32,52 @@ from gputop.schema.snapshot import (
     DriverState,
     Event,
     Inventory,
-    Process,
     Record,
     Sample,
     Source,
     silence_limit,
 )
 from gputop.sources.interface import (
+    DeviceReading,
     Driver,
     DriverError,
-    GpuProcess,
     Owner,
-    OwnersOf,
+    OwnerLookup,
     Reader,
-    Reading,
     ReplacedError,
+    joined_process,
 )
-from gputop.sources.linux.cpu import cpu_name
 from gputop.sources.linux.host import FIRST_WINDOW_SECONDS, HostReader
-from gputop.sources.linux.owners import ALL, Owners
+from gputop.sources.linux.owners import Owners
+from gputop.sources.linux.procfs import cpu_name
 
 if TYPE_CHECKING:
     from gputop.problem import Problem
 
 RETRY_SECONDS = 2.0
-"""How often a driver that could not be used is tried again: it may be loaded meanwhile."""
+"""Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
 GRACE_SECONDS = 0.15
-"""How long a tick waits for readers that answered the last one, where the next one comes soon: so
-much older than the interval can be what is shown, and drawing it takes time, too."""
+"""Seconds that a tick waits for readers that answered the last one, at short intervals. Values on
+the screen can be that much older than the interval."""
 LONGEST_AHEAD_SECONDS = 2.0
-"""Where the interval is longer, what takes long is asked for with the rest, lest it be too old."""
+"""Longest time in seconds that slow values are asked for ahead: beyond it they would be too old."""
 STALL_SECONDS = 0.02
+"""Seconds after which a slow device no longer makes the others wait for their turn."""
 TURNS_SECONDS = 0.1
-"""A device that takes longer does not keep the others waiting, and all of them together do not keep
-the tick: the rest is read beside it."""
+"""Seconds for all turns of a tick: the rest of the devices is read at the same time."""
 FIRST_GRACE_SECONDS = 1.0
-"""How long the first sample with devices waits for all of them, and every one at most."""
+"""Seconds that the first sample with devices waits for all of them, and every one at most."""
 
 
 def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
-    """Sleeps that long, if it is in the future, or until the event; whether that came."""
+    """Sleep that long, or until the event. Return True if the event came."""
     return (cut_short or threading.Event()).wait(max(0.0, seconds))
 
 
 class _Owned(NamedTuple):
-    """A reading, and who the processes are that it lists."""
+    """A reading, and the owners of the processes that it lists."""
 
-    reading: Reading
+    reading: DeviceReading
     owners: tuple[Owner, ...]
 
 
@@ -88,40 +86,40 @@ class _Slot:
     """A reader and what it read last; guarded by the sampler's lock."""
 
     reader: Reader
-    owners: OwnersOf
+    owners: OwnerLookup
     ask: threading.Condition
-    """Of the sampler's lock: its own, or each answer would wake all readers."""
+    """Condition of the sampler's lock. Each slot has one, or each answer would wake all readers."""
     asked: int = 0
     answered: int = 0
     since: float = 0.0
     """Monotonic time of the last answer, or of the start."""
     read_at: float = 0.0
-    """When what it read last was begun to be read: no value of it is older."""
+    """Start of the last read: no value in `readings` is older."""
     asked_at: float = 0.0
-    """When it was asked what it has not answered yet, or what it answered last."""
+    """Time of the question that it answers, or answered last."""
     readings: tuple[_Owned, ...] = ()
     sent: bool = False
-    """Whether these have been sent before."""
+    """True if these have been sent before."""
     late: bool = False
     over: bool = False
-    """Whether the driver is gone, and its thread is to end."""
+    """True if the driver is gone, and the thread should end."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The GPU and its instances, as far as they are known."""
+        """The GPU and its known instances."""
         return tuple(owned.reading.device for owned in self.readings) or (self.reader.device,)
 
-    def silent(self, now: float, interval: float) -> float:
-        """Seconds without an answer to any of its questions, of those that it was asked in.
+    def seconds_silent(self, now: float, interval: float) -> float:
+        """Return the seconds in which it was asked and answered none of its questions.
 
-        While the interval was longer, or nobody read the stream, it owed none. One that answers
-        each question, and takes long over it, is slow and does not hang.
+        While the interval was longer, or nobody read the stream, it was not asked. A device that
+        takes long over each question is slow, and does not hang.
         """
         return now - max(self.since, self.reader.heard_at, self.asked_at - interval)
 
 
-class _Look(NamedTuple):
-    """What is known of a GPU and its instances at one moment."""
+class _SlotState(NamedTuple):
+    """State of a slot at one moment."""
 
     devices: tuple[Device, ...]
     readings: tuple[_Owned, ...]
@@ -132,7 +130,7 @@ class _Look(NamedTuple):
 
 @dataclass(frozen=True)
 class _Opened:
-    """What came of starting the driver so far; replaced as a whole."""
+    """Result of starting the driver so far; replaced as a whole."""
 
     driver: Driver | None = None
     problem: Problem | None = None
@@ -146,14 +144,14 @@ class _Opened:
 
 
 class Sampler:
-    """Yields the records of this machine's stream, for ever, on time."""
+    """Yields the records of this machine's stream forever, on time."""
 
     def __init__(
         self,
         start: Callable[[], Driver],
         interval: float,
         source: Source = Source.NVML,
-        owners: Callable[[], OwnersOf] = Owners,
+        owners: Callable[[], OwnerLookup] = Owners,
         *,
         gpm: bool = True,
     ) -> None:
@@ -167,24 +165,24 @@ class Sampler:
         self._changed = threading.Condition(self._lock)
         self._opened = _Opened()
         self._waiting: deque[_Slot] = deque()
-        """Those whose turn comes in this tick."""
+        """Slots whose turn comes in this tick."""
         self._hurry = threading.Event()
-        """Set where the next tick should come at once."""
+        """Set if the next tick should come at once."""
         self._events: deque[Event] = deque(maxlen=EVENTS)
         self._hostname, self._cpu_name = socket.gethostname(), cpu_name()
 
     @property
     def settled(self) -> bool:
-        """Whether the driver answered, or failed to."""
+        """True if the driver answered, or failed to."""
         return self._opened.state is not DriverState.STARTING
 
     def records(self) -> Iterator[Record]:
-        """An inventory, then samples, and a new inventory before the sample that differs."""
+        """Yield an inventory, then samples, and a new inventory before the sample that differs."""
         threading.Thread(target=self._open, name="driver", daemon=True).start()
         sent: Inventory | None = None
         for opened in self._ticks():
-            # Both from one look: a reader may learn more about its device between them.
-            devices, sample = self._look(opened.slots)
+            # Both at one moment: a reader may learn more about its device between them.
+            devices, sample = self._current(opened.slots)
             inventory = self._inventory(opened, devices)
             if sent is None or dataclasses.replace(inventory, time=sent.time) != sent:
                 sent = inventory
@@ -192,12 +190,12 @@ class Sampler:
             yield sample
 
     def set_interval(self, seconds: float) -> None:
-        """Another interval, from now on."""
+        """Change the interval, from now on."""
         self._interval = seconds
         self._tick_now()
 
     def set_gpm(self, *, wanted: bool) -> None:
-        """Whether GPM is sampled: it costs the devices more than the rest."""
+        """Switch GPM on or off: it costs the devices more than all else."""
         begins = wanted and not self._gpm
         self._gpm = wanted
         if begins:  # it takes two ticks until there is a value
@@ -209,10 +207,10 @@ class Sampler:
             self._changed.notify_all()
 
     def _ticks(self) -> Iterator[_Opened]:
-        """Once at each interval, and as soon as the driver has answered for the first time.
+        """Read all devices at each interval, and as soon as the driver has answered at first.
 
-        Yields what was asked at that tick: the driver may open at any moment. But for one that is
-        gone by the end of it.
+        Yields the driver that was asked at that tick, since another may open at any moment; or,
+        if that one is gone at the end of the tick, its successor.
         """
         pause(FIRST_WINDOW_SECONDS)
         due = time.monotonic()
@@ -247,9 +245,9 @@ class Sampler:
             return self.settled
 
     def _open(self) -> None:
-        """Starts the driver, however long that takes, and again while it cannot be used.
+        """Start the driver, however long that takes, and again while it cannot be used.
 
-        Raises `ReplacedError` where one that worked has come back as another.
+        Raises `ReplacedError` if one that worked has come back as another.
         """
         worked = False
         while True:
@@ -274,7 +272,6 @@ class Sampler:
             driver.close()
 
     def _run(self, driver: Driver, readers: tuple[Reader, ...]) -> None:
-        """A thread for each reader, and one for what the driver reports."""
         now = time.monotonic()
         slots = tuple(
             _Slot(reader, self._new_owners(), threading.Condition(self._lock), since=now)
@@ -289,8 +286,8 @@ class Sampler:
             ).start()
         threading.Thread(target=self._listen, args=(driver,), name="events", daemon=True).start()
 
-    def _forsake(self, slot: _Slot, problem: Problem) -> None:
-        """The driver under that reader is gone: nothing that was read with it holds any longer."""
+    def _discard_driver(self, slot: _Slot, problem: Problem) -> None:
+        """Drop the driver of that slot and all that was read with it: it is gone."""
         with self._changed:
             if slot.over:
                 return
@@ -318,17 +315,17 @@ class Sampler:
             try:
                 read = slot.reader.read(gpm=self._gpm)
             except DriverError as error:
-                self._forsake(slot, error.problem)
+                self._discard_driver(slot, error.problem)
                 return
-            # Owners here, and not by the emitter: /proc blocks for one that hangs in the kernel.
+            # Owners here, and not in the loop: /proc blocks for one that hangs in the kernel.
             readings = tuple(
-                _Owned(reading, tuple(slot.owners.of(p.pid) for p in reading.processes))
+                _Owned(reading, tuple(slot.owners.find(p.pid) for p in reading.processes))
                 for reading in read
             )
-            slot.owners.keep({p.pid for reading, _ in readings for p in reading.processes})
+            slot.owners.forget_others({p.pid for reading, _ in readings for p in reading.processes})
             with self._changed:
                 if slot.readings and not slot.sent:
-                    readings = _after(slot.readings, readings)
+                    readings = _with_unsent(slot.readings, readings)
                 slot.answered, slot.readings, slot.read_at = tick, readings, began
                 slot.since, slot.sent, slot.late = time.monotonic(), False, False
                 if not self._waiting:
@@ -339,7 +336,7 @@ class Sampler:
                 self._ask_next()
 
     def _read_all(self, slots: tuple[_Slot, ...], tick: int, grace: float) -> None:
-        """Asks every reader; returns when those that are not late have answered, or after grace."""
+        """Ask every reader; return when those that are not late have answered, or after grace."""
         with self._changed:
             now = time.monotonic()
             self._waiting = deque(slot for slot in slots if slot.answered >= slot.asked)
@@ -363,7 +360,7 @@ class Sampler:
                 slot.late = slot.answered < tick
 
     def _ask_next(self) -> None:
-        """It is the next one's turn, if one has not begun by itself; the lock is held."""
+        """Wake the next slot that has not begun by itself; the lock is held."""
         while self._waiting:
             slot = self._waiting.popleft()
             if slot.answered < slot.asked:
@@ -385,19 +382,18 @@ class Sampler:
             gputop_version=__version__,
         )
 
-    def _look(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
-        """The devices, and what is known of them, at one moment."""
+    def _current(self, slots: tuple[_Slot, ...]) -> tuple[tuple[Device, ...], Sample]:
         interval = self._interval
         # The last tick within the limit comes a moment before it, and is the one that tells.
         limit = silence_limit(interval) - interval / 2
         with self._changed:
             now = time.monotonic()
-            looks = [
-                _Look(
+            states = [
+                _SlotState(
                     slot.devices,
                     slot.readings,
                     age=now - (slot.read_at or slot.since),
-                    hung=slot.silent(now, interval) > limit,
+                    hung=slot.seconds_silent(now, interval) > limit,
                     sent=slot.sent,
                 )
                 for slot in slots
@@ -407,20 +403,20 @@ class Sampler:
             events = tuple(self._events)
             self._events.clear()
         # Indices move when a device is lost: two readers may have found the same one.
-        first: dict[str, _Look] = {}
-        for look in looks:
-            first.setdefault(look.devices[0].uuid, look)
-        looks = [*first.values()]
-        devices = tuple(device for look in looks for device in look.devices)
+        first: dict[str, _SlotState] = {}
+        for state in states:
+            first.setdefault(state.devices[0].uuid, state)
+        states = [*first.values()]
+        devices = tuple(device for state in states for device in state.devices)
         samples = tuple(
-            _current(device, owned, look)
-            for look in looks
-            for device, owned in zip_longest(look.devices, look.readings)
+            _device_sample(device, owned, state)
+            for state in states
+            for device, owned in zip_longest(state.devices, state.readings)
         )
         processes = tuple(
-            _process(reading.device.uuid, listed, owner, hung=look.hung)
-            for look in looks
-            for reading, owners in look.readings
+            joined_process(reading.device.uuid, listed, owner, hung=state.hung)
+            for state in states
+            for reading, owners in state.readings
             for listed, owner in zip(reading.processes, owners, strict=True)
         )
         sample = Sample(
@@ -435,58 +431,29 @@ class Sampler:
 
 
 def _grace(interval: float) -> float:
-    """How long a tick waits: where ticks are far apart, what is late would be old at the next."""
+    """Return the seconds that a tick waits: longer if what is late would be old at the next."""
     return max(GRACE_SECONDS, min(FIRST_GRACE_SECONDS, interval / 10))
 
 
-def _current(device: Device, owned: _Owned | None, look: _Look) -> DeviceSample:
-    """What is known of a device now: its last reading with its age, or why there is none."""
-    if owned is not None and not look.hung:
-        sample = repeated(owned.reading.sample) if look.sent else owned.reading.sample
-        return dataclasses.replace(sample, age_seconds=look.age)
-    reason = Absence.TIMED_OUT if look.hung else Absence.NO_DATA_YET
+def _device_sample(device: Device, owned: _Owned | None, state: _SlotState) -> DeviceSample:
+    """Return the last reading of a device with its age, or the reason that there is none."""
+    if owned is not None and not state.hung:
+        sample = repeated(owned.reading.sample) if state.sent else owned.reading.sample
+        return dataclasses.replace(sample, age_seconds=state.age)
+    reason = Absence.TIMED_OUT if state.hung else Absence.NO_DATA_YET
     return DeviceSample(
         uuid=device.uuid,
-        state=DeviceState.NOT_RESPONDING if look.hung else DeviceState.OK,
-        age_seconds=look.age if look.hung else None,
+        state=DeviceState.NOT_RESPONDING if state.hung else DeviceState.OK,
+        age_seconds=state.age if state.hung else None,
         absent=dict.fromkeys((*READINGS, "processes"), reason),
     )
 
 
-def _after(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
-    """The newer readings, with what would be lost of those that have not been sent."""
+def _with_unsent(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
+    """Return the newer readings, with the samples of utilization in those that were not sent."""
     before = [owned.reading.sample for owned in unsent]
     found = joined(before, [owned.reading.sample for owned in readings])
     return tuple(
         owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
         for owned, sample in zip(readings, found, strict=True)
     )
-
-
-UTILIZATIONS = tuple(f.name for f in dataclasses.fields(GpuProcess) if "_utilization_" in f.name)
-OWNED = (*ALL, "unmasked")
-
-
-def _process(uuid: str, listed: GpuProcess, owner: Owner, *, hung: bool) -> Process:
-    """What the driver and the host say of a process, together.
-
-    Of a device that does not respond its processes are still shown: they are who to ask.
-    """
-    values: dict[str, Any] = dict(zip(OWNED, _owned(owner), strict=True))
-    absent = dict(owner.absent)
-    if owner.absence is not None:
-        absent |= dict.fromkeys(ALL, owner.absence)
-    of_memory, of_use = listed.absence, listed.utilization_absence
-    if hung:
-        of_memory = of_use = Absence.TIMED_OUT
-    else:
-        values["memory_used_bytes"] = listed.memory_used_bytes
-        values |= zip(UTILIZATIONS, _utilizations(listed), strict=True)
-    if of_memory:
-        absent["memory_used_bytes"] = of_memory
-    if of_use:
-        absent |= dict.fromkeys(UTILIZATIONS, of_use)
-    return Process(pid=listed.pid, device_uuid=uuid, kind=listed.kind, absent=absent, **values)
-
-
-_owned, _utilizations = attrgetter(*OWNED), attrgetter(*UTILIZATIONS)

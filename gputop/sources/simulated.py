@@ -1,7 +1,7 @@
 """Simulated devices for `--demo`: a training run on eight GPUs, the same at every start.
 
-Seven devices train in step: a data loader that stalls now and then, a checkpoint every few minutes,
-one device that runs hot and slow. The eighth is held by a notebook that does nothing.
+Seven devices train in step, with a data loader that stalls now and then and a checkpoint every few
+minutes. One of them runs hot and slow. The eighth is held by an idle notebook.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gputop.schema.snapshot import (
     ProcessKind,
     Source,
 )
-from gputop.sources.interface import GpuProcess, Owner, Reading
+from gputop.sources.interface import DeviceReading, GpuProcess, Owner
 from gputop.sources.sampler import Sampler
 
 GIB = 1 << 30
@@ -38,14 +38,22 @@ HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
 FIRST_PID = 48_211
 SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
-"""From one of the driver's own samples to the next."""
+"""Seconds from one of the driver's own samples to the next."""
 LINKS = 18
+ZERO_READINGS: dict[str, Any] = dict.fromkeys(
+    (
+        *(f"{unit}_utilization_percent" for unit in ("encoder", "decoder", "jpeg", "ofa")),
+        *("ecc_corrected", "ecc_uncorrected", "ecc_corrected_lifetime", "ecc_uncorrected_lifetime"),
+        *("pcie_replays", "remapped_rows", "remapped_rows_uncorrected"),
+    ),
+    0,
+)
 ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
 
 @dataclass
 class SimulatedReader:
-    """One device of the training run; its state is a function of the time since the start."""
+    """One device of the training run. Its state is a function of the time since the start."""
 
     index: int
     began: float = field(default_factory=time.monotonic)
@@ -91,10 +99,10 @@ class SimulatedReader:
         )
 
     def look_ahead(self, seconds: float) -> None:
-        """Nothing takes long."""
+        """Do nothing: nothing takes long."""
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
-        """The device now, moved on by the time since the last read."""
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+        """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began
         busy = self._busy(now, self._noise)
         samples = self._samples(now, busy)
@@ -115,10 +123,7 @@ class SimulatedReader:
             gpu_utilization_samples_percent=samples,
             gpu_utilization_samples_seconds=round(SAMPLE_SECONDS, 3),
             memory_utilization_percent=round(busy * 0.46),
-            encoder_utilization_percent=0,
-            decoder_utilization_percent=0,
-            jpeg_utilization_percent=0,
-            ofa_utilization_percent=0,
+            **ZERO_READINGS,
             **(self._gpm(busy) if gpm else {}),
             memory_used_bytes=used,
             memory_total_bytes=TOTAL_BYTES,
@@ -140,32 +145,25 @@ class SimulatedReader:
             memory_clock_mhz=2619 if used > GIB else 1593,
             video_clock_mhz=1545 if busy else 345,
             performance_state=0,
-            clock_event_reasons=self._clock_events(busy, hot=hot),
+            clock_event_reasons=("sw_thermal",) * hot if busy else ("idle",),
             clock_event_seconds={"sw_power_cap": 0.0, "sw_thermal": round(now, 1) if hot else 0.0},
             pcie_generation=5,
             pcie_width=16,
             pcie_rx_bytes_per_second=busy * 3_100_000,
             pcie_tx_bytes_per_second=busy * 1_200_000,
-            pcie_replays=0,
             nvlink_rx_bytes_per_second=LINKS * per_link,
             nvlink_tx_bytes_per_second=LINKS * per_link,
             nvlink_link_rx_bytes_per_second=(per_link,) * LINKS,
             nvlink_link_tx_bytes_per_second=(per_link,) * LINKS,
-            ecc_corrected=0,
-            ecc_uncorrected=0,
-            ecc_corrected_lifetime=0,
-            ecc_uncorrected_lifetime=0,
-            remapped_rows=0,
-            remapped_rows_uncorrected=0,
             remap_pending=False,
             remap_failed=False,
             recovery_action="none",
             absent=ABSENT if gpm else ABSENT | dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         )
-        return (Reading(self.device, sample, processes),)
+        return (DeviceReading(self.device, sample, processes),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
-        """A run in bfloat16 that uses its SMs well and its tensor cores by half."""
+        """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""
         shares = {"sm_active": 0.91, "sm_occupancy": 0.34, "tensor_active": 0.52}
         shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
         shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
@@ -174,13 +172,8 @@ class SimulatedReader:
             for name, share in shares.items()
         }
 
-    def _clock_events(self, busy: int, *, hot: bool) -> tuple[str, ...]:
-        if not busy:
-            return ("idle",)
-        return ("sw_thermal",) if hot else ()
-
     def _samples(self, now: float, busy: int) -> tuple[int, ...]:
-        """Those since the last read; the newest of them is what the device says of itself."""
+        """Return the samples since the last read; the newest is the current utilization."""
         first, end = (int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now))
         earlier = (
             self._busy(number * SAMPLE_SECONDS, self._sample_noise)
@@ -224,13 +217,13 @@ class SimulatedReader:
 
 
 class SimulatedOwners:
-    """Who runs the simulated processes: they began some hours ago."""
+    """Owners of the simulated processes, which began some hours ago."""
 
     def __init__(self) -> None:
         self._began = time.time()
 
-    def of(self, pid: int) -> Owner:
-        """The trainer's rank, or the notebook."""
+    def find(self, pid: int) -> Owner:
+        """Return the trainer's rank, or the notebook."""
         rank = pid - FIRST_PID
         if rank == NOTEBOOK_DEVICE:
             command = "python -m ipykernel_launcher -f kernel-5c1f.json"
@@ -246,8 +239,8 @@ class SimulatedOwners:
             slurm_job="71524",
         )
 
-    def keep(self, pids: set[int]) -> None:
-        """There is nothing to forget."""
+    def forget_others(self, pids: set[int]) -> None:
+        """Do nothing: nothing is remembered."""
 
 
 class SimulatedDriver:
@@ -260,14 +253,14 @@ class SimulatedDriver:
         return tuple(SimulatedReader(index) for index in range(DEVICES))
 
     def events(self) -> tuple[Event, ...]:
-        """Nothing ever happens."""
+        """Wait a second: nothing ever happens."""
         threading.Event().wait(1.0)
         return ()
 
     def close(self) -> None:
-        """It never goes."""
+        """Do nothing: this driver never goes away."""
 
 
 def sampler(interval: float, *, gpm: bool = True) -> Sampler:
-    """The sampler of the simulation: marked as such in every inventory."""
+    """Return the sampler of the simulation, marked as such in every inventory."""
     return Sampler(SimulatedDriver, interval, Source.SIMULATED, SimulatedOwners, gpm=gpm)

@@ -1,8 +1,9 @@
-"""What CUDA_VISIBLE_DEVICES leaves of a machine's devices, as CUDA reads it. Pure.
+"""The devices that CUDA_VISIBLE_DEVICES leaves visible, as CUDA reads it.
 
-https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables says that a list
-ends at its first invalid entry; that a repeated one leaves nothing, that the first entry decides
-between numbers and UUIDs, and that `1gpu2` is 1, is what torch.cuda found CUDA to do.
+A list ends at its first invalid entry, as
+https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables says. torch.cuda
+found that a repeated entry leaves nothing, that the first entry decides between numbers and UUIDs,
+and that `1gpu2` is 1.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ BY_BUS = "PCI_BUS_ID"
 
 
 class Seen(NamedTuple):
-    """The UUIDs of the devices that are visible, MIG instances with their GPU."""
+    """UUIDs of the visible devices, MIG instances with their GPU."""
 
     uuids: frozenset[str]
     note: str | None = None
-    """What is wrong with the list, in a sentence without its end."""
+    """Problem with the list, in a sentence without its full stop."""
 
 
 def in_bus_order(devices: Sequence[Device]) -> list[Device]:
-    """The GPUs as CUDA_DEVICE_ORDER=PCI_BUS_ID counts them; NVML's order where a bus is unknown."""
+    """Return the GPUs as CUDA_DEVICE_ORDER=PCI_BUS_ID counts them, or in NVML's order."""
     gpus = [device for device in devices if device.parent_uuid is None]
     if all(gpu.pci_bus_id for gpu in gpus):
         return sorted(gpus, key=lambda gpu: (gpu.pci_bus_id or "").lower())
@@ -37,11 +38,11 @@ def in_bus_order(devices: Sequence[Device]) -> list[Device]:
 
 
 def seen(devices: Sequence[Device], value: str | None, order: str | None) -> Seen:
-    """What is visible where the variables have these values, None where one is not set.
+    """Return the visible devices for these values of the variables, None for an unset one.
 
-    Raises `ValueError` where numbers are ambiguous: without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA has
-    the fastest device first, which tells nothing of the others. Where all are alike it is taken to
-    be the order of the bus, which it is in practice.
+    Raises `ValueError` if numbers are ambiguous: without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA puts
+    the fastest device first, and does not define the order of the others. Identical devices are
+    taken to be in the order of the bus, which they are in practice.
     """
     if value is None:
         return Seen(frozenset(device.uuid for device in devices))
@@ -78,7 +79,7 @@ def _numbered(gpus: Sequence[Device], entry: str) -> Device | None:
 
 
 def _named(devices: Sequence[Device], entry: str, prefix: str) -> Device | None:
-    """A GPU by what its UUID begins with, if that is one's alone; an instance by its whole id."""
+    """Return the GPU whose UUID alone begins so, or the instance with that whole id."""
     if prefix == "MIG-":
         found = [device for device in devices if entry in _ids(device, devices)]
     else:
@@ -87,7 +88,7 @@ def _named(devices: Sequence[Device], entry: str, prefix: str) -> Device | None:
 
 
 def _ids(instance: Device, devices: Sequence[Device]) -> set[str]:
-    """Of a MIG instance, that of drivers before 470 too: `MIG-GPU-…/1/0`."""
+    """Return the ids of a MIG instance, with that of drivers before 470: `MIG-GPU-…/1/0`."""
     parent = next((d for d in devices if d.uuid == instance.parent_uuid), None)
     if parent is None:
         return set()

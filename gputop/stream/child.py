@@ -1,88 +1,68 @@
-"""Reads the stream of a child process: starts it, watches it, and starts it again."""
+"""Read the stream of a child process: start it, watch it, and restart it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from gputop.bounds import LINE_BYTES, LINES_PER_SECOND, UNREADABLE_LINES
-from gputop.exits import signal_name
+from gputop.console import signal_name
 from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError
-from gputop.schema.snapshot import (
-    DeviceState,
-    DriverState,
-    Inventory,
-    NewerSchemaError,
-    Record,
-    Sample,
-    decode,
-    silence_limit,
-)
-from gputop.stream.control import request
-from gputop.stream.launch import command, launch
+from gputop.schema.snapshot import NewerSchemaError, Record, decode, silence_limit
+from gputop.stream.launch import launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 START_SECONDS = 10.0
-"""How long a child may take to say its first word: an interpreter on a slow file system."""
+"""Seconds until a child's first line: it may be an interpreter on a slow file system."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 2.0
-"""Between a child's death and its next life; doubled while they are short. A start takes a quarter
-of a second of a core: one that crashes at each start uses a tenth of it."""
+"""Seconds between a child's end and its restart, doubled while its lives are short. A start takes a
+quarter of a second of a core: a child that crashes at each start uses a tenth of it."""
 LONG_LIFE_SECONDS = 10.0
-"""What a child that crashes never reaches: its first records come before it asks the driver."""
+"""Seconds that a crashing child never lives: its first records come before it asks the driver."""
 SECOND_LOOK_SECONDS = 0.5
-ANSWER_SECONDS = 15.0
-"""How long the driver may take to answer, or be found to be missing."""
 STEP_SECONDS = 0.5
-"""How long each step of ending a child may take: end of file, SIGTERM, SIGKILL."""
+"""Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
 BURST_LINES = 100
-"""Lines that may come at once; the rate counts over so many."""
+"""Lines that may come at once: the rate is limited over so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The stream broke off, or a part of it could not be read; it goes on by itself."""
+    """A break of the stream, or an unreadable line of it. The stream continues by itself."""
 
     problem: Problem
     left_out: bool = False
-    """Whether it is a line that could not be read, and the child runs on."""
+    """True for an unreadable line, after which the child runs on."""
     retry_seconds: float = 0.0
-    """Until the child is started again."""
+    """Seconds until the child is restarted."""
     status: int | None = None
-    """The exit status of a child that ended, negative for a signal."""
+    """Exit status of a child that ended, negative for a signal."""
     errors: str = ""
-    """The end of what it wrote to its standard error."""
+    """End of its standard error."""
 
 
 class Patience(NamedTuple):
-    """How long one waits for a child: seconds."""
+    """Seconds to wait for a child."""
 
     start: float
-    """For its first record."""
+    """Wait for its first record."""
     first_pause: float
     longest_pause: float
 
 
-class StreamError(Exception):
-    """No snapshot is to be had; `problem` says it to the user."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
 class StreamChild:
-    """A child that writes a stream. Its standard input is held open: its end is the child's."""
+    """A child that writes a stream. It ends when its standard input, held open here, closes."""
 
     def __init__(
         self,
@@ -91,7 +71,7 @@ class StreamChild:
         process: subprocess.Popen[bytes] | None = None,
         patience: Patience | None = None,
     ) -> None:
-        """Of one that has been started already with these arguments, `process` is it."""
+        """Watch a child with these arguments; `process` is one that was started already."""
         self._arguments = list(arguments)
         self._limit = _limit(interval)
         self._process = process
@@ -99,16 +79,16 @@ class StreamChild:
             START_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
         )
         self._spoke = False
-        """Whether a record has come of it."""
+        """True if it has sent a record."""
         self._sent: list[int] = []
-        """The signals that it was ended with from here."""
+        """Signals that were sent from here to end it."""
         self._errors = _Tail()
         self._wanted: dict[str, Any] = {}
 
     def ask(self, **wanted: Any) -> None:
-        """Asks the child, which has `--control`, and those after it.
+        """Request settings of the child, which has `--control`, and of its successors.
 
-        For `interval`, `gpm`, and to wait for each sample to be acknowledged: `acknowledge`.
+        They are `interval`, `gpm`, and `acknowledge`, to wait for acknowledgements of samples.
         """
         changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
         self._wanted |= changed
@@ -118,24 +98,24 @@ class StreamChild:
             self._send(changed)
 
     def acknowledge(self, record: Record, clock: float) -> None:
-        """Tells the child that the record arrived, and the time by our clock."""
+        """Tell the child that the record arrived, and the time by our clock."""
         self._send({"received": record.time, "clock": clock})
 
     def _send(self, wanted: dict[str, Any]) -> None:
         listens = self._process.stdin if self._process is not None else None
-        # One that does not listen is about to be ended, or is just being: the next one is told.
+        # One that does not listen is about to end: its successor is told.
         if listens is not None and not listens.closed:
             with contextlib.suppress(OSError):
-                os.write(listens.fileno(), request(**wanted))
+                os.write(listens.fileno(), json.dumps(wanted).encode() + b"\n")
 
     def spawn(self) -> None:
-        """Starts the child. Needs no event loop: it can start before the screen does."""
+        """Start the child. This needs no event loop, so it can start before the screen."""
         self._process, self._spoke, self._sent = launch(self._arguments), False, []
         if self._wanted:
             self._send(self._wanted)
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
-        """What the child sends, for ever; an `Interruption` where it has to be started again."""
+        """Yield what the child sends, forever, and an `Interruption` whenever it is restarted."""
         pause = self._patience.first_pause
         while True:
             spoke_at: float | None = None
@@ -161,7 +141,7 @@ class StreamChild:
                 why = self._errors.last_line or "it ended"
                 if status is not None and status < 0 and -status not in self._sent:
                     why = f"it was ended by {signal_name(status)}"
-            # One that never spoke may have taken long to fail: that is no life.
+            # A child that never sent a record may have taken long to fail: that is no life.
             if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause
             problem = Problem("The sampler stopped", why, "It is being started again")
@@ -209,13 +189,15 @@ class StreamChild:
             errors.close()
 
     async def close(self) -> None:
-        """Ends the child within three steps, however it feels about it."""
+        """End the child within three steps, whatever it does."""
         process = self._process
         if process is None:
             return
         for pipe in (process.stdin, process.stdout, process.stderr):
-            _close(pipe)
-        # One that has not begun does not look at its input yet: an `ssh` that connects.
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        # A child that has not begun, such as a connecting `ssh`, does not read its input yet.
         first = None if self._spoke else SIGTERM
         for number in (first, SIGTERM, SIGKILL):
             if number is not None and process.poll() is None:
@@ -224,7 +206,7 @@ class StreamChild:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, STEP_SECONDS)
                 break
-        # Not before: who is cancelled in the middle of it closes it again, and all is done then.
+        # Not before: a caller that is cancelled in the middle calls this again.
         self._process = None
 
 
@@ -232,7 +214,7 @@ _CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
 
 
 def _crash(status: int | None) -> Problem | None:
-    """What native code did to a child: all that it runs but Python's own is the driver's."""
+    """Return the problem if native code crashed the child: that is the driver's, except Python."""
     if status is None or -status not in _CRASHES:
         return None
     return Problem(
@@ -244,12 +226,12 @@ def _crash(status: int | None) -> Problem | None:
 
 
 def _limit(interval: float) -> float:
-    """How long a child may say nothing between two lines."""
+    """Return the seconds that a child may be silent between two lines."""
     return silence_limit(interval) + 2.0
 
 
 class _Lines(asyncio.StreamReader):
-    """Counts what it is fed: a line that is still coming, over a slow line, is no silence."""
+    """Counts the pieces it is fed: a long line that arrives slowly is no silence."""
 
     pieces = 0
 
@@ -259,9 +241,9 @@ class _Lines(asyncio.StreamReader):
 
 
 async def _line_within(reader: _Lines, seconds: float) -> bytes:
-    """The next line, b"" at the end; raises `TimeoutError` if nothing comes for that long.
+    """Return the next line, b"" at the end. Raises `TimeoutError` if nothing comes for that long.
 
-    Where this process was suspended the time is up at once, and the line is there: a second look.
+    After a suspension the time is up at once though the line is there: it looks a second time.
     """
     # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when a line comes.
     before = -1
@@ -274,14 +256,8 @@ async def _line_within(reader: _Lines, seconds: float) -> bytes:
         return await reader.readline()
 
 
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        with contextlib.suppress(OSError):
-            pipe.close()
-
-
 class _Tail(asyncio.Protocol):
-    """Keeps the end of what a child writes to its standard error."""
+    """Keeps the end of a child's standard error."""
 
     KEPT_BYTES = 2000
 
@@ -299,87 +275,3 @@ class _Tail(asyncio.Protocol):
     def last_line(self) -> str:
         lines = self.text.splitlines()
         return lines[-1] if lines else ""
-
-
-class Snapshot(NamedTuple):
-    """A sample, and the inventory that holds for it."""
-
-    inventory: Inventory
-    sample: Sample
-
-
-class Stream(Protocol):
-    """Where records come from: a child, or what stands for one."""
-
-    def records(self) -> AsyncGenerator[Record | Interruption]: ...
-
-    async def close(self) -> None: ...
-
-
-def _stopped(interruption: Interruption) -> Problem:
-    return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
-
-
-async def snapshots(
-    stream: Stream,
-    timeout_seconds: float = ANSWER_SECONDS,
-    explain: Callable[[Interruption], Problem] = _stopped,
-) -> AsyncGenerator[Snapshot | Interruption]:
-    """Samples with their inventories, from when the driver answered or was found to be missing.
-
-    Raises `StreamError` where neither happens in time; `explain` says why the stream broke off.
-    What breaks off later is yielded. Closes the stream.
-    """
-    inventory: Inventory | None = None
-    begun = False
-    try:
-        async with asyncio.timeout(timeout_seconds) as limit:
-            async with contextlib.aclosing(stream.records()) as records:
-                async for record in records:
-                    if isinstance(record, Inventory):
-                        inventory = record
-                    elif isinstance(record, Interruption):
-                        if begun:
-                            yield record
-                        elif not record.left_out:
-                            raise StreamError(explain(record))
-                    elif inventory and (
-                        begun or inventory.driver_state is not DriverState.STARTING
-                    ):
-                        begun = True
-                        limit.reschedule(None)  # before the yield: it is this task's alone
-                        yield Snapshot(inventory, record)
-    except TimeoutError:
-        pass
-    finally:
-        await stream.close()
-    raise StreamError(
-        Problem(
-            "The NVIDIA driver does not answer",
-            f"it said nothing within {timeout_seconds:g} s",
-            "Look for Xid errors in `dmesg`; a reboot may be needed",
-        )
-    )
-
-
-async def one_snapshot(
-    *, demo: bool = False, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS
-) -> tuple[Inventory, Sample]:
-    """The first of the snapshots; raises `StreamError` where there is none in time.
-
-    With `complete`, the first in which every device has answered, or does not respond.
-    """
-    interval = 0.5
-    count = None if complete else 1
-    child = StreamChild(command(interval=interval, count=count, demo=demo), interval)
-    async with contextlib.aclosing(snapshots(child, timeout_seconds)) as found:
-        async for each in found:
-            if isinstance(each, Snapshot) and not (complete and waits(each.sample)):
-                return each
-    raise AssertionError("the snapshots of a child have no end")
-
-
-def waits(sample: Sample) -> bool:
-    """Whether a device may yet answer for the first time."""
-    states = ((each.state, each.age_seconds) for each in sample.devices)
-    return any(state is DeviceState.OK and age is None for state, age in states)

@@ -1,6 +1,6 @@
-"""What a stream has said: the last minutes as series on one time axis, and figures since the start.
+"""History of a stream: series of the last minutes on one time axis, and statistics since its start.
 
-A series is a ring of numbers, not of objects: 64 devices of 20 series of 1,200 samples take 12 MB.
+A series is a ring of numbers, not objects: 64 devices with 20 series of 1,200 samples take 12 MB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import DeviceSample, Sample
 
 CAPACITY = 1200
-"""Samples kept: twenty minutes at one a second."""
+"""Samples kept: twenty minutes at one per second."""
 # fmt: off
 KEPT = (
     "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent", "memory_used_bytes",
@@ -29,19 +29,19 @@ KEPT = (
     "memory_unattributed_bytes", "pcie_generation", "pcie_width", "ecc_corrected",
 )
 # fmt: on
-"""The readings that are drawn over time, and those of which rules want to know how they were."""
+"""Readings that are drawn over time, or whose past the rules use."""
 FASTEST = {"energy_joules": 1e5}
-"""What counters count in a second at most, far beyond all devices."""
+"""Plausible increase of counters per second, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
-"""A reading says nothing about more time before it than this: the longest interval there is."""
+"""Longest time before a reading for which it counts: the longest interval."""
 MOST_GONE = 64
-"""Devices kept that the newest sample does not have: the last ones that came."""
+"""Devices kept that are not in the newest sample: the most recent ones."""
 FINE_CAPACITY = 720
-"""Numbers kept of a device: two minutes of six a second, in 16 kB."""
+"""Numbers kept per device: two minutes at six per second, in 16 kB."""
 
 
 class FineSeries:
-    """The driver's own samples of *busy*: several with each sample that we take."""
+    """The driver's own samples of *busy*: several with each of our samples."""
 
     __slots__ = ("_many", "_pieces")
 
@@ -50,7 +50,7 @@ class FineSeries:
         self._many = 0
 
     def add(self, number: int, piece: tuple[int, ...]) -> None:
-        """Takes in what the sample of that number brought; an impossible value makes it a gap."""
+        """Add those of the sample of that number; an impossible value makes them a gap."""
         if min(piece) < 0 or max(piece) > 100:
             return
         self._pieces.append((number, bytes(piece)))
@@ -59,15 +59,15 @@ class FineSeries:
             self._many -= len(self._pieces.popleft()[1])
 
     def since(self, number: int) -> bytes:
-        """Those that came with later samples than that one, oldest first."""
+        """Return those of later samples than that one, oldest first."""
         return b"".join([piece for at, piece in self._pieces if at > number])
 
 
-class Series(Sequence[float | None]):
-    """Numbers in order of time, oldest first; None where there was none. A view: it moves on."""
+class HistorySeries(Sequence[float | None]):
+    """Numbers in order of time, None for a gap. It is a view of a ring, which moves on."""
 
     def __init__(self, ring: array[float], start: int, stop: int) -> None:
-        """The places `start` to `stop` of a ring, counted without its wrapping around."""
+        """View the places `start` to `stop` of a ring, counted without wrapping around."""
         self._ring = ring
         self._start = start
         self._stop = stop
@@ -97,7 +97,7 @@ class Series(Sequence[float | None]):
 
 
 class _Figures:
-    """A reading's statistics as they grow."""
+    """Running statistics of a reading."""
 
     __slots__ = ("_at", "_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
 
@@ -110,13 +110,13 @@ class _Figures:
         self.count = 1
 
     def add(self, value: float, seconds: float, at: float, fastest: float) -> None:
-        """Takes in a value that stands for that many seconds before it.
+        """Add a value that counts for that many seconds before it.
 
-        `at` is when it was read; what went up by more than `fastest` a second leapt.
+        `at` is when it was read. An increase by more than `fastest` per second is not counted.
         """
         self.count += 1
         self._seconds += seconds
-        # The first one stands for no time: it counts while it is the only one.
+        # The first one covers no time: it counts while it is the only one.
         if value != self.mean and self._seconds:
             self.mean += (value - self.mean) * (seconds / self._seconds)
         if value != self.last:
@@ -130,27 +130,29 @@ class _Figures:
         self._at = at
 
     def frozen(self) -> Statistics:
-        """As they are now."""
-        # Rounding may leave the mean of equal numbers a bit beside them.
+        """Return the statistics now."""
+        # Rounding may put the mean of equal numbers slightly beside them.
         mean = min(float(self.maximum), max(float(self.minimum), self.mean))
         return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
 
 
 class _Device:
-    """What is known of one device."""
+    """History of one device."""
 
     def __init__(self, number: int, time: float, nothing: array[float]) -> None:
         self.first = self.newest = number
-        """The numbers of the first and of the newest sample that it was in."""
+        """Numbers of the first and of the newest sample that has it."""
         self.since = time
         self.rings = dict.fromkeys((*KEPT, *DERIVED), nothing)
-        """All those that had no number yet are one, which only has gaps."""
+        """Rings by name. Those without a number so far share one, which only has gaps."""
         self.figures: dict[str, _Figures] = {}
         self.fine = FineSeries()
         self._nothing = nothing
 
-    def put(self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]) -> None:
-        """Writes them to that place of the rings."""
+    def write(
+        self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]
+    ) -> None:
+        """Write readings to that place of the rings."""
         for name, ring in self.rings.items():
             value = derived[name] if name in derived else getattr(readings, name)
             if value is not None and ring is self._nothing:
@@ -160,9 +162,9 @@ class _Device:
 
 
 class History:
-    """The last readings by device and name, and the statistics of all; devices are known by UUID.
+    """Recent readings and statistics by device and name. Devices are known by UUID.
 
-    One that is away has gaps. It is forgotten once nothing of it is left in the series.
+    A missing device has gaps. It is forgotten once none of its readings is left in the series.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -173,10 +175,10 @@ class History:
         self._newest: Sample | None = None
         self._elapsed = 0.0
         self.count = 0
-        """Samples ever added: places the newest one in a chart that does not scroll."""
+        """Samples ever added: positions the newest one in a chart that does not scroll."""
 
     def add(self, sample: Sample) -> None:
-        """Takes in a sample; devices that it does not have get a gap."""
+        """Add a sample; devices that it lacks get a gap."""
         number, self.count = self.count, self.count + 1
         place = number % self._capacity
         elapsed = 0.0 if self._newest is None else _between(self._newest, sample)
@@ -192,7 +194,7 @@ class History:
                 device = _Device(number, sample.time, self._nothing)
                 self._devices[readings.uuid] = device
             device.newest = number
-            device.put(place, readings, derived[readings.uuid])
+            device.write(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds, self._elapsed)
@@ -207,14 +209,14 @@ class History:
                 del self._devices[uuid]
 
     def series(self, uuid: str, name: str) -> Sequence[float | None]:
-        """The readings of that name, oldest first; the last one is of the newest sample."""
+        """Return the readings of that name, oldest first, up to the newest sample."""
         device = self._devices.get(uuid)
         if device is None or name not in device.rings:
             return ()
-        return Series(device.rings[name], max(device.first, self._oldest), self.count)
+        return HistorySeries(device.rings[name], max(device.first, self._oldest), self.count)
 
     def last(self, uuid: str, name: str, many: int) -> array[float]:
-        """The last numbers of that name, at most so many, as fast as can be; NaN for missing."""
+        """Return at most `many` last numbers of that name, NaN for missing. It is fast."""
         device = self._devices.get(uuid)
         if device is None or name not in device.rings:
             return array("d")
@@ -223,15 +225,15 @@ class History:
         )
 
     def busy_samples(self, uuid: str, many: int) -> bytes:
-        """The driver's own samples of *busy*, %, from the first of the last `many` samples on.
+        """Return the driver's own samples of *busy*, %, since the first of the last `many` samples.
 
-        They come evenly, as long as none is missing: it is for the caller to count them.
+        They are evenly spaced unless some are missing: the caller counts them.
         """
         device = self._devices.get(uuid)
         return device.fine.since(self.count - many) if device else b""
 
     def samples_within(self, seconds: float) -> int:
-        """How many of the last samples are not older than that, counted from the newest one."""
+        """Return the number of samples not older than that, counted from the newest one."""
         limit, times = self._elapsed - seconds, self._seconds
         low, high = self._oldest, self.count
         while low < high:  # bisect, on a ring
@@ -244,16 +246,16 @@ class History:
 
     @property
     def times(self) -> Sequence[float | None]:
-        """When the samples were taken, in Unix seconds: not in order where the clock was set."""
-        return Series(self._times, self._oldest, self.count)
+        """Times of the samples, in Unix seconds: out of order if the clock was set."""
+        return HistorySeries(self._times, self._oldest, self.count)
 
     @property
     def seconds(self) -> Sequence[float | None]:
-        """How long after the first sample each was taken, whatever the clock was set to."""
-        return Series(self._seconds, self._oldest, self.count)
+        """Seconds of each sample after the first, whatever the clock was set to."""
+        return HistorySeries(self._seconds, self._oldest, self.count)
 
     def span(self, samples: int) -> float:
-        """Seconds from the first to the last of so many of the last samples."""
+        """Return the seconds from the first to the last of so many newest samples."""
         axis = self.seconds
         first = axis[-samples] if 0 < samples <= len(axis) else None
         return 0.0 if first is None else self._elapsed - first
@@ -263,21 +265,21 @@ class History:
         return max(0, self.count - self._capacity)
 
     def statistics(self, uuid: str, name: str) -> Statistics | None:
-        """The statistics of a number of `READINGS`; None where it has not been read.
+        """Return the statistics of a number of `READINGS`, or None if it was never read.
 
-        One that has a number by cause is asked for as `clock_event_seconds.sw_power_cap`.
+        A number by cause is named as `clock_event_seconds.sw_power_cap`.
         """
         device = self._devices.get(uuid)
         figures = device.figures.get(name) if device else None
         return figures.frozen() if figures else None
 
     def since(self, uuid: str) -> float | None:
-        """Since when there are statistics of the device, in Unix seconds."""
+        """Return the start of the device's statistics, in Unix seconds."""
         device = self._devices.get(uuid)
         return device.since if device else None
 
     def reset(self, uuid: str) -> None:
-        """Begins the device's statistics anew; its series stay."""
+        """Restart the device's statistics; its series stay."""
         device = self._devices.get(uuid)
         if device is not None and self._newest is not None:
             device.figures.clear()
@@ -285,16 +287,15 @@ class History:
 
 
 def _between(before: Sample, after: Sample) -> float:
-    """Seconds from one sample to the next."""
     ups = before.uptime_seconds, after.uptime_seconds
     if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
         return ups[1] - ups[0]
-    # A clock that is set back makes time stand still, and does not undo what was.
+    # A clock that is set back makes time stand still, not run backwards.
     return max(0.0, after.time - before.time)
 
 
 def _cut(ring: array[float], start: int, stop: int) -> array[float]:
-    """The places `start` to `stop` of a ring, counted without its wrapping around."""
+    """Return the places `start` to `stop` of a ring, counted without wrapping around."""
     many, size = stop - start, len(ring)
     first = start % size
     piece = ring[first : first + many]
@@ -305,7 +306,7 @@ _of_all = attrgetter(*READINGS)
 
 
 def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
-    """Counts numbers alone: a truth or a word is none."""
+    """Add the numbers of the readings to their statistics: booleans and words have none."""
     numbers: Iterable[tuple[str, float]]
     for name, value in zip(READINGS, _of_all(readings), strict=True):
         kind = type(value)

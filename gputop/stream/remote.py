@@ -1,4 +1,4 @@
-"""Several machines as one stream: each has a child of its own, and none waits for another."""
+"""Several machines as one stream: each has its own child, and none waits for another."""
 
 from __future__ import annotations
 
@@ -11,20 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.problem import Problem
 from gputop.schema.snapshot import THIS_MACHINE, Inventory, old_after
-from gputop.stream.child import (
-    Interruption,
-    Patience,
-    Snapshot,
-    StreamChild,
-    StreamError,
-    snapshots,
-    waits,
-)
-from gputop.stream.flow import uptime
-from gputop.stream.launch import command
-from gputop.stream.machine import MachineStream
-from gputop.stream.merge import inventory_of, sample_of
-from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explained, ssh_command, stream_words
+from gputop.stream.child import Interruption, Patience, StreamChild
+from gputop.stream.launch import command, stream_words
+from gputop.stream.machines import MachineStream, inventory_of, sample_of, uptime
+from gputop.stream.snapshots import Snapshot, StreamError, is_incomplete, snapshots
+from gputop.stream.ssh import CONNECT_SECONDS, REMOTE_COMMAND, explain_absence, ssh_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -32,30 +23,30 @@ if TYPE_CHECKING:
     from gputop.schema.snapshot import Record
 
 PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)
-"""For a connection with its authentication, and an interpreter on a slow file system."""
+"""Time for a connection with authentication, and an interpreter on a slow file system."""
 SLACK = 1.25
-"""Of an interval: how long a sample waits for machines that are a little late."""
+"""Intervals that a sample waits for machines that are a little late."""
 AWAITED = 2.5
-"""Intervals after which a machine that says nothing is not waited for."""
+"""Intervals after which a silent machine is not waited for."""
 MARGIN_SECONDS = 0.01
-"""By which what becomes old is older than it may be, so that no rounding makes it young again."""
+"""Seconds added to the age limit, so that rounding does not make an old value new again."""
 SOONEST_SECONDS = 0.1
-"""Between two samples, however fast machines send them, or come and go."""
+"""Seconds between two samples, however fast machines send, or come and go."""
 
 
 def child_of(
     host: str, remote: Sequence[str], interval: float, *, gpm: bool = True, control: bool = False
 ) -> StreamChild:
-    """The stream of a host: over `ssh`, or this machine's own where it is named `localhost`."""
+    """Return the stream of a host over `ssh`, or this machine's own for `localhost`."""
     if host == THIS_MACHINE:
         own = command(interval=interval, gpm=gpm, control=control)
         return StreamChild(own, interval)
-    words = stream_words(remote, interval=interval, gpm=gpm, control=control)
+    words = [*remote, *stream_words(interval=interval, gpm=gpm, control=control)]
     return StreamChild(ssh_command(host, words), interval, patience=PATIENCE)
 
 
 class Machines:
-    """The streams of all machines put together; a stream as a `StreamChild` is one."""
+    """The merged streams of all machines. It is a stream like a `StreamChild`."""
 
     def __init__(
         self, hosts: Sequence[str], interval: float, remote: Sequence[str] = REMOTE_COMMAND
@@ -67,31 +58,33 @@ class Machines:
         for child in self._children.values():
             child.ask(acknowledge=True)
         now = uptime()
-        self._machines = {host: MachineStream(host, explained, now) for host in self._children}
+        self._machines = {
+            host: MachineStream(host, explain_absence, now) for host in self._children
+        }
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
         self._changed = False
-        """Whether a machine came or went since the last sample."""
+        """True if a machine came or went since the last sample."""
 
     def spawn(self) -> None:
-        """Starts the children: needs no event loop, and one that cannot be is tried again."""
+        """Start the children. This needs no event loop; one that fails to start is retried."""
         for child in self._children.values():
             with contextlib.suppress(OSError):
                 child.spawn()
 
     def ask(self, **wanted: Any) -> None:
-        """Asks all of them, as a child is asked."""
+        """Request settings of all of them, as of a child."""
         self._interval = wanted.get("interval", self._interval)
         for child in self._children.values():
             child.ask(**wanted)
 
     async def close(self) -> None:
-        """Ends all children at the same time."""
+        """End all children at the same time."""
         await self._stop_reading()
         await asyncio.gather(*(child.close() for child in self._children.values()))
 
     async def records(self) -> AsyncGenerator[Record]:
-        """An inventory whenever it changes, and a sample at about the interval, for ever."""
+        """Yield an inventory whenever it changes, and a sample at about the interval, forever."""
         self._readers = [asyncio.create_task(self._read(host)) for host in self._children]
         try:
             last: Inventory | None = None
@@ -106,7 +99,7 @@ class Machines:
                 await asyncio.gather(self._due(), asyncio.sleep(SOONEST_SECONDS))
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
-                        reader.result()  # a fault of our own is not to be a silent machine
+                        reader.result()  # our own fault must not look like a silent machine
         finally:
             await self._stop_reading()
 
@@ -120,16 +113,16 @@ class Machines:
         async with contextlib.aclosing(child.records()) as records:
             async for record in records:
                 before, now = machine.state, uptime()
-                machine.take(record, now, time.time())
+                machine.add_record(record, now, time.time())
                 if not isinstance(record, Interruption):
                     child.acknowledge(record, now)
                 self._changed = self._changed or machine.state is not before
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Until all that are on time have said something new, or some time after the interval.
+        """Wait until all punctual machines have sent a sample, or until after the interval.
 
-        One that becomes old before that is not waited for, so that the screen says it.
+        It does not wait for a machine that becomes old before that, so that the screen shows it.
         """
         began = uptime()
         while not self._complete():
@@ -137,7 +130,7 @@ class Machines:
             if left <= 0:
                 return
             if self._changed:
-                # So many come or go together that each is not to have a picture of its own.
+                # Many may come or go together: one frame for all.
                 await asyncio.sleep(SOONEST_SECONDS)
                 return
             self._arrived.clear()
@@ -146,7 +139,7 @@ class Machines:
                     await self._arrived.wait()
 
     def _next_old(self, after: float) -> float:
-        """Return when the next machine becomes old, if nothing comes of it; half an interval on.
+        """Return when the next silent machine becomes old, at least half an interval later.
 
         Of many machines each becomes old at another moment.
         """
@@ -163,12 +156,12 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class HostSnapshot:
-    """One host at one moment: what it has, or why there is nothing."""
+    """Snapshot of a host, or the problem."""
 
     host: str
     snapshot: Snapshot | None = None
     problem: Problem | None = None
-    """Where there is no snapshot."""
+    """Reason that there is no snapshot."""
 
 
 async def host_snapshots(
@@ -178,9 +171,10 @@ async def host_snapshots(
     gpm: bool = True,
     timeout_seconds: float = PATIENCE.start,
 ) -> list[HostSnapshot]:
-    """One snapshot of each host, asked at the same time, in the order given; none is raised for.
+    """Return a snapshot of each host, all asked at the same time, in the order given.
 
-    It is the first in which every device has answered, or does not respond.
+    It is the first in which every device has answered, or does not respond. Problems are returned,
+    not raised.
     """
     return await asyncio.gather(
         *(
@@ -191,11 +185,11 @@ async def host_snapshots(
 
 
 async def _snapshot(host: str, child: StreamChild, timeout_seconds: float) -> HostSnapshot:
-    found = snapshots(child, 2 * timeout_seconds, lambda each: explained(host, each))
+    found = snapshots(child, 2 * timeout_seconds, lambda each: explain_absence(host, each))
     try:
         async with asyncio.timeout(timeout_seconds), contextlib.aclosing(found):
             async for each in found:
-                if isinstance(each, Snapshot) and not waits(each.sample):
+                if isinstance(each, Snapshot) and not is_incomplete(each.sample):
                     return HostSnapshot(host, each)
     except StreamError as error:
         return HostSnapshot(host, problem=error.problem)

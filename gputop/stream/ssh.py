@@ -1,4 +1,4 @@
-"""Another machine's stream over the system's `ssh`: its command line, and why it ended. Pure."""
+"""Another machine's stream over the system's `ssh`: the command line, and why it ended."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ OPTIONS = (
     "RequestTTY=no",
     "LogLevel=INFO",  # its last line is why it ended
 )
-"""Before what the user's configuration says; all else is as it says.
+"""Options that override the user's configuration.
 
-Compression is among them: OpenSSH's own default is no, and cannot be told from a user's no. A
-connection that is there already (ControlPath) is used as it is, compressed or not.
+Compression is one of them: OpenSSH's own default is no, and cannot be distinguished from a user's
+no. An existing connection (ControlPath) is used as it is, compressed or not.
 """
 LONGEST_NAME = 255
 _NAME = re.compile(r"[\w.@:%/\[\]+-]+")
-"""Letters and digits of any script, and the signs of names, addresses and `ssh://` alone.
+"""Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.
 
-`ssh` puts names into shell commands where its configuration says so (ProxyCommand, Match exec).
+`ssh` puts names into shell commands if its configuration says so (ProxyCommand, Match exec).
 """
 
 
 def parse_host(text: str) -> str:
-    """A host as `ssh` takes it; raises `ValueError` with what, why and the remedy."""
+    """Check a host for `ssh`. Raises `ValueError` with the problem, the reason and the remedy."""
     why = None
     if not text:
         why = "it is empty"
@@ -66,7 +66,7 @@ def parse_host(text: str) -> str:
 
 
 def parse_command(text: str) -> tuple[str, ...]:
-    """What `--remote-command` says, in words; raises `ValueError` with what, why and the remedy.
+    """Split `--remote-command` into words. Raises `ValueError` with problem, reason and remedy.
 
     A first word that begins with `~/` is in the home, where `ssh` starts it.
     """
@@ -82,29 +82,16 @@ def parse_command(text: str) -> tuple[str, ...]:
 
 
 def ssh_command(host: str, words: Sequence[str]) -> list[str]:
-    """The command line that runs those words on that host, whatever signs are in them.
-
-    `ssh` hands one string to the login shell over there: every word is quoted for it.
-    """
+    """Return the command line that runs those words on that host, quoted for its login shell."""
     options = [part for option in OPTIONS for part in ("-o", option)]
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
-def stream_words(
-    remote: Sequence[str], *, interval: float, gpm: bool = True, control: bool = False
-) -> list[str]:
-    """What is run over there."""
-    words = [*remote, "stream", "--interval", f"{interval:g}"]
-    if control:  # who can ask for GPM will do so when it is shown
-        words.append("--control")
-    return words if gpm and not control else [*words, "--no-gpm"]
-
-
 class _Rule(NamedTuple):
-    """What a line of standard error, or an exit status, means."""
+    """Meaning of a line of standard error, or of an exit status."""
 
     status: int | None
-    """None is any."""
+    """Exit status, or None for any."""
     pattern: str
     why: str
     remedy: str
@@ -132,8 +119,8 @@ _RULES = (
 SSH_FAILED = 255
 
 
-def explained(host: str, interruption: Interruption) -> Problem:
-    """Why a host is away, and what to do: from the end of what was said, and the exit status."""
+def explain_absence(host: str, interruption: Interruption) -> Problem:
+    """Return why a host is away, and the remedy, from its last output and exit status."""
     what = f"{host} is away"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"

@@ -35,7 +35,7 @@ from gputop.schema.snapshot import (
     Sample,
     Source,
 )
-from gputop.stream import child
+from gputop.stream import snapshots
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.machines import divided, instance, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
@@ -242,7 +242,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         said["request"] = requests[0]
         return [ended(request.target, Done(RESULT)) for request in requests]
 
-    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
 
@@ -337,7 +337,7 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
         ((undivided(), seen()), ["--device", "3"], "nvidia-smi mig -cgi"),
         ((divided(), BUSY), ["--device", "3:1"], "in use by process 72 (ada: train)"),
         ((NO_DRIVER, SAMPLE), ["--device", "0"], "No NVIDIA driver"),
-        (child.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
+        (snapshots.StreamError(Problem("It hangs", "it does", "Reboot")), [], "--device cpu"),
         ((INVENTORY, HELD), [], "in use by process 77 (ann: train)"),
         (
             (INVENTORY, replace(SAMPLE, devices=(DeviceSample("GPU-0a", DeviceState.LOST),))),

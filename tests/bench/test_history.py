@@ -22,7 +22,7 @@ from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
 from gputop.problem import Problem
 from gputop.schema.snapshot import Device, DriverState, Host, Inventory, Sample, Source
-from gputop.stream import child
+from gputop.stream import snapshots
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
 
@@ -112,16 +112,16 @@ def test_an_index_is_that_of_a_device_of_today(
     async def one_snapshot() -> tuple[Inventory, Sample]:
         return inventory, Sample(1.0, Host())
 
-    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     assert run("--device", "2", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)) == 4
     assert run("--device", "3") == 3
     assert "There is no device 3 now. Name it by its UUID." in capsys.readouterr().err
 
     async def silent() -> tuple[Inventory, Sample]:
-        raise child.StreamError(Problem("It hangs", "it does", "Reboot"))
+        raise snapshots.StreamError(Problem("It hangs", "it does", "Reboot"))
 
-    monkeypatch.setattr(child, "one_snapshot", silent)
+    monkeypatch.setattr(snapshots, "one_snapshot", silent)
     assert run("--device", "2") == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert "It hangs" in line

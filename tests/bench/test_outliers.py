@@ -22,7 +22,7 @@ from gputop.bench.results.outliers import (
     was_stopped,
 )
 from gputop.bench.results.text_report import outliers_document, outliers_page
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 
 RATES = st.floats(1e-3, 1e4)

@@ -25,7 +25,7 @@ from gputop.bench.plan.peaks import (
     percent_of_peak,
 )
 from gputop.schema.snapshot import Absence, Device
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.driver import NvmlReader, start
 from tests.bench.chips import CHIPS, Chip
 from tests.driver import FakeDevice, FakeDriver
 
@@ -305,7 +305,7 @@ def test_the_facts_are_those_that_nvml_has(nvml: FakeDriver) -> None:
     start()
     found = []
     for number in range(2):
-        reader = Reader(number)
+        reader = NvmlReader(number)
         sample = reader.read(gpm=False)[0].sample
         found.append(denominators(reader.device, "float16", sample.sm_clock_mhz))
     assert list(found[0]) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]

@@ -19,7 +19,7 @@ from gputop.commands import bench_results
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState
-from gputop.stream import child
+from gputop.stream import snapshots
 from tests import runs
 from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         said["requests"] = requests
         return [ended(request.target) for request in requests]
 
-    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
 
@@ -397,6 +397,6 @@ def test_a_file_that_cannot_be_written_is_no_success(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     args = parsed("--tensorboard", str(tmp_path / "file"))
-    monkeypatch.setattr(bench_results, "say", print)
+    monkeypatch.setattr(bench_results, "print_message", print)
     assert report_runs([ended(GPUS[0]), ended(GPUS[1])], args) == 3
     assert capsys.readouterr().out.count("cannot be written") == 2

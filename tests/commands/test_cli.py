@@ -76,7 +76,7 @@ REFUSED = [
     (["stream", "--replay", "x", "--demo"], "Leave it out, or --replay."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
     (["--replay", "x", "--record", "y"], "Leave it out, or --replay."),
-    (["--replay", "x", "bench"], "bench is not of a recording. Leave out --replay."),
+    (["--replay", "x", "bench"], "`bench` cannot read a recording. Leave out --replay."),
     (["status", "--replay", "x", "--watch"], "or play it with gputop --replay."),
     (["--theme", "pink"], HELP),
     (["--theme"], HELP),

@@ -14,7 +14,8 @@ import pytest
 from gputop import cli
 from gputop.commands import pick
 from gputop.problem import Problem
-from gputop.stream.child import Interruption, Snapshot, StreamError
+from gputop.stream.child import Interruption
+from gputop.stream.snapshots import Snapshot, StreamError
 from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDevice, FakeProcess, platforms
 from tests.streams import NO_DRIVER, inventory, no_driver, sample
 
@@ -75,7 +76,7 @@ def test_nothing_fits_and_the_reason_for_each(driver: FakeDriver) -> None:
     done = picked(driver, "--max-busy", "10", "--min-free", "20GiB")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.splitlines()[:4] == [
-        "gputop: error: no device fits. Ask for less, or wait with --wait.",
+        "gputop: error: no device fits. Ask for fewer, or wait with --wait.",
         "gputop: GPU 0 (Test␛[31m): 97 % busy, at most 10 % wanted",
         "gputop: GPU 1 (H100 80GB HBM3): 9.03 GiB of 79.0 GiB free, 20.0 GiB wanted",
         "gputop: GPU 2 (H100 80GB HBM3): its compute mode is prohibited",

@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 import gputop
-from gputop.exits import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN
 from tests.driver import FakeDevice
 from tests.e2e.shipped import see
 from tests.terminal import Terminal

@@ -157,7 +157,7 @@ def test_csv_without_a_driver_says_so() -> None:
     assert (done.returncode, done.stdout) == (3, "")
     problem, end = done.stderr.splitlines()
     assert problem.startswith("gputop: No NVIDIA driver: ")
-    assert end == "gputop: error: there is no device to write of. Try `gputop status`"
+    assert end == "gputop: error: there are no devices. Try `gputop status`"
 
 
 def test_a_recording_becomes_csv(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_is_damaged_is_counted(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     done = gputop("stream", "--replay", path)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 5)
-    assert done.stderr == f"gputop: 1 damaged line of {path} was left out\n"
+    assert done.stderr == f"gputop: skipped 1 damaged line of {path}\n"
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], []])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.schema.snapshot import MachineState, Sample, decode, old_after
-from gputop.stream.flow import ACK_SECONDS
+from gputop.stream.machines import ACK_SECONDS
 from tests.e2e import sshd
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, dashboard, device
 from tests.e2e.slow_line import SlowLine

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.exits import TOO_MANY_FILES
+from gputop.console import TOO_MANY_FILES
 from tests.e2e.shipped import (
     ENTER,
     ESCAPE,

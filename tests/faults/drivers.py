@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.sources.linux.driver_files import look
+from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH
 from tests.e2e.shipped import ENTER, ESCAPE
@@ -31,7 +31,7 @@ def machine(**changes: object) -> Deed:
 
 def said(failure: Failure) -> tuple[str, ...]:
     """What is on the screen of such a machine as this one."""
-    problem = diagnose(failure, look())
+    problem = diagnose(failure, inspect_system())
     return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from gputop.bench.plan.request import Target
 from gputop.bench.results.text_report import comparison_table, result_page
-from gputop.console import print_out, say
+from gputop.console import print_message, print_output
 from gputop.schema.snapshot import encode
 from gputop.text import cells
 from tests import fake_ssh
@@ -152,9 +152,9 @@ def test_tables_of_the_benchmark_are_inert_and_straight(capsys: pytest.CaptureFi
     devices = [Target("cuda", f"GPU-{n}", n, f"{name}{ALL}", None, 80 * GIB)
                for n, name in enumerate(("a", "宽宽", "bbbb"))]  # fmt: skip
     result = dataclasses.replace(RESULT, device=f"宽{ALL}", notes=(ALL,), torch_version=f"2{ALL}")
-    print_out(result_page(result))
-    print_out(comparison_table([(device, result) for device in devices]))
-    say(f"error: {devices[0].label} and {ALL}")
+    print_output(result_page(result))
+    print_output(comparison_table([(device, result) for device in devices]))
+    print_message(f"error: {devices[0].label} and {ALL}")
     out, err = capsys.readouterr()
     assert not active(out)
     assert not active(err)

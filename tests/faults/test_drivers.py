@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.exits import COULD_NOT_RUN, FAULT
+from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.schema.snapshot import GPM_READINGS
-from gputop.sources.linux.driver_files import look
+from gputop.sources.linux.driver_files import inspect_system
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
@@ -115,7 +115,7 @@ COMMANDS = {
 @pytest.mark.parametrize(
     ("version", "says"),
     [
-        (DRIVER_NOT_LOADED, diagnose(Failure.NOT_LOADED, look()).what),
+        (DRIVER_NOT_LOADED, diagnose(Failure.NOT_LOADED, inspect_system()).what),
         (UNKNOWN, "NVML does not work"),
     ],
     ids=["not loaded", "unknown"],

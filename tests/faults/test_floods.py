@@ -41,8 +41,8 @@ from gputop.schema.snapshot import (
 )
 from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.history import MOST_GONE, History
-from gputop.stream.machine import MachineStream
-from gputop.stream.ssh import explained
+from gputop.stream.machines import MachineStream
+from gputop.stream.ssh import explain_absence
 from gputop.ui.model import Telemetry
 from tests import streams
 from tests.bench.workers import CPU, fake_interpreter
@@ -135,7 +135,7 @@ async def test_a_child_that_writes_nothing_readable_is_ended() -> None:
     assert last.problem.why == (
         "it wrote 1,000 lines in a row that cannot be read, the last one: unknown type None"
     )
-    said = str(explained("gpu-1", last))
+    said = str(explain_absence("gpu-1", last))
     assert said.startswith("gpu-1 is away: it wrote 1,000 lines in a row that cannot be read")
     assert said.endswith("`ssh gpu-1` may say more")
 
@@ -293,9 +293,9 @@ def test_the_longest_command_line_can_be_sent() -> None:
 
 
 def machine(*records: Record | Interruption) -> MachineStream:
-    made = MachineStream("far", explained, 0.0)
+    made = MachineStream("far", explain_absence, 0.0)
     for record in records:
-        made.take(record, 1.0, NOW)
+        made.add_record(record, 1.0, NOW)
     return made
 
 
@@ -307,7 +307,7 @@ def test_a_host_that_sends_too_much_says_so_under_its_title() -> None:
     sample = dataclasses.replace(streams.sample(2), problem=PROBLEM)
     made = machine(streams.inventory(2), sample)
     assert made.machine(1.0).problem == PROBLEM
-    made.take(streams.sample(2), 2.0, NOW)
+    made.add_record(streams.sample(2), 2.0, NOW)
     assert made.machine(2.0).problem is None
 
 
@@ -317,8 +317,8 @@ def test_a_host_whose_lines_cannot_be_read_says_so_after_a_while(before: int) ->
     made = machine(*records, Interruption(UNREAD, left_out=True))
     assert made.machine(2.0).problem is None  # what a shell prints at the start is no problem
     assert made.machine(9.0).problem == UNREAD
-    made.take(streams.inventory(2), 9.0, NOW)
-    made.take(streams.sample(2), 9.0, NOW)
+    made.add_record(streams.inventory(2), 9.0, NOW)
+    made.add_record(streams.sample(2), 9.0, NOW)
     assert made.machine(20.0).problem is None
 
 
@@ -326,7 +326,7 @@ def test_the_events_of_a_host_do_not_pile_up() -> None:
     events = tuple(Event(NOW, None, "xid", n) for n in range(600))
     sample = dataclasses.replace(streams.sample(1), events=events)
     made = machine(streams.inventory(1), sample, sample, sample)
-    assert [event.code for event in made.take_events()][:: bounds.EVENTS - 1] == [200, 599]
+    assert [event.code for event in made.pop_events()][:: bounds.EVENTS - 1] == [200, 599]
 
 
 def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:

@@ -105,8 +105,8 @@ def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...])
         (["--host", "a"], "other hosts mask theirs"),
         (["--replay", "x"], "--show-secrets is not for a recording"),
         (["--prometheus", "http://x"], "--show-secrets is not for a fleet"),
-        (["status"], "--show-secrets is of the dashboard"),
-        ([], "--show-secrets is of the dashboard"),
+        (["status"], "--show-secrets is for the dashboard"),
+        ([], "--show-secrets is for the dashboard"),
     ],
 )
 def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
@@ -125,7 +125,7 @@ def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
 
 def test_without_the_option_a_sampler_has_no_secrets() -> None:
     with trainer() as process:
-        plain, asked = Owners().of(process.pid), Owners(secrets=True).of(process.pid)
+        plain, asked = Owners().find(process.pid), Owners(secrets=True).find(process.pid)
     assert plain.unmasked is None
     assert asked.command == plain.command
     assert MASK in str(asked.command)

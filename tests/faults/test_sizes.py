@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bounds import COLUMNS, ROWS
-from gputop.terminal import terminal_size
+from gputop.console import terminal_size
 from tests.e2e.shipped import dashboard, device, see
 
 if TYPE_CHECKING:

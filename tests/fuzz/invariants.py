@@ -14,13 +14,12 @@ from gputop.bounds import LINE_BYTES, STRING_CHARACTERS
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.page import View, page
 from gputop.output.prometheus.metrics import families
-from gputop.recording.index import Index, Kind, look
-from gputop.recording.lines import CHUNK_BYTES, Line, Place, is_gzip, lines
+from gputop.recording.lines import CHUNK_BYTES, LinePosition, RecordedLine, is_gzip, lines
+from gputop.recording.reader import Index, LineKind, read_head
 from gputop.schema.codec import LIMIT, DecodeError
 from gputop.schema.snapshot import Host, Inventory, Record, Sample, decode, encode
-from gputop.stream.control import obey
-from gputop.stream.flow import Window
-from gputop.stream.latest import Latest
+from gputop.stream.sender import SendWindow, handle_requests
+from gputop.stream.snapshots import LatestSnapshot
 from gputop.ui.model import Telemetry
 
 if TYPE_CHECKING:
@@ -48,39 +47,40 @@ def check_line(line: str | bytes) -> Record | None:
 def check_stream(data: bytes) -> list[Record]:
     """What can be read of it, plain or gzip; a good line after it is read, too."""
     records = []
-    index = Index(((line, look(line)) for line in _lines(data)), lambda _: None)
+    index = Index(((line, read_head(line)) for line in _lines(data)), lambda _: None)
     index.finish()
     positions = [index.position(n) for n in range(index.count)]
     assert positions == sorted(positions)
     assert all(0 <= position < math.inf for position in positions)
     for line in _lines(data):
-        found = look(line)
+        found = read_head(line)
         assert abs(found.time) < LIMIT
         if line.data is None:
-            assert found.kind is Kind.DAMAGED
+            assert found.kind is LineKind.DAMAGED
             continue
         assert len(line.data) <= LINE_BYTES + CHUNK_BYTES
         record = check_line(line.data)
         if record is not None:
-            assert found.kind is not Kind.DAMAGED, "it can be read, and is in no index"
+            assert found.kind is not LineKind.DAMAGED, "it can be read, and is in no index"
             records.append(record)
     check_shown(records)
-    obey(_Asked(), Window(), data.splitlines())
+    sampler: Any = _Asked()
+    handle_requests(sampler, SendWindow(), data.splitlines())
     after = data + b"\n" + encode(GOOD).encode() + b"\n"
     *_, last = lines(io.BytesIO(after), compressed=False)
     assert last.data is not None
     assert decode(last.data) == GOOD
-    assert look(Line(Place(0, 0), last.data)).time == GOOD.time
+    assert read_head(RecordedLine(LinePosition(0, 0), last.data)).time == GOOD.time
     return records
 
 
-def _lines(data: bytes) -> Iterator[Line]:
+def _lines(data: bytes) -> Iterator[RecordedLine]:
     return lines(io.BytesIO(data), compressed=is_gzip(io.BytesIO(data)))
 
 
 def check_shown(records: Sequence[Record]) -> None:
     """What was accepted is known, judged and printed as any other."""
-    telemetry, latest, csv = Telemetry(lambda: 100.0), Latest(), CsvLines(COLUMNS)
+    telemetry, latest, csv = Telemetry(lambda: 100.0), LatestSnapshot(), CsvLines(COLUMNS)
     inventory: Inventory | None = None
     for record in records:
         telemetry.receive(record)

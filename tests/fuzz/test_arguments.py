@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.cli import COMMANDS, parser
-from gputop.exits import FINE, USAGE
+from gputop.console import FINE, USAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

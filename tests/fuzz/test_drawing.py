@@ -13,9 +13,8 @@ from rich.cells import cell_len
 from gputop.output import page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.snapshot import DeviceState, decode, encode
-from gputop.stream.machine import MachineStream
-from gputop.stream.merge import inventory_of, sample_of
-from gputop.stream.ssh import explained
+from gputop.stream.machines import MachineStream, inventory_of, sample_of
+from gputop.stream.ssh import explain_absence
 from gputop.ui.device.details import DetailsView
 from gputop.ui.device.screen import DeviceTitle, EventsView
 from gputop.ui.drawing.cells import fit, width_of
@@ -140,10 +139,10 @@ def test_several_machines_put_together(
     one: list[Inventory | Sample], other: list[Inventory | Sample], size: tuple[int, int]
 ) -> None:
     """As one stream, which the decoder accepts again, and the monitor draws."""
-    found = {name: MachineStream(name, explained, 0.0) for name in ("one", "\x1bother")}
+    found = {name: MachineStream(name, explain_absence, 0.0) for name in ("one", "\x1bother")}
     for stream, records in zip(found.values(), (one, other), strict=True):
         for record in records:
-            stream.take(record, 1.0, streams.NOW)
+            stream.add_record(record, 1.0, streams.NOW)
     merged: list[Inventory | Sample] = [
         inventory_of(found.values(), 1.0, streams.NOW),
         sample_of(found.values(), 2.0, streams.NOW),

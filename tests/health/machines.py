@@ -12,7 +12,7 @@ from gputop.health.doctor.facts import CudaDevice, Facts, TorchFacts
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.sources.interface import DriverError
-from gputop.sources.linux import driver_files, kernel_log
+from gputop.sources.linux.driver_files import inspect_system, read_kernel_log
 from gputop.sources.nvml import driver as nvml
 from tests.driver import FakeDevice, FakeProcess
 from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu
@@ -83,16 +83,16 @@ class Machine:
         """What is gathered of it, in this process: the driver through NVML, the rest from files."""
         root = fake_root(folder, self.root)
         driver.write(*self.devices, **self.driver)
-        machine = driver_files.look(root, {})
+        machine = inspect_system(root, {})
         with pytest.MonkeyPatch.context() as patch:
             # Whatever this machine is, the failures of the fake driver are of that one.
-            patch.setattr(nvml, "look", lambda: machine)
+            patch.setattr(nvml, "inspect_system", lambda: machine)
             inventory, sample = snapshot(driver, self.xids)
         facts = Facts(
             inventory=inventory,
             sample=sample,
             system=machine,
-            kernel_log=kernel_log.read(root, lambda: UPTIME),
+            kernel_log=read_kernel_log(root, lambda: UPTIME),
             found=InterpreterSearch(None, ())
             if self.torch is None
             else InterpreterSearch(PYTHON, (PYTHON,)),

@@ -147,7 +147,7 @@ TABLE = [
     Row("module", OK, "550.54.14, loaded", "", Machine()),
     Row("module", OK, "the driver of Windows", "", Machine(root={**WSL, **WSL_LIBRARY})),
     Row("module", PROBLEM, "not loaded", "modprobe", fails(DRIVER_NOT_LOADED, LIBRARY)),
-    Row("module", PROBLEM, "not built for", "anew", fails(DRIVER_NOT_LOADED, NOT_BUILT)),
+    Row("module", PROBLEM, "not built for", "Reinstall", fails(DRIVER_NOT_LOADED, NOT_BUILT)),
     Row("module", NOTE, "not loaded", "", fails(NO_LIBRARY, {})),
     Row("versions", OK, "agree: 580.95.05", "", Machine()),
     Row(
@@ -185,7 +185,7 @@ TABLE = [
     Row(
         "container",
         PROBLEM,
-        "the host runs 550.54.14, the library is not here",
+        "the host runs 550.54.14, the library is missing",
         "--gpus all",
         fails(NO_LIBRARY, {**LOADED, **DOCKER}),
     ),
@@ -199,7 +199,7 @@ TABLE = [
     Row(
         "container",
         PROBLEM,
-        "no GPU of it is here",
+        "its GPUs are missing",
         "--gpus all",
         Machine((), root={**LOADED, **LIBRARY, **DOCKER, "/dev/nvidiactl": ""}),
     ),

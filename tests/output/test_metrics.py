@@ -40,9 +40,9 @@ from gputop.schema.snapshot import (
     Sample,
     Source,
 )
-from gputop.sources.nvml import readings as nvml_readings
+from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
-from gputop.stream.latest import Latest, Watch
+from gputop.stream.snapshots import LatestSnapshot, StreamFollower
 from tests import streams
 from tests.schema.test_snapshot import values_of
 
@@ -56,9 +56,9 @@ NOW = 100.0
 BOUND = 60.0
 
 
-def latest_of(*records: Record | Interruption, at: float = NOW) -> Latest:
+def latest_of(*records: Record | Interruption, at: float = NOW) -> LatestSnapshot:
     """After those, all of which came at that time."""
-    latest = Latest()
+    latest = LatestSnapshot()
     for record in records:
         latest = latest.after(record, at)
     return latest
@@ -374,7 +374,7 @@ def test_of_a_stream_that_is_silent_only_that(dcgm_names: bool) -> None:
 
 
 def test_before_the_first_sample_it_is_not_up() -> None:
-    assert named(families(Latest(), NOW), "gputop_up") == [({}, 0.0)]
+    assert named(families(LatestSnapshot(), NOW), "gputop_up") == [({}, 0.0)]
 
 
 @pytest.mark.parametrize("state", [DriverState.STARTING, DriverState.UNAVAILABLE])
@@ -656,14 +656,14 @@ def test_a_reading_with_a_reason_for_its_absence_has_no_series() -> None:
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:
     told: list[str] = []
-    watch = Watch(lambda problem: told.append(problem.what))
+    watch = StreamFollower(lambda problem: told.append(problem.what))
     stopped = Interruption(Problem("stopped", "b", "c"))
     missing, starting = streams.no_driver(), streams.no_driver()
     starting = dataclasses.replace(starting, driver_state=DriverState.STARTING, problem=None)
     for record in (starting, streams.sample(), missing, streams.sample(), starting, missing):
-        watch.take(record)
+        watch.add_record(record)
     assert told == ["No NVIDIA driver"]
     for again in (stopped, starting, stopped, streams.inventory(1), stopped):
-        watch.take(again)
+        watch.add_record(again)
     assert told == ["No NVIDIA driver", "stopped", "stopped"]
     assert watch.latest.interruptions == 3

@@ -16,12 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.recording import index as record_index
 from gputop.recording import lines as line_reader
-from gputop.recording.file import GrowingFile, OutputError
 from gputop.recording.lines import lines
-from gputop.recording.reader import Recording, RecordingError
-from gputop.recording.writer import SAMPLES_A_PART, Recorder, default_name
+from gputop.recording.reader import LONGEST_END_SECONDS, Recording, RecordingError
+from gputop.recording.writer import SAMPLES_A_PART, GrowingFile, OutputError, Recorder, default_name
 from gputop.schema.snapshot import SCHEMA, Event, Inventory, Sample, encode
 from tests import recordings, streams
 
@@ -98,7 +96,7 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     index = Recording(path).index
     index.finish()
     assert [index.position(n) for n in range(6)] == [0, 1, 102, 102, 102, 102]
-    assert [index.at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 5, 5]
+    assert [index.sample_at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 5, 5]
 
 
 @pytest.mark.parametrize("which", [0, 3, 6])
@@ -108,7 +106,7 @@ def test_a_time_that_leaps_is_no_gap(tmp_path: Path, which: int, time: float) ->
     made[which] = dataclasses.replace(made[which], time=time)
     recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
     recording.index.finish()
-    assert recording.index.end <= record_index.LONGEST_END_SECONDS + 7
+    assert recording.index.end <= LONGEST_END_SECONDS + 7
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -233,7 +231,7 @@ def test_a_place_leads_to_its_line(tmp_path: Path) -> None:
         with path.open("rb") as file, path.open("rb") as again:
             compressed = name.endswith(".gz")
             for line in list(lines(file, compressed=compressed))[:: SAMPLES_A_PART // 2]:
-                assert next(lines(again, compressed=compressed, start=line.place)) == line
+                assert next(lines(again, compressed=compressed, start=line.start)) == line
 
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:

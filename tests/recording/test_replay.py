@@ -117,7 +117,7 @@ async def test_its_clock_is_the_recordings(tmp_path: Path) -> None:
         for position in (0.0, 1.0):
             for _ in (played := await anext(received)).records:
                 assert replay.now() == position
-            assert not played.anew
+            assert not played.restarted
         replay.time += 30  # into the gap
         assert replay.now() == pytest.approx(31.0)
         replay.pause()
@@ -150,14 +150,14 @@ async def test_back_and_on(tmp_path: Path) -> None:
         replay.seek(450)
         played = await anext(received)
         records = list(played.records)
-        assert played.anew
+        assert played.restarted
         assert records[0] == streams.inventory(1)
         assert numbers(records) == [n % 101 for n in range(451 - REBUILT_SAMPLES, 451)]
         assert numbers(await taken(received)) == [451 % 101]
         replay.seek(-440)
         replay.seek(-5)  # one goes there at once
         played = await anext(received)
-        assert (played.anew, numbers(list(played.records))) == (True, [*range(7)])
+        assert (played.restarted, numbers(list(played.records))) == (True, [*range(7)])
         assert numbers(await taken(received)) == [7]
         replay.seek(-9999)
         assert numbers(await taken(received)) == [0]
@@ -227,7 +227,7 @@ async def test_damaged_samples_are_passed_over(tmp_path: Path) -> None:
 async def test_it_plays_while_it_is_still_indexed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gputop.recording.index.LINES_AT_ONCE", 3)
+    monkeypatch.setattr("gputop.recording.reader.LINES_AT_ONCE", 3)
     replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 40)))
     replay.change_speed(99)
     heard: list[int | None] = []

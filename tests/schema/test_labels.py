@@ -27,7 +27,7 @@ from gputop.schema.snapshot import (
     Host,
 )
 from gputop.schema.values import CAUSES, Statistics, value_text
-from gputop.sources.nvml.readings import _RECOVERY_ACTIONS, _clock_event_times
+from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, _clock_event_times
 from tests import streams
 
 GIB = 1 << 30

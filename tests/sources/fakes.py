@@ -25,7 +25,7 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.interface import DriverError, GpuProcess, Owner, Reading
+from gputop.sources.interface import DeviceReading, DriverError, GpuProcess, Owner
 
 if TYPE_CHECKING:
     from gputop.sources.sampler import Sampler
@@ -51,10 +51,10 @@ PROCESSES = (
 )
 
 
-def answer(uuid: str, **changes: object) -> Reading:
+def answer(uuid: str, **changes: object) -> DeviceReading:
     sample = DeviceSample(uuid, absent={"fan_percent": Absence.NOT_SUPPORTED}, **VALUES)  # type: ignore[arg-type]
     device = Device(int(uuid.rpartition("-")[2]), uuid, "Fake")
-    return Reading(device, replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
+    return DeviceReading(device, replace(sample, **changes), PROCESSES)  # type: ignore[arg-type]
 
 
 def opened() -> threading.Event:
@@ -69,19 +69,19 @@ class FakeReader:
     """Answers while its gate is open; `asked` is set when somebody waits at it."""
 
     device: Device
-    reading: Reading
+    reading: DeviceReading
     gate: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     gpm: bool | None = None
     ahead: float | None = None
     ahead_gate: threading.Event = field(default_factory=opened)
     """While it is shut, `look_ahead` waits at it."""
-    instances: tuple[Reading, ...] = ()
+    instances: tuple[DeviceReading, ...] = ()
     heard_at: float = 0.0
     problem: Problem | None = None
     """Why the driver is gone, if it is."""
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         self.gpm = gpm
         self.asked.set()
         assert self.gate.wait(60)
@@ -207,9 +207,9 @@ def owner_of(pid: int) -> Owner:
 class FakeOwners:
     """Everybody is owned; nothing is remembered."""
 
-    def of(self, pid: int) -> Owner:
+    def find(self, pid: int) -> Owner:
         """The same owner for the same pid."""
         return owner_of(pid)
 
-    def keep(self, pids: set[int]) -> None:
+    def forget_others(self, pids: set[int]) -> None:
         """There is nothing to forget."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.sources.linux.driver_files import PciGpu, System, look
+from gputop.sources.linux.driver_files import PciGpu, System, inspect_system
 from tests.fake_root import (
     BUILT,
     DEVICES,
@@ -75,12 +75,12 @@ MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
 def test_what_is_seen_of_a_machine(
     tmp_path: Path, files: Mapping[str, str], seen: Mapping[str, object]
 ) -> None:
-    found = look(fake_root(tmp_path, files), {})
+    found = inspect_system(fake_root(tmp_path, files), {})
     assert {name: getattr(found, name) for name in seen} == seen
 
 
 def test_a_machine_that_has_nothing(tmp_path: Path) -> None:
-    assert look(fake_root(tmp_path, {}), {}) == System()
+    assert inspect_system(fake_root(tmp_path, {}), {}) == System()
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_a_machine_that_has_nothing(tmp_path: Path) -> None:
     [("KUBERNETES_SERVICE_HOST", "kubernetes"), ("APPTAINER_CONTAINER", "apptainer")],
 )
 def test_a_container_by_its_environment(tmp_path: Path, variable: str, kind: str) -> None:
-    assert look(fake_root(tmp_path, DOCKER), {variable: "10.0.0.1"}).container == kind
+    assert inspect_system(fake_root(tmp_path, DOCKER), {variable: "10.0.0.1"}).container == kind
 
 
 def test_a_folder_that_the_loader_is_told_of_is_not_aside(tmp_path: Path) -> None:
     told = {"LD_LIBRARY_PATH": "relative::/opt:/usr/lib/wsl/lib/"}
-    found = look(fake_root(tmp_path, WSL_LIBRARY), told)
+    found = inspect_system(fake_root(tmp_path, WSL_LIBRARY), told)
     assert found.library == "/usr/lib/wsl/lib/libnvidia-ml.so.1"
     assert not found.library_aside
 
 
 def test_a_control_file_that_cannot_be_opened(tmp_path: Path) -> None:
     """Opened, and not only its mode looked at: control groups refuse what the mode allows."""
-    (refusal,) = look(fake_root(tmp_path, {**REFUSED, "/dev/nvidia0": ""}), {}).refusals
+    (refusal,) = inspect_system(fake_root(tmp_path, {**REFUSED, "/dev/nvidia0": ""}), {}).refusals
     assert (refusal.file, refusal.why) == ("/dev/nvidiactl", "is a directory")
 
 
@@ -111,7 +111,7 @@ def test_a_control_file_without_its_module_is_not_refused(tmp_path: Path) -> Non
         socket.AF_UNIX
     ) as listening:  # opening it fails as a node without a module does
         listening.bind(str(root / "dev/nvidiactl"))
-        found = look(root, {})
+        found = inspect_system(root, {})
     assert found.control_file
     assert found.refusals == ()
 
@@ -132,6 +132,6 @@ def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "access", access)
     monkeypatch.setattr(os, "open", open_)
     root = fake_root(tmp_path, {**DEVICES, "/dev/nvidia1": ""})
-    (refusal,) = look(root, {}).refusals
+    (refusal,) = inspect_system(root, {}).refusals
     assert (refusal.file, refusal.why) == ("/dev/nvidia1", "permission denied")
     assert opened == ["nvidiactl"]

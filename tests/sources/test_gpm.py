@@ -15,8 +15,8 @@ import pynvml
 import pytest
 
 from gputop.schema.snapshot import GPM_READINGS, Absence, DeviceSample, DeviceState
-from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.gpm import Gpm
+from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.utilization import Gpm
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPM,
@@ -66,7 +66,7 @@ class Machine:
         driver.write(device)
         start()
         self.clock = Clock()
-        self.reader = Reader(0, clock=self.clock)
+        self.reader = NvmlReader(0, clock=self.clock)
 
     def read(self, *, gpm: bool = True, after: float = 1.0) -> DeviceSample:
         self.clock.seconds += after

@@ -12,8 +12,8 @@ import pytest
 
 from gputop.schema.snapshot import Absence, Host
 from gputop.sources.linux import host as module
-from gputop.sources.linux.cpu import cpu_name
 from gputop.sources.linux.host import HostReader
+from gputop.sources.linux.procfs import cpu_name
 
 
 class Clock:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.sources.linux.kernel_log import KernelLog, LoggedXid, read, same_address
+from gputop.sources.linux.driver_files import KernelLog, LoggedXid, read_kernel_log, same_address
 from tests.fake_root import fake_root
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ LOG = """\
 
 def test_the_xids_with_their_age(tmp_path: Path) -> None:
     root = fake_root(tmp_path, {"/dev/kmsg": LOG})
-    assert read(root, lambda: 4200.0) == KernelLog(
+    assert read_kernel_log(root, lambda: 4200.0) == KernelLog(
         (LoggedXid("0000:17:00", 79, 200.0), LoggedXid("0000:27:00", 31, 99.5))
     )
 
 
 def test_a_clock_that_is_behind_makes_no_age_below_zero(tmp_path: Path) -> None:
-    xids = read(fake_root(tmp_path, {"/dev/kmsg": LOG}), lambda: 4050.0).xids
+    xids = read_kernel_log(fake_root(tmp_path, {"/dev/kmsg": LOG}), lambda: 4050.0).xids
     assert [each.age_seconds for each in xids] == [50.0, 0.0]
 
 
 def test_a_log_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    assert read(tmp_path) == KernelLog(refused="no such file or directory")
+    assert read_kernel_log(tmp_path) == KernelLog(refused="no such file or directory")
     (tmp_path / "dev" / "kmsg").mkdir(parents=True)
-    assert read(tmp_path) == KernelLog(refused="is a directory")
+    assert read_kernel_log(tmp_path) == KernelLog(refused="is a directory")
 
 
 def test_it_is_read_to_its_end_and_no_further(
@@ -60,7 +60,7 @@ def test_it_is_read_to_its_end_and_no_further(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "read", hand_out)
-        log = read(root, lambda: 4000.0)
+        log = read_kernel_log(root, lambda: 4000.0)
     assert [each.code for each in log.xids] == [79, 79]
     assert answers == [record]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.schema.snapshot import DeviceState
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.sources.test_nvml import Clock
 
@@ -24,7 +24,9 @@ SLOW = (
 MEASURED = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
 
 
-def ticks(nvml: FakeDriver, reader: Reader, clock: Clock, interval: float, count: int) -> list[str]:
+def ticks(
+    nvml: FakeDriver, reader: NvmlReader, clock: Clock, interval: float, count: int
+) -> list[str]:
     """What of `SLOW` was called while somebody waited for the reading."""
     waited = []
     for _ in range(count):
@@ -43,7 +45,7 @@ def test_a_reading_waits_for_nothing_slow_but_the_first_time(
     nvml.write(FakeDevice(values=MEASURED, fans=2, fan_percent=38))
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     assert set(ticks(nvml, reader, clock, interval, 1)) == set(SLOW)
     assert ticks(nvml, reader, clock, interval, round(20 / interval)) == []
 
@@ -52,7 +54,7 @@ def test_it_is_asked_all_the_same_and_no_more_often_than_need_be(nvml: FakeDrive
     nvml.write(FakeDevice(values=MEASURED, pcie_width=16))
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     calls = 0
     for tick in range(1, 21):
         clock.seconds += 1.0
@@ -70,7 +72,7 @@ def test_a_device_with_byte_counters_is_never_measured(nvml: FakeDriver) -> None
     nvml.write(FakeDevice())
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     for _ in range(12):
         clock.seconds += 1.0
         reader.read(gpm=False)
@@ -82,7 +84,7 @@ def test_a_loss_that_is_found_meanwhile_is_said_by_the_next_reading(nvml: FakeDr
     nvml.write(FakeDevice(values=MEASURED))
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     reader.look_ahead(1.0)  # before it was ever attached to
     assert "nvmlDeviceGetComputeMode" not in nvml.calls()
     reader.read(gpm=False)

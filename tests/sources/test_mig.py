@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence, DeviceState, ProcessKind
-from gputop.sources.interface import GpuProcess, Reading
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.interface import DeviceReading, GpuProcess
+from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
@@ -80,13 +80,13 @@ def gpu(*instances: FakeInstance | None, **changes: Any) -> FakeDevice:
     return FakeDevice(**{**said, "instances": instances, **changes})
 
 
-def reader_of(nvml: FakeDriver, *devices: FakeDevice, clock: Clock | None = None) -> Reader:
+def reader_of(nvml: FakeDriver, *devices: FakeDevice, clock: Clock | None = None) -> NvmlReader:
     nvml.write(*devices)
     start()
-    return Reader(0, "580.95.05", clock or Clock())
+    return NvmlReader(0, "580.95.05", clock or Clock())
 
 
-def check(readings: tuple[Reading, ...]) -> None:
+def check(readings: tuple[DeviceReading, ...]) -> None:
     """All are whole, each has its own key, and no process is listed twice."""
     for reading in readings:
         sample = reading.sample
@@ -99,17 +99,17 @@ def check(readings: tuple[Reading, ...]) -> None:
     assert len(set(pids)) == len(pids)
 
 
-def read(reader: Reader, *, gpm: bool = False) -> tuple[Reading, ...]:
+def read(reader: NvmlReader, *, gpm: bool = False) -> tuple[DeviceReading, ...]:
     readings = reader.read(gpm=gpm)
     check(readings)
     return readings
 
 
-def labels(readings: tuple[Reading, ...]) -> list[str]:
+def labels(readings: tuple[DeviceReading, ...]) -> list[str]:
     return [reading.device.label for reading in readings]
 
 
-def pids(reading: Reading) -> list[int]:
+def pids(reading: DeviceReading) -> list[int]:
     return [process.pid for process in reading.processes]
 
 
@@ -507,7 +507,7 @@ def test_whatever_a_driver_says_every_reading_is_whole_and_every_process_listed_
 ) -> None:
     start()
     clock = Clock()
-    reader = Reader(0, "580.95.05", clock)
+    reader = NvmlReader(0, "580.95.05", clock)
     for instance, fail, mode in states:
         other = replace(LARGE, gpu_instance=3, processes=(FakeProcess(99),))
         nvml.write(gpu(instance, other, fail=fail, mig_mode=mode))

@@ -28,11 +28,11 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.interface import DriverError, GpuProcess, Reading
-from gputop.sources.nvml.driver import Driver, Reader, start
-from gputop.sources.nvml.events import Events
-from gputop.sources.nvml.question import text
-from gputop.sources.nvml.readings import readings
+from gputop.sources.interface import DeviceReading, DriverError, GpuProcess
+from gputop.sources.nvml.device_queries import reading_queries
+from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
+from gputop.sources.nvml.query import string
+from gputop.sources.nvml.xid_events import XidEvents
 from tests.driver import (
     DRIVER_NOT_LOADED,
     FUNCTION_NOT_FOUND,
@@ -134,7 +134,7 @@ class Clock:
         return self.seconds
 
 
-def only_reader() -> Reader:
+def only_reader() -> NvmlReader:
     (reader,) = start().readers()
     return reader
 
@@ -153,7 +153,7 @@ def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
     }
 
 
-def check(reading: Reading) -> None:
+def check(reading: DeviceReading) -> None:
     """Each reading has a value or a reason, and the stream can carry it."""
     sample = reading.sample
     assert {name for name in READINGS if getattr(sample, name) is None} == set(sample.absent) - {
@@ -257,7 +257,7 @@ def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
 
 
 def test_a_name_in_bytes_as_from_old_versions() -> None:
-    source = text(lambda _handle: b"Tesla \xff")
+    source = string(lambda _handle: b"Tesla \xff")
     assert source(None) == ("Tesla �",)
 
 
@@ -631,7 +631,7 @@ def test_a_device_that_answers_slowly_is_heard_all_the_time(nvml: FakeDriver) ->
 def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(hang=True), FakeDevice())
     sick, well = start().readers()
-    readings: list[Reading] = []
+    readings: list[DeviceReading] = []
     done = threading.Event()
 
     def read() -> None:
@@ -736,7 +736,7 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
     clock = Clock()
     start()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     reader.read(gpm=False)[0]
     nvml.forget_calls()
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
@@ -768,7 +768,7 @@ def test_a_tick_that_comes_late_does_not_make_the_next_one_too_early(
     nvml.write(FakeDevice())
     clock = Clock()
     start()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     began = clock.seconds
     reader.read(gpm=False)
     nvml.forget_calls()
@@ -820,7 +820,7 @@ def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDri
     nvml.write(FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={}))
     clock = Clock()
     start()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     reader.read(gpm=False)[0]
     nvml.change(0, encoder_utilization_percent=5, values={"field.82": 58})
     nvml.forget_calls()
@@ -841,7 +841,7 @@ def test_a_tick_that_comes_a_moment_early_does_not_skip_the_processes(nvml: Fake
     nvml.write(FakeDevice())
     clock = Clock()
     start()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     reader.read(gpm=False)[0]
     clock.seconds += 0.98
     reader.read(gpm=False)[0]
@@ -852,7 +852,7 @@ PROBLEMS = {
     4: "No permission for the GPUs",
     8: "NVML does not work: Insufficient External Power (code 8)",
     DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
-    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, and does not fit",
+    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, but does not fit",
     13: "NVIDIA driver too old",
     15: "NVML does not work: GPU is lost (code 15)",
     17: "NVML does not work: The operating system has blocked the request (code 17)",
@@ -893,7 +893,7 @@ def test_a_mismatch_that_is_no_nvml_error_is_explained(monkeypatch: pytest.Monke
 def test_a_count_that_fails_is_explained(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
     driver = start()
-    assert isinstance(driver, Driver)
+    assert isinstance(driver, NvmlDriver)
     with pytest.raises(DriverError, match="No permission"):
         driver.readers()
 
@@ -928,7 +928,7 @@ def test_a_machine_without_the_library() -> None:
 
 
 def test_every_reading_of_the_schema_is_asked_for() -> None:
-    asked = [name for question in readings() for name in question.names]
+    asked = [name for question in reading_queries() for name in question.names]
     derived = ["memory_attributed_bytes", "memory_unattributed_bytes"]
     assert sorted([*asked, *derived, *GPM_READINGS]) == sorted(READINGS)
 
@@ -983,7 +983,7 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
     )
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock, events=Events())
+    reader = NvmlReader(0, clock=clock, events=XidEvents())
     for fail in codes:
         clock.seconds += 0.5
         values: dict[str, Any] = dict(zip(names, numbers, strict=True))

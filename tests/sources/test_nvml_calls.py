@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
-from gputop.sources.nvml import calls as nvml_calls
-from gputop.sources.nvml import fields
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml import bindings, fields
+from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.fields import VALUE_TYPES
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.sources.test_nvml import Clock
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 
@@ -38,11 +37,11 @@ class OfAnotherRelease:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the library is called."""
     if request.param == "public":
-        monkeypatch.setattr(nvml_calls, "nvml", OfAnotherRelease())
+        monkeypatch.setattr(bindings, "nvml", OfAnotherRelease())
     return str(request.param)
 
 
-def ticks(reader: Reader, clock: Clock, count: int) -> list[Reading]:
+def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[DeviceReading]:
     found = []
     for _ in range(count):
         clock.seconds += 1.0
@@ -55,9 +54,9 @@ def test_both_ways_say_the_same(nvml: FakeDriver, monkeypatch: pytest.MonkeyPatc
     start()
     found = []
     for namespace in (pynvml, OfAnotherRelease()):
-        monkeypatch.setattr(nvml_calls, "nvml", namespace)
+        monkeypatch.setattr(bindings, "nvml", namespace)
         clock = Clock()
-        found.append(ticks(Reader(0, clock=clock), clock, 3))
+        found.append(ticks(NvmlReader(0, clock=clock), clock, 3))
     assert found[0] == found[1]
     sample = found[0][-1].sample
     assert sample.energy_joules is not None
@@ -69,7 +68,7 @@ def test_both_ways_say_the_same(nvml: FakeDriver, monkeypatch: pytest.MonkeyPatc
 def test_a_list_of_any_length(nvml: FakeDriver, way: str, count: int) -> None:
     nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, count + 1))))
     start()
-    processes = Reader(0).read(gpm=False)[0].processes
+    processes = NvmlReader(0).read(gpm=False)[0].processes
     assert [process.pid for process in processes] == [*range(1, count + 1)]
     calls = nvml.calls(0)[LISTS[0]]
     assert calls == (1 if way == "direct" and count <= 32 else 2 if count else 1)
@@ -79,7 +78,7 @@ def test_an_empty_list_is_one_call_by_either_way(nvml: FakeDriver, way: str) -> 
     assert way
     nvml.write(FakeDevice())
     start()
-    assert Reader(0).read(gpm=False)[0].processes == ()
+    assert NvmlReader(0).read(gpm=False)[0].processes == ()
     assert [nvml.calls(0)[name] for name in LISTS] == [1, 1, 1]
 
 
@@ -118,7 +117,7 @@ def test_devices_are_not_all_asked_what_is_slow_at_the_same_tick(nvml: FakeDrive
     nvml.write(*(dataclasses.replace(device, uuid=f"GPU-{n}") for n in range(8)))
     start()
     clock = Clock()
-    readers = [Reader(index, clock=clock) for index in range(8)]
+    readers = [NvmlReader(index, clock=clock) for index in range(8)]
     for reader in readers:
         reader.read(gpm=False)
     most = 0
@@ -139,11 +138,11 @@ def test_each_link_is_looked_at_less_often_than_all_together(
     nvml.write(FakeDevice())
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     asked: list[int] = []
     fetch = fields._fetch
 
-    def counted(handle: object, keys: tuple[fields.Key, ...]) -> object:
+    def counted(handle: object, keys: tuple[fields.FieldKey, ...]) -> object:
         asked[-1] += len([key for key in keys if 0 < key.scope < 1000])
         return fetch(handle, keys)
 

@@ -18,8 +18,8 @@ import pynvml
 import pytest
 
 from gputop.schema.snapshot import Absence, DeviceState, Event, Sample, decode
-from gputop.sources.nvml import events as nvml_events
-from gputop.sources.nvml.driver import Driver, Reader, start
+from gputop.sources.nvml import xid_events as nvml_events
+from gputop.sources.nvml.driver import NvmlDriver, NvmlReader, start
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
@@ -53,8 +53,8 @@ class Machine:
     def __init__(self, nvml: FakeDriver, *devices: FakeDevice) -> None:
         self.nvml = nvml
         nvml.write(*devices)
-        self.driver: Driver = start()
-        self.readers: tuple[Reader, ...] = self.driver.readers()
+        self.driver: NvmlDriver = start()
+        self.readers: tuple[NvmlReader, ...] = self.driver.readers()
         self.read()
 
     def read(self) -> list[DeviceState]:

@@ -19,8 +19,8 @@ import pytest
 
 from gputop.schema.snapshot import Absence, ProcessKind
 from gputop.sources.nvml import processes as nvml_processes
-from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.processes import merge, process_questions
+from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.processes import merge_processes, process_queries
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
@@ -39,7 +39,7 @@ from tests.driver import (
 from tests.sources.test_nvml import Clock
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import GpuProcess, Reading
+    from gputop.sources.interface import DeviceReading, GpuProcess
 
 pytestmark = pytest.mark.driver
 
@@ -51,10 +51,10 @@ LARGEST_PID = 4_194_304
 """Of Linux; of NVML it is any number of 32 bits."""
 
 
-def read(driver: FakeDriver, device: FakeDevice) -> Reading:
+def read(driver: FakeDriver, device: FakeDevice) -> DeviceReading:
     driver.write(device)
     start()
-    return Reader(0).read(gpm=False)[0]
+    return NvmlReader(0).read(gpm=False)[0]
 
 
 def usage(process: GpuProcess) -> tuple[int | None, ...]:
@@ -78,7 +78,7 @@ class Watched:
         driver.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in pids)))
         start()
         self.clock = Clock()
-        self.reader = Reader(0, clock=self.clock)
+        self.reader = NvmlReader(0, clock=self.clock)
         assert set(self.after()) == {(0, 0, 0, 0)}
 
     passed = 0.0
@@ -250,13 +250,13 @@ def test_why_it_is_not_known(nvml: FakeDriver, code: int, absence: Absence | Non
 
 def test_an_empty_answer_that_nvidia_ml_py_takes_for_an_error() -> None:
     rows = [pynvml.c_nvmlProcessInfo_t(pid=5, usedGpuMemory=1)]
-    ((process,), missing) = merge(rows, 0, 0, {})
+    ((process,), missing) = merge_processes(rows, 0, 0, {})
     assert (usage(process), process.utilization_absence, missing) == ((0, 0, 0, 0), None, None)
 
     def nothing(handle: object, seen: int) -> object:
         raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
 
-    assert nvml_processes._rows(nothing, None, 0) == ()
+    assert nvml_processes._fetch_rows(nothing, None, 0) == ()
 
 
 def test_a_loss_is_known_from_it(nvml: FakeDriver) -> None:
@@ -286,7 +286,7 @@ def test_a_row_that_comes_between_the_two_calls_for_them() -> None:
             raise answer
         return answer
 
-    assert nvml_processes._rows(call, None, 0) == ["row"]
+    assert nvml_processes._fetch_rows(call, None, 0) == ["row"]
 
 
 def test_pids_of_every_size(either: FakeDriver) -> None:
@@ -296,7 +296,7 @@ def test_pids_of_every_size(either: FakeDriver) -> None:
     assert Watched(either, *pids).after(*rows) == [(2, 0, 0, 0), (3, 0, 0, 0)]
 
 
-def kinds(reading: Reading) -> dict[int, ProcessKind]:
+def kinds(reading: DeviceReading) -> dict[int, ProcessKind]:
     return {process.pid: process.kind for process in reading.processes}
 
 
@@ -349,7 +349,7 @@ def test_version_2_of_the_list_where_there_is_no_other(nvml: FakeDriver) -> None
 
 
 def test_they_are_all_asked_for_at_the_same_moments() -> None:
-    questions = process_questions((580, 95), Clock())
+    questions = process_queries((580, 95), Clock())
     assert len(questions) == 4
     assert len({question.seconds for question in questions}) == 1
 

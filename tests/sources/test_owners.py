@@ -17,16 +17,15 @@ import psutil
 import pytest
 
 from gputop.schema.snapshot import Absence
-from gputop.sources.interface import Owner
+from gputop.sources.interface import OWNER_FIELDS, Owner
 from gputop.sources.linux import owners as module
 from gputop.sources.linux import procfs
 from gputop.sources.linux.owners import (
-    ALL,
+    CGROUP,
     CHILDREN,
     CHILDREN_SECONDS,
+    IDENTITY_SECONDS,
     LISTED_SECONDS,
-    PLACE,
-    WHO_SECONDS,
     WINDOW_SECONDS,
     Owners,
 )
@@ -94,7 +93,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     """Its command line comes as it is: making it harmless is for who shows it."""
-    owner = Owners().of(child.pid)
+    owner = Owners().find(child.pid)
     assert owner == Owner(
         user=psutil.Process().username(),
         command=f"{sys.executable} -S -c print(flush=True); input() a b \x1b[31m \udcff",
@@ -116,22 +115,22 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
 
 def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     owners = Owners()
-    assert owners.of(child.pid).absence is None
+    assert owners.find(child.pid).absence is None
     child.communicate(timeout=BOUND)
-    assert owners.of(child.pid) == Owner(absence=Absence.LOST)
+    assert owners.find(child.pid) == Owner(absence=Absence.LOST)
 
 
 def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    owner = Owners().of(child.pid)
+    owner = Owners().find(child.pid)
     assert owner.command == Path(sys.executable).name[:15]
     assert owner.memory_resident_bytes == 0
 
 
 @pytest.mark.parametrize("pid", [0, -1, NOBODY, 0xFFFFFFFF, 1 << 40])
 def test_a_pid_that_cannot_be(pid: int) -> None:
-    assert Owners().of(pid) == Owner(absence=Absence.LOST)
+    assert Owners().find(pid) == Owner(absence=Absence.LOST)
 
 
 def test_another_program_in_the_same_process(clock: Clock) -> None:
@@ -145,12 +144,12 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     with start(script, "-S", "-c", "print(flush=True); input()") as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        before = owners.of(process.pid)
+        before = owners.find(process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
         process.stdout.readline()
-        clock.now += WHO_SECONDS
-        after = owners.of(process.pid)
+        clock.now += IDENTITY_SECONDS
+        after = owners.find(process.pid)
         process.communicate(timeout=BOUND)
     assert after.command == f"{sys.executable} -S -c print(flush=True); input()"
     assert before.command != after.command
@@ -174,54 +173,54 @@ input()
     with start(script) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        owners.of(process.pid)
+        owners.find(process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
         assert process.stdout.readline()
-        clock.now += WHO_SECONDS
-        assert owners.of(process.pid).command == "trainer: epoch 3"
+        clock.now += IDENTITY_SECONDS
+        assert owners.find(process.pid).command == "trainer: epoch 3"
         process.communicate(timeout=BOUND)
 
 
 def test_cpu_is_that_of_the_time_since_the_look_before(clock: Clock) -> None:
     owners = Owners()
-    owners.of(os.getpid())
+    owners.find(os.getpid())
     before = time.process_time()
     while time.process_time() < before + 0.3:
         pass
     clock.now += 0.5
     taken = time.process_time() - before
-    assert owners.of(os.getpid()).cpu_percent == pytest.approx(100 * taken / 0.5, abs=10.0)
+    assert owners.find(os.getpid()).cpu_percent == pytest.approx(100 * taken / 0.5, abs=10.0)
 
 
 def test_cpu_is_of_one_core(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(user_ticks=1000, system_ticks=500)
-    first = owners.of(7)
+    first = owners.find(7)
     assert first.cpu_percent is None
     assert first.absent == {"cpu_percent": Absence.NO_DATA_YET}
     clock.now += 2.0
     proc.add(user_ticks=1000 + 6 * TICKS_PER_SECOND, system_ticks=500 + TICKS_PER_SECOND)
-    second = owners.of(7)
+    second = owners.find(7)
     assert second.cpu_percent == pytest.approx(350.0)
     assert second.absent == {}
     clock.now += 2.0
-    assert owners.of(7).cpu_percent == 0.0
+    assert owners.find(7).cpu_percent == 0.0
 
 
 def test_two_looks_at_once_are_one(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """A process on two instances of one GPU is asked for twice."""
     proc.add()
-    owners.of(7)
+    owners.find(7)
     clock.now += WINDOW_SECONDS / 2
-    assert owners.of(7).absent == {"cpu_percent": Absence.NO_DATA_YET}
+    assert owners.find(7).absent == {"cpu_percent": Absence.NO_DATA_YET}
     clock.now += 1.0 - WINDOW_SECONDS / 2
     proc.add(user_ticks=TICKS_PER_SECOND // 2)
-    assert owners.of(7).cpu_percent == pytest.approx(50.0)
+    assert owners.find(7).cpu_percent == pytest.approx(50.0)
     clock.now += WINDOW_SECONDS / 2
     proc.add(user_ticks=TICKS_PER_SECOND)
-    assert owners.of(7).cpu_percent == pytest.approx(50.0)
+    assert owners.find(7).cpu_percent == pytest.approx(50.0)
     clock.now += 1.0 - WINDOW_SECONDS / 2
-    assert owners.of(7).cpu_percent == pytest.approx(50.0)
+    assert owners.find(7).cpu_percent == pytest.approx(50.0)
 
 
 def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> None:
@@ -231,7 +230,7 @@ def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> Non
         pages=1000,
         cgroup=f"0::/kubepods/pod{UID}/{ID}/slurmstepd.scope/job_9\n".encode(),
     )
-    assert owners.of(7) == Owner(
+    assert owners.find(7) == Owner(
         user=pwd.getpwuid(os.getuid()).pw_name,
         command="python train.py",
         start_time=START,
@@ -252,17 +251,17 @@ def test_a_process_costs_one_file_at_each_look(
     clock: Clock, proc: FakeProc, owners: Owners
 ) -> None:
     proc.add()
-    owners.of(7)
+    owners.find(7)
     every = ["7/cgroup", "7/cmdline", "7/stat", "7/status", LIST]
     assert sorted(proc.opened) == every
     proc.opened.clear()
     for _ in range(9):
         clock.now += 1.0
-        owners.of(7)
+        owners.find(7)
     assert sorted(proc.opened) == ["7/stat"] * 9 + [LIST] * 4
     proc.opened.clear()
     clock.now += 1.0
-    owners.of(7)
+    owners.find(7)
     assert sorted(proc.opened) == every
 
 
@@ -280,12 +279,12 @@ def busy_children(proc: FakeProc, *ticks: int, **last: Any) -> None:
 def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """They are on no device, and what they take of the CPU is why it waits."""
     busy_children(proc, 0, 0)
-    first = owners.of(7)
+    first = owners.find(7)
     assert (first.children, first.children_cpu_percent) == (2, None)
     assert first.absent["children_cpu_percent"] is Absence.NO_DATA_YET
     busy_children(proc, 2 * TICKS_PER_SECOND, TICKS_PER_SECOND)
     clock.now += CHILDREN_SECONDS
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert owner.children_cpu_percent == pytest.approx(150.0)
     assert owner.children_cpu_most_percent == pytest.approx(100.0)
     assert "children_cpu_percent" not in owner.absent
@@ -294,10 +293,10 @@ def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) 
 
 def test_another_worker_with_the_same_pid(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     busy_children(proc, 0, 900, start=500)
-    owners.of(7)
+    owners.find(7)
     busy_children(proc, TICKS_PER_SECOND, TICKS_PER_SECOND, start=9000)
     clock.now += CHILDREN_SECONDS
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert owner.children == 2
     assert owner.children_cpu_percent == pytest.approx(50.0)
 
@@ -305,20 +304,20 @@ def test_another_worker_with_the_same_pid(clock: Clock, proc: FakeProc, owners: 
 @pytest.mark.parametrize("who", ["process", "worker"])
 def test_who_waits_for_storage(clock: Clock, proc: FakeProc, owners: Owners, who: str) -> None:
     busy_children(proc, 0, 0)
-    assert owners.of(7).io_wait is False
+    assert owners.find(7).io_wait is False
     clock.now += CHILDREN_SECONDS
     if who == "process":
         proc.add(state=b"D")
     else:
         busy_children(proc, 0, 0, state=b"D")
-    assert owners.of(7).io_wait is True
+    assert owners.find(7).io_wait is True
 
 
 def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """By a kernel that does not list them, or to us: the process is known without."""
     proc.add()
     (proc.root / LIST).unlink()
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert (owner.user is not None, owner.children, owner.children_cpu_percent) == (
         True,
         None,
@@ -328,7 +327,7 @@ def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners
     proc.add()
     proc.forbidden = {LIST}
     clock.now += CHILDREN_SECONDS
-    assert owners.of(7).absent["children"] is Absence.NO_PERMISSION
+    assert owners.find(7).absent["children"] is Absence.NO_PERMISSION
 
 
 def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
@@ -336,7 +335,7 @@ def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
 ) -> None:
     busy_children(proc, 0, 0)
     proc.take_away(21)
-    assert owners.of(7).children == 1
+    assert owners.find(7).children == 1
     assert procfs.read_children(7, proc.path) == (20, 21)
     proc.write(LIST, b"20 21 2")
     assert procfs.read_children(7, proc.path) == (20, 21)
@@ -349,12 +348,12 @@ import json, os, sys
 from gputop.sources.linux.owners import Owners
 owners = Owners()
 pid = os.getppid()
-owners.of(pid)
+owners.find(pid)
 opened = []
 counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
 sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
 for _ in range(3):
-    owners.of(pid)
+    owners.find(pid)
 found = list(opened)
 print(json.dumps(found))
 """
@@ -366,30 +365,30 @@ print(json.dumps(found))
 
 def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add()
-    assert owners.of(7).command == "python train.py"
+    assert owners.find(7).command == "python train.py"
     proc.add(command=b"python\0serve.py\0", cgroup=f"0::/docker/{ID}\n".encode())
-    clock.now += WHO_SECONDS / 2
-    assert owners.of(7).command == "python train.py"
-    clock.now += WHO_SECONDS / 2
+    clock.now += IDENTITY_SECONDS / 2
+    assert owners.find(7).command == "python train.py"
+    clock.now += IDENTITY_SECONDS / 2
     proc.write("7/stat", stat_line(user_ticks=5 * TICKS_PER_SECOND))
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert (owner.command, owner.container) == ("python serve.py", ID[:12])
-    assert owner.cpu_percent == pytest.approx(100 * 5 / (WHO_SECONDS / 2))
+    assert owner.cpu_percent == pytest.approx(100 * 5 / (IDENTITY_SECONDS / 2))
 
 
 def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """Another process, with nothing of the first one's, once the driver has listed it itself."""
     proc.add(user_ticks=1000)
-    owners.of(7)
+    owners.find(7)
     clock.now += 1.0
-    assert owners.of(7).cpu_percent == 0.0
+    assert owners.find(7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
-    assert owners.of(7) == Owner(absence=Absence.NO_DATA_YET)
+    assert owners.find(7) == Owner(absence=Absence.NO_DATA_YET)
     clock.now += LISTED_SECONDS / 2
-    assert owners.of(7).command is None
+    assert owners.find(7).command is None
     clock.now += LISTED_SECONDS / 2
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND
     assert owner.cpu_percent == 0.0
@@ -401,33 +400,33 @@ def test_a_process_is_as_old_as_before_when_the_clock_was_set(
 ) -> None:
     proc.add()
     owners, ahead = Owners(proc.path), procfs._AHEAD
-    assert owners.of(7).start_time == START
+    assert owners.find(7).start_time == START
     monkeypatch.setattr(procfs, "_ahead", lambda: ahead + step)
     proc.write("stat", b"btime %d\n" % (BOOT_TIME + step))
     moved = step if abs(step) > procfs.STEP_SECONDS else 0  # a leap second is none
-    assert owners.of(7).start_time == START + moved
-    assert owners.of(7).start_time == START + moved
+    assert owners.find(7).start_time == START + moved
+    assert owners.find(7).start_time == START + moved
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(
     clock: Clock, proc: FakeProc, owners: Owners
 ) -> None:
     proc.add()
-    owners.of(7)
+    owners.find(7)
     clock.now += 1.0
-    owners.keep({7})
-    assert owners.of(7).cpu_percent == 0.0
-    owners.keep({8})
-    assert owners.of(7).cpu_percent is None
+    owners.forget_others({7})
+    assert owners.find(7).cpu_percent == 0.0
+    owners.forget_others({8})
+    assert owners.find(7).cpu_percent is None
 
 
 def test_what_has_no_command_line_has_a_name(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """Kernel threads and zombies; so has one whose command line may not be seen."""
     proc.add(command=b"", name=b"kworker/0:1)")
-    assert owners.of(7).command == "kworker/0:1)"
+    assert owners.find(7).command == "kworker/0:1)"
     proc.add(pid=8)
     proc.forbidden = {"8/cmdline"}
-    owner = owners.of(8)
+    owner = owners.find(8)
     assert owner.command == "python"
     assert "command" not in owner.absent
 
@@ -446,29 +445,29 @@ def test_command_lines(
     clock: Clock, proc: FakeProc, owners: Owners, raw: bytes, command: str
 ) -> None:
     proc.add(command=raw)
-    assert owners.of(7).command == command
+    assert owners.find(7).command == command
 
 
 def test_a_process_whose_parent_is_outside(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """As that of a container's first process: 0 is no pid."""
     proc.add(parent=0)
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert owner.parent_pid is None
     assert owner.absent["parent_pid"] is Absence.LOST
 
 
 def test_a_user_without_a_name(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(uid=3_999_999_999)
-    assert owners.of(7).user == "3999999999"
+    assert owners.find(7).user == "3999999999"
 
 
 def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(uid=os.getuid())
     proc.forbidden = {"7/cgroup"}
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert owner.command == "python train.py"
     assert owner.user is not None
-    assert owner.absent == dict.fromkeys(PLACE, Absence.NO_PERMISSION) | {
+    assert owner.absent == dict.fromkeys(CGROUP, Absence.NO_PERMISSION) | {
         "cpu_percent": Absence.NO_DATA_YET
     }
 
@@ -476,10 +475,10 @@ def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Ow
 def test_a_kernel_without_control_groups(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add()
     (proc.root / "7/cgroup").unlink()
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert owner.absence is None
-    assert {name: owner.absent[name] for name in PLACE} == dict.fromkeys(
-        PLACE, Absence.NOT_SUPPORTED
+    assert {name: owner.absent[name] for name in CGROUP} == dict.fromkeys(
+        CGROUP, Absence.NOT_SUPPORTED
     )
 
 
@@ -501,8 +500,9 @@ def test_hidepid_1(
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}
     owned_by(proc.root / "7", 3_999_999_999, monkeypatch)
-    assert owners.of(7) == Owner(
-        user="3999999999", absent={name: Absence.NO_PERMISSION for name in ALL if name != "user"}
+    assert owners.find(7) == Owner(
+        user="3999999999",
+        absent={name: Absence.NO_PERMISSION for name in OWNER_FIELDS if name != "user"},
     )
 
 
@@ -513,11 +513,11 @@ def test_the_owner_of_a_protected_process_is_not_told(
     proc.add()
     owned_by(proc.root / "7", 0, monkeypatch)
     proc.forbidden = {"7/status"}
-    owner = owners.of(7)
+    owner = owners.find(7)
     assert (owner.user, owner.absent["user"]) == (None, Absence.NO_PERMISSION)
     assert owner.command == "python train.py"
     proc.forbidden = {"7/stat", "7/status"}
-    assert owners.of(7) == Owner(absence=Absence.NO_PERMISSION)
+    assert owners.find(7) == Owner(absence=Absence.NO_PERMISSION)
 
 
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,8 +528,8 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", refuse)
-    assert Owners().of(NOBODY) == Owner(absence=Absence.NO_PERMISSION)
-    assert Owners().of(0) == Owner(absence=Absence.LOST)
+    assert Owners().find(NOBODY) == Owner(absence=Absence.NO_PERMISSION)
+    assert Owners().find(0) == Owner(absence=Absence.LOST)
 
 
 @pytest.mark.parametrize(
@@ -543,17 +543,17 @@ def test_a_process_that_goes_while_it_is_looked_at(
 ) -> None:
     proc.add()
     proc.broken = {f"7/{where}": error}
-    assert owners.of(7) == Owner(absence=Absence.LOST)
+    assert owners.find(7) == Owner(absence=Absence.LOST)
     proc.broken = {}
-    assert owners.of(7).command == "python train.py"
+    assert owners.find(7).command == "python train.py"
 
 
 def test_a_process_that_goes_later(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add()
-    owners.of(7)
+    owners.find(7)
     proc.take_away()
     clock.now += 1.0
-    assert owners.of(7) == Owner(absence=Absence.LOST)
+    assert owners.find(7) == Owner(absence=Absence.LOST)
 
 
 @pytest.mark.parametrize("where", ["stat", "status", "cmdline", "cgroup"])
@@ -561,14 +561,14 @@ def test_too_many_open_files(clock: Clock, proc: FakeProc, owners: Owners, where
     """Whatever goes wrong, the device's readings go on."""
     proc.add()
     proc.broken = {f"7/{where}": OSError(errno.EMFILE, "Too many open files")}
-    assert owners.of(7) == Owner(absence=Absence.ERROR)
+    assert owners.find(7) == Owner(absence=Absence.ERROR)
 
 
 @pytest.mark.parametrize("where", ["stat", "status"])
 def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, where: str) -> None:
     proc.add()
     proc.write(f"7/{where}", b"Name:\tpython\n")
-    assert owners.of(7) == Owner(absence=Absence.ERROR)
+    assert owners.find(7) == Owner(absence=Absence.ERROR)
 
 
 @pytest.mark.parametrize(
@@ -577,4 +577,4 @@ def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, 
 def test_a_command_line_has_no_secrets(proc: FakeProc, owners: Owners, line: bytes) -> None:
     proc.add()
     proc.write("7/cmdline", line)
-    assert owners.of(7).command == "serve --api-key ******** --port 80"
+    assert owners.find(7).command == "serve --api-key ******** --port 80"

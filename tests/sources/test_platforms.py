@@ -21,13 +21,13 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.readings import memory_is_shared
+from gputop.sources.nvml.device_queries import memory_is_shared
+from gputop.sources.nvml.driver import NvmlReader, start
 from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance
 from tests.driver.platforms import PLATFORMS, gb10, h100, orin
 
 if TYPE_CHECKING:
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
 
@@ -172,10 +172,12 @@ def said(device: FakeDevice) -> dict[str, Any]:
     return numbers
 
 
-def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[Reading, ...]:
+def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[DeviceReading, ...]:
     nvml.write(*devices)
     start()
-    readings = tuple(r for n in range(len(devices)) for r in Reader(n, "580.95.05").read(gpm=False))
+    readings = tuple(
+        r for n in range(len(devices)) for r in NvmlReader(n, "580.95.05").read(gpm=False)
+    )
     record = Sample(1.0, Host(), tuple(reading.sample for reading in readings))
     assert decode(encode(record)) == record
     for reading in readings:
@@ -228,7 +230,7 @@ def test_instances_have_their_own_memory_and_nothing_of_the_gpus(nvml: FakeDrive
     assert parent.processes == ()
 
 
-def check_instance(instance: FakeInstance, reading: Reading) -> None:
+def check_instance(instance: FakeInstance, reading: DeviceReading) -> None:
     sample = reading.sample
     has = {name for name in READINGS if getattr(sample, name) is not None}
     assert has == {*MEMORY, "memory_attributed_bytes", "bar1_used_bytes"}

@@ -191,7 +191,8 @@ def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes])
     problem = send_signal(child.pid, start_of(child) - 1.0, signal.SIGKILL)
     assert problem is not None
     assert str(problem) == (
-        f"Process {child.pid} got no signal: it ended, and another has its pid. Choose it again"
+        f"Process {child.pid} got no signal: it ended, and another process has its pid. "
+        "Choose it again"
     )
     child.communicate(timeout=BOUND)
     assert child.returncode == 0
@@ -340,7 +341,7 @@ def test_an_environment_that_the_process_wrote_over(proc: FakeProc) -> None:
 def test_the_environment_of_another_process(child: subprocess.Popen[bytes]) -> None:
     with pytest.raises(ProcError) as caught:
         environment(child.pid, start_of(child) - 1.0)
-    assert caught.value.problem.why == "it ended, and another has its pid"
+    assert caught.value.problem.why == "it ended, and another process has its pid"
 
 
 def test_the_environment_of_a_process_that_has_gone() -> None:

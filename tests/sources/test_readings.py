@@ -23,8 +23,8 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.fields import Batch, Durations, Key, Value
+from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.fields import Durations, FieldBatch, FieldKey, FieldValue
 from tests.driver import (
     ALL_LINKS,
     FIELDS,
@@ -297,12 +297,14 @@ def device(**changes: Any) -> FakeDevice:
     )
 
 
-def later(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[dict[str, Any], Reader]:
+def later(
+    nvml: FakeDriver, fail: dict[str, int] | None = None
+) -> tuple[dict[str, Any], NvmlReader]:
     """The second reading as JSON, GPM included, a second after the first."""
     nvml.write(device(fail=fail or {}))
     start()
     clock = Clock()
-    reader = Reader(0, "580.95.05", clock)
+    reader = NvmlReader(0, "580.95.05", clock)
     reader.read(gpm=True)
     fresh = (FakeSample(1_400_000, 72), FakeSample(1_600_000, 73))
     nvml.change(
@@ -398,7 +400,7 @@ def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     nvml.write(device(ecc_mode_pending=0, fail=codes))
     nvml.change(0, ecc_mode=0)
     start()
-    absent = to_json(Reader(0).read(gpm=False)[0].sample)["absent"]
+    absent = to_json(NvmlReader(0).read(gpm=False)[0].sample)["absent"]
     assert absent["ecc_corrected"] == absent["ecc_uncorrected"] == "disabled"
     assert absent["ecc_corrected_lifetime"] == "disabled"
     assert absent["ecc_uncorrected_lifetime"] == "no_permission"
@@ -407,7 +409,7 @@ def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
 def test_energy_where_only_the_newer_field_has_it(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(values={"field.191": 5_000}))
     start()
-    assert Reader(0).read(gpm=False)[0].sample.energy_joules == 5.0
+    assert NvmlReader(0).read(gpm=False)[0].sample.energy_joules == 5.0
 
 
 RENUMBERED = {
@@ -436,7 +438,7 @@ def test_throttle_times_have_the_numbers_of_the_drivers_version(
     """Slowdown by heat under two numbers is one counter."""
     nvml.write(FakeDevice(values=RENUMBERED))
     start()
-    seconds = Reader(0, version).read(gpm=False)[0].sample.clock_event_seconds
+    seconds = NvmlReader(0, version).read(gpm=False)[0].sample.clock_event_seconds
     known = zip(("hw_thermal", "hw_power_brake"), hardware, strict=False)
     assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **dict(known)}
 
@@ -444,11 +446,11 @@ def test_throttle_times_have_the_numbers_of_the_drivers_version(
 def test_slowdown_by_heat_where_only_the_older_number_has_it(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(values={"field.75": 3 * 10**9}))
     start()
-    sample = Reader(0, "595.80").read(gpm=False)[0].sample
+    sample = NvmlReader(0, "595.80").read(gpm=False)[0].sample
     assert sample.clock_event_seconds == {"sw_thermal": 3.0}
 
 
-def throttled(reader: Reader, nvml: FakeDriver, seconds: float) -> float | None:
+def throttled(reader: NvmlReader, nvml: FakeDriver, seconds: float) -> float | None:
     """What it says when the driver has counted that many seconds of a power cap."""
     nvml.change(0, values={"field.74": round(seconds * 1e9), "field.78": 0})
     found = reader.read(gpm=False)[0].sample.clock_event_seconds
@@ -462,7 +464,7 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
     nvml.write(FakeDevice())
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     assert throttled(reader, nvml, 1000.0) == 1000.0  # it was loaded long ago
     clock.seconds += 5.0
     assert throttled(reader, nvml, 1005.5) == 1005.5  # not read at the very same moments
@@ -477,7 +479,7 @@ def test_a_throttle_time_that_runs_a_little_too_fast_is_found_out(nvml: FakeDriv
     nvml.write(FakeDevice())
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     shown = []
     for n in range(20):
         shown.append(throttled(reader, nvml, 6.0 * n))
@@ -490,7 +492,7 @@ def test_a_throttle_time_begins_anew_after_a_reset(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice())
     start()
     clock = Clock()
-    reader = Reader(0, clock=clock)
+    reader = NvmlReader(0, clock=clock)
     said = []
     for seconds in (1000.0, 0.0, 5.0):
         said.append(throttled(reader, nvml, seconds))
@@ -505,13 +507,13 @@ def test_a_call_that_takes_long_is_no_reason_to_doubt_a_throttle_time(
     clock = Clock()
     rows = iter([(0.0, 60.0), (125.0, 60.0)])
 
-    def fetch(_: object, keys: tuple[Key, ...]) -> list[Value]:
+    def fetch(_: object, keys: tuple[FieldKey, ...]) -> list[FieldValue]:
         seconds, took = next(rows)
         clock.seconds += took
-        return [Value(round(seconds * 1e9)) for _ in keys]
+        return [FieldValue(round(seconds * 1e9)) for _ in keys]
 
     monkeypatch.setattr("gputop.sources.nvml.fields._fetch", fetch)
-    ask = Batch(clock, Durations("clock_event_seconds", clock, {"sw_power_cap": (74,)}))
+    ask = FieldBatch(clock, Durations("clock_event_seconds", clock, {"sw_power_cap": (74,)}))
     assert ask(None) == ({"sw_power_cap": 0.0},)
     clock.seconds += 5.0
     assert ask(None) == ({"sw_power_cap": 125.0},)
@@ -530,7 +532,7 @@ def test_causes_that_a_device_does_not_count_are_left_out(nvml: FakeDriver) -> N
 def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words: list[str]) -> None:
     nvml.write(FakeDevice(clock_event_reasons=mask))
     start()
-    sample = to_json(Reader(0).read(gpm=False)[0].sample)
+    sample = to_json(NvmlReader(0).read(gpm=False)[0].sample)
     assert sample["clock_event_reasons"] == words
 
 
@@ -562,7 +564,7 @@ def test_sms_are_counted_by_their_cores(
         FakeDevice(compute_capability_major=major, compute_capability_minor=minor, gpu_cores=cores)
     )
     start()
-    reader = Reader(0)
+    reader = NvmlReader(0)
     reader.read(gpm=False)
     assert reader.device.sm_count == count
     reason = None if count else "not_supported"
@@ -573,7 +575,7 @@ def test_words_of_a_later_driver_keep_their_number(nvml: FakeDriver) -> None:
     values = {"field.230": 12}
     nvml.write(FakeDevice(architecture=21, compute_mode=9, values=values))
     start()
-    reader = Reader(0)
+    reader = NvmlReader(0)
     assert reader.read(gpm=False)[0].sample.recovery_action == "unknown_12"
     assert (reader.device.architecture, reader.device.compute_mode) == ("unknown_21", "unknown_9")
 
@@ -589,7 +591,7 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
         )
     )
     start()
-    reader = Reader(0)
+    reader = NvmlReader(0)
     absent = to_json(reader.read(gpm=False)[0].sample)["absent"]
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
     assert {absent[name] for name in names} == {"not_supported"}
@@ -609,7 +611,7 @@ def test_a_field_with_all_bits_set_is_not_available(
     values |= {f"field_type.{number}": type_ for number in fields}
     nvml.write(FakeDevice(values=values))
     start()
-    sample = Reader(0, "580.95.05").read(gpm=False)[0].sample
+    sample = NvmlReader(0, "580.95.05").read(gpm=False)[0].sample
     missing = ("energy_joules", "remapped_rows", "remap_pending", "remap_failed")
     assert {name: sample.absent.get(name) for name in missing} == dict.fromkeys(
         missing, Absence.NOT_SUPPORTED
@@ -626,7 +628,7 @@ def test_what_is_counted_comes_as_an_integer(nvml: FakeDriver) -> None:
     values |= {f"field_type.{number}": 0 for number in (94, 142, 143)}
     nvml.write(FakeDevice(values=values))
     start()
-    sample = Reader(0).read(gpm=False)[0].sample
+    sample = NvmlReader(0).read(gpm=False)[0].sample
     assert (sample.pcie_replays, sample.remapped_rows) == (3, 6)
     decode(encode(Sample(0.0, Host(), (sample,))))
 
@@ -640,7 +642,7 @@ def test_a_field_that_is_no_number_is_an_error(nvml: FakeDriver, bits: int) -> N
     values |= {f"field_type.{number}": 0 for number in fields}
     nvml.write(FakeDevice(values=values))
     start()
-    reader = Reader(0, "580.95.05")
+    reader = NvmlReader(0, "580.95.05")
     sample = [reader.read(gpm=False)[0].sample for _ in range(2)][-1]
     encode(Sample(0.0, Host(), (sample,)))
     for name in ("energy_joules", "remapped_rows", "power_instant_watts"):
@@ -668,7 +670,7 @@ def test_memory_that_no_listed_process_explains(
     processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
     nvml.write(FakeDevice(memory_used_bytes=used, processes=processes))
     start()
-    sample = to_json(Reader(0).read(gpm=False)[0].sample)
+    sample = to_json(NvmlReader(0).read(gpm=False)[0].sample)
     assert sample["memory_attributed_bytes"] == attributed
     assert sample["memory_unattributed_bytes"] == unattributed
     assert sample["absent"].get("memory_attributed_bytes") == reason

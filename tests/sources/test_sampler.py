@@ -28,8 +28,8 @@ from gputop.schema.snapshot import (
     silence_limit,
 )
 from gputop.sources import sampler as module
-from gputop.sources.interface import DriverError, Owner, Reading, ReplacedError
-from gputop.sources.linux.owners import ALL, Owners
+from gputop.sources.interface import OWNER_FIELDS, DeviceReading, DriverError, Owner, ReplacedError
+from gputop.sources.linux.owners import Owners
 from gputop.sources.sampler import Sampler
 from tests.sources.fakes import (
     BOUND,
@@ -110,7 +110,9 @@ def test_the_gpu_comes_before_its_instances(opened: Open, readers: list[FakeRead
     part = replace(instance.device, uuid="MIG-1", parent_uuid="GPU-1", index=1, mig_index=0)
     sample = replace(instance.sample, uuid="MIG-1", absent={})
     reader = readers[1]
-    reader.instances = (Reading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),)
+    reader.instances = (
+        DeviceReading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),
+    )
     appeared = stream.until(lambda sample: len(sample.devices) > 3)
     assert [device.uuid for device in appeared.devices] == ["GPU-0", "GPU-1", "MIG-1", "GPU-2"]
     assert stream.inventory is not None
@@ -628,7 +630,7 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     assert seen.memory_used_bytes == 1 << 30
     assert seen.absent == {}
     assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
-    assert unseen.absent == dict.fromkeys(ALL, Absence.LOST) | {
+    assert unseen.absent == dict.fromkeys(OWNER_FIELDS, Absence.LOST) | {
         "memory_used_bytes": Absence.NOT_SUPPORTED
     }
 
@@ -637,8 +639,8 @@ def test_owners_are_kept_as_long_as_their_processes(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[set[int]] = []
-    monkeypatch.setattr(Owners, "of", lambda _, pid: owner_of(pid))
-    monkeypatch.setattr(Owners, "keep", lambda _, pids: kept.append(pids))
+    monkeypatch.setattr(Owners, "find", lambda _, pid: owner_of(pid))
+    monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
     stream.until(lambda sample: bool(sample.processes))
     assert kept[-1] == {11, 12}
@@ -662,10 +664,10 @@ def test_a_process_that_cannot_be_looked_at_holds_up_its_device_only(
         def __init__(self) -> None:
             made.append(self)
 
-        def of(self, pid: int) -> Owner:
+        def find(self, pid: int) -> Owner:
             if self is made[0]:
                 released.wait()
-            return super().of(pid)
+            return super().find(pid)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     sample = stream.until(lambda sample: any(p.device_uuid == "GPU-2" for p in sample.processes))
@@ -744,7 +746,7 @@ def test_a_reading_is_handed_over_before_what_takes_long_is_asked(
     slow = readers[1]
     usual = slow.read
 
-    def read(*, gpm: bool) -> tuple[Reading, ...]:
+    def read(*, gpm: bool) -> tuple[DeviceReading, ...]:
         slow.ahead_gate.clear()
         return usual(gpm=gpm)
 

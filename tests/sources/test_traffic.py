@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import Absence, DeviceSample, DeviceState
-from gputop.sources.nvml.driver import Reader, start
-from gputop.sources.nvml.fields import Value
-from gputop.sources.nvml.traffic import Counter, Pcie
+from gputop.sources.nvml.driver import NvmlReader, start
+from gputop.sources.nvml.fields import FieldValue
+from gputop.sources.nvml.traffic import Pcie, RateCounter
 from tests.driver import (
     ALL_LINKS,
     GPU_IS_LOST,
@@ -54,18 +54,18 @@ WIDE = 1 << 32
 def test_a_counter(
     bits: int, scale: int, numbers: tuple[int, ...], rates: tuple[int | Absence, ...]
 ) -> None:
-    counter = Counter(scale, FASTEST if scale == 1 else 2e12)
-    found = [counter.rate(Value(number, bits), 1.0 + n) for n, number in enumerate(numbers)]
+    counter = RateCounter(scale, FASTEST if scale == 1 else 2e12)
+    found = [counter.rate(FieldValue(number, bits), 1.0 + n) for n, number in enumerate(numbers)]
     assert found == [*rates]
 
 
 def test_a_rate_is_over_the_time_between() -> None:
-    counter = Counter(1, FASTEST)
-    assert counter.rate(Value(WIDE), 1.0) is NO_DATA_YET
-    assert counter.rate(Value(WIDE + 1000), 1.25) == 4000
+    counter = RateCounter(1, FASTEST)
+    assert counter.rate(FieldValue(WIDE), 1.0) is NO_DATA_YET
+    assert counter.rate(FieldValue(WIDE + 1000), 1.25) == 4000
     assert counter.rate(Absence.TIMED_OUT, 2.25) is Absence.TIMED_OUT
-    assert counter.rate(Value(WIDE + 3000), 5.25) == 500  # over all four seconds
-    assert counter.rate(Value(WIDE + 4000), 5.25) is NO_DATA_YET  # no time has passed
+    assert counter.rate(FieldValue(WIDE + 3000), 5.25) == 500  # over all four seconds
+    assert counter.rate(FieldValue(WIDE + 4000), 5.25) is NO_DATA_YET  # no time has passed
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ def test_a_rate_is_true_or_absent(
     start: int, scale: int, width: int, fastest: float, steps: list[Step]
 ) -> None:
     """However wide the counter is, whatever it counts, whenever it is read and set back."""
-    counter = Counter(scale, fastest)
+    counter = RateCounter(scale, fastest)
     for now, number, true in simulated(start, scale, width, fastest, steps):
-        rate = counter.rate(Value(number), now)
+        rate = counter.rate(FieldValue(number), now)
         if not isinstance(rate, Absence):
             assert true is not None
             assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
@@ -143,7 +143,7 @@ def test_a_rate_of_pcie_is_true_or_what_the_driver_measured_or_absent(
         keys = [*traffic.wanted({})]
         for now, number, true in simulated(start, 1, width, 256e9, steps):
             clock.seconds = now
-            for rate in traffic.values(dict.fromkeys(keys, Value(number)), None):
+            for rate in traffic.values(dict.fromkeys(keys, FieldValue(number)), None):
                 if rate != measured and not isinstance(rate, Absence):
                     assert true is not None
                     assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
@@ -189,7 +189,7 @@ class Machine:
         self.clock = Clock()
         nvml.write(FakeDevice(values={}, fail=fail or {}))
         start()
-        self.reader = Reader(0, clock=self.clock)
+        self.reader = NvmlReader(0, clock=self.clock)
 
     def read(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
         self.nvml.change(0, values=values)

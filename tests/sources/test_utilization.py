@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import SERIES_READINGS, Absence, DeviceSample
-from gputop.sources.nvml import calls
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml import bindings
+from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.sources.nvml.utilization import BusySamples
 from tests.driver import (
     NO_PERMISSION,
@@ -48,7 +48,7 @@ class Machine:
         self.clock = Clock()
         nvml.write(FakeDevice(**{"samples": rows(range(1, 11))} | device))  # type: ignore[arg-type]
         start()
-        self.reader = Reader(0, clock=self.clock)
+        self.reader = NvmlReader(0, clock=self.clock)
         self.first = self.sample()
 
     def sample(self, seconds: float = 1.0) -> DeviceSample:
@@ -70,7 +70,7 @@ class Machine:
 def test_without_the_private_function_the_public_one_is_called(
     nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "nvml", OfAnotherRelease())
+    monkeypatch.setattr(bindings, "nvml", OfAnotherRelease())
     machine = Machine(nvml)
     assert machine.first.absent["gpu_utilization_samples_percent"] is NO_DATA_YET
     assert machine.read(rows(range(6, 16))) == (11, 12, 13, 14, 15)
@@ -190,7 +190,7 @@ def test_why_there_are_none(nvml: FakeDriver, code: int, reason: Absence) -> Non
 def test_an_instance_has_none(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(samples=(), mig_mode=1, instances=(FakeInstance(),)))
     start()
-    for reading in Reader(0).read(gpm=False):
+    for reading in NvmlReader(0).read(gpm=False):
         assert {reading.sample.absent[name] for name in SERIES_READINGS} == {Absence.NOT_SUPPORTED}
 
 
@@ -199,7 +199,7 @@ def test_an_older_driver_lacks_the_call(build_driver: Callable[..., Path], tmp_p
     older.write(FakeDevice())
     with loaded(older):
         start()
-        reader = Reader(0)
+        reader = NvmlReader(0)
         for _ in range(2):
             sample = reader.read(gpm=False)[0].sample
         assert {sample.absent[name] for name in SERIES_READINGS} == {Absence.NOT_SUPPORTED}
@@ -209,7 +209,7 @@ def test_an_older_driver_lacks_the_call(build_driver: Callable[..., Path], tmp_p
 def test_a_wave_by_the_clock_is_sampled_evenly(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(samples=(), samples_wave="20 80 95 5"))
     start()
-    reader, deadline = Reader(0), time.monotonic() + 20
+    reader, deadline = NvmlReader(0), time.monotonic() + 20
     found: list[int] = []
     reader.read(gpm=False)
     while len(found) < 24 and time.monotonic() < deadline:
@@ -240,7 +240,7 @@ def test_whatever_rows_come_each_time_is_told_once(
     source, newest = BusySamples(clock), -1
     for piece in pieces:
         clock.seconds += seconds
-        samples, step = source.take(sorted(piece, key=lambda row: row[0]), clock.seconds)
+        samples, step = source.select_new(sorted(piece, key=lambda row: row[0]), clock.seconds)
         assert isinstance(step, Absence) or step > 0
         if samples is NO_DATA_YET:  # it begins, anew where the clock was set back
             newest = max((when for when, _ in piece), default=-1)

@@ -26,8 +26,10 @@ from gputop.schema.snapshot import (
     silence_limit,
 )
 from gputop.stream import child as module
-from gputop.stream.child import Interruption, StreamChild, StreamError, one_snapshot, snapshots
+from gputop.stream import snapshots as snapshots_module
+from gputop.stream.child import Interruption, StreamChild
 from gputop.stream.launch import command
+from gputop.stream.snapshots import StreamError, one_snapshot, snapshots
 from tests.streams import PreparedStream
 
 BOUND = 60.0
@@ -429,7 +431,7 @@ async def test_one_snapshot() -> None:
 
 
 def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(module, "command", lambda **_: arguments(program))
+    monkeypatch.setattr(snapshots_module, "command", lambda **_: arguments(program))
 
 
 async def test_one_snapshot_is_not_of_a_driver_that_still_starts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import select
 import subprocess
 import sys
@@ -16,11 +17,14 @@ from hypothesis import strategies as st
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.snapshot import Absence, Inventory, Sample, decode
 from gputop.stream.child import StreamChild
-from gputop.stream.control import obey, request
-from gputop.stream.flow import IN_FLIGHT
 from gputop.stream.launch import command
+from gputop.stream.sender import IN_FLIGHT, handle_requests
 
 BOUND = 20.0
+
+
+def request(**wanted: Any) -> bytes:
+    return json.dumps(wanted).encode() + b"\n"
 
 
 class Recorder:
@@ -67,15 +71,15 @@ class Recorder:
     ],
 )
 def test_requests(line: bytes, asked: list[Any]) -> None:
-    recorder = Recorder()
-    obey(recorder, recorder, [line])
+    recorder: Any = Recorder()
+    handle_requests(recorder, recorder, [line])
     assert recorder.asked == asked
 
 
 @given(st.lists(st.binary()))
 def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
-    recorder = Recorder()
-    obey(recorder, recorder, [*lines, request(gpm=True)])
+    recorder: Any = Recorder()
+    handle_requests(recorder, recorder, [*lines, request(gpm=True)])
     assert recorder.asked[-1] is True
 
 

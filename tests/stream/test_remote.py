@@ -283,7 +283,7 @@ async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(
 ) -> None:
     async with watching("a") as watch:
         await watch.until(all_ok)
-        monkeypatch.setattr(watch.machines._machines["a"], "take", lambda *_: 1 / 0)
+        monkeypatch.setattr(watch.machines._machines["a"], "add_record", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await watch.until(lambda _: False)
 

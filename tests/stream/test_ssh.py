@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gputop.problem import Problem
 from gputop.stream.child import Interruption
-from gputop.stream.ssh import explained, parse_command, parse_host, ssh_command, stream_words
+from gputop.stream.launch import stream_words
+from gputop.stream.ssh import explain_absence, parse_command, parse_host, ssh_command
 
 
 @pytest.mark.parametrize(
@@ -119,11 +120,11 @@ def test_what_is_no_remote_command(text: str) -> None:
 
 
 def test_what_is_run_over_there() -> None:
-    assert stream_words(["gputop"], interval=0.25, control=True) == [
-        *("gputop", "stream", "--interval", "0.25", "--control", "--no-gpm")
+    assert stream_words(interval=0.25, control=True) == [
+        *("stream", "--interval", "0.25", "--control", "--no-gpm")
     ]
-    assert stream_words(["a", "b"], interval=1.0) == ["a", "b", "stream", "--interval", "1"]
-    assert stream_words(["a"], interval=1.0, gpm=False)[-1] == "--no-gpm"
+    assert stream_words(interval=1.0) == ["stream", "--interval", "1"]
+    assert stream_words(interval=1.0, gpm=False)[-1] == "--no-gpm"
 
 
 def ended(errors: str, status: int | None = 255, why: str | None = None) -> Interruption:
@@ -202,7 +203,7 @@ Host key verification failed."""
 def test_why_a_host_is_away_and_what_to_do(
     interruption: Interruption, why: str, remedy: str
 ) -> None:
-    problem = explained("b", interruption)
+    problem = explain_absence("b", interruption)
     assert problem.what == "b is away"
     assert problem.why == why
     assert remedy in problem.remedy

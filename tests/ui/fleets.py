@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from gputop.problem import Problem
 from gputop.schema.snapshot import Inventory, Sample
 from gputop.stream.child import Interruption
-from gputop.stream.machine import MachineStream
-from gputop.stream.merge import inventory_of, sample_of
-from gputop.stream.ssh import explained
+from gputop.stream.machines import MachineStream, inventory_of, sample_of
+from gputop.stream.ssh import explain_absence
 from tests.streams import NOW
 from tests.ui import scenes
 
@@ -42,7 +41,7 @@ def merged(hosts: Mapping[str, Sequence[Record | Interruption]]) -> list[Record]
 
     An interruption in the place of a sample is when it goes; nothing is one that connects.
     """
-    machines = {name: MachineStream(name, explained, 0.0) for name in hosts}
+    machines = {name: MachineStream(name, explain_absence, 0.0) for name in hosts}
     queues = {name: [*records] for name, records in hosts.items()}
     made: list[Record] = []
     last: Inventory | None = None
@@ -51,7 +50,7 @@ def merged(hosts: Mapping[str, Sequence[Record | Interruption]]) -> list[Record]
         for name, queue in queues.items():
             while queue:
                 record = queue.pop(0)
-                machines[name].take(record, float(tick), NOW + tick)
+                machines[name].add_record(record, float(tick), NOW + tick)
                 if isinstance(record, Sample | Interruption):
                     break
         inventory = inventory_of(machines.values(), 1.0, NOW)

@@ -19,7 +19,7 @@ from tests.streams import GIB, NOW
 
 if TYPE_CHECKING:
     from gputop.schema.snapshot import Record
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
 
 MIB = 1 << 20
 SAMPLES = 90
@@ -243,7 +243,7 @@ def busy_machine(processes: int, devices: int = 8) -> list[Record]:
     return job(devices, 2, processes=tuple(streams.crowd(processes, devices)))
 
 
-def platform(*readings: Reading, samples: int = 30) -> list[Record]:
+def platform(*readings: DeviceReading, samples: int = 30) -> list[Record]:
     """A machine of which a driver said this, all the time."""
     machine = dataclasses.replace(streams.inventory(), devices=tuple(r.device for r in readings))
     commands = {"graphics": "/usr/lib/xorg/Xorg :0 -nolisten tcp"}

@@ -25,7 +25,7 @@ from gputop.schema.snapshot import (
     decode,
     encode,
 )
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.details import DetailsView, in_columns
 from gputop.ui.device.screen import DevicePage, DeviceTitle, EventsView
 from gputop.ui.drawing.cells import Span, width_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.schema.snapshot import Record
-    from gputop.sources.interface import Reading
+    from gputop.sources.interface import DeviceReading
     from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid
@@ -85,7 +85,7 @@ async def page_of(app: PageApp, pilot: Pilot[None], uuid: str = UUID) -> str:
     return " ".join(shown(pilot, DetailsView).split())
 
 
-def recorded(reading: Reading) -> tuple[Record, Record]:
+def recorded(reading: DeviceReading) -> tuple[Record, Record]:
     """Return the record as the dashboard gets it: through the stream's encoder and decoder."""
     inventory = dataclasses.replace(streams.inventory(), devices=(reading.device,))
     return decode(encode(inventory)), decode(encode(said_by(reading.sample)))
@@ -96,7 +96,7 @@ def read(nvml: FakeDriver, fail: dict[str, int] | None = None) -> tuple[Record, 
     nvml.write(device(fail=fail or {}))
     start()
     clock = Clock()
-    reader = Reader(0, "580.95.05", clock)
+    reader = NvmlReader(0, "580.95.05", clock)
     reader.read(gpm=True)
     nvml.change(0, values={**nvml.devices[0].values, **A_SECOND_LATER})
     clock.seconds += 1.0

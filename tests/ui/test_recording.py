@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.problem import Problem
-from gputop.recording.file import OutputError
 from gputop.recording.reader import Recording, RecordingError
+from gputop.recording.writer import OutputError
 from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.shell import recording as recorder

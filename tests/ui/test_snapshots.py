@@ -19,7 +19,7 @@ from gputop.bench.events import Done, Progress
 from gputop.bench.run.group_state import GroupState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
-from gputop.sources.nvml.driver import Reader, start
+from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui import model
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
@@ -218,7 +218,7 @@ def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
     nvml.write(*devices)
     start()
     clock = Clock()
-    readers = [Reader(n, "580.95.05", clock) for n in range(len(devices))]
+    readers = [NvmlReader(n, "580.95.05", clock) for n in range(len(devices))]
     for reader in readers:  # rates need two readings
         reader.read(gpm=True)
     clock.seconds += 1.0

@@ -17,9 +17,9 @@ from gputop.bench.cluster.node_readings import NodeFacts, node_facts
 from gputop.bench.plan.interpreters import GET_TORCH
 from gputop.bench.run.worker_launch import KEPT_ERROR_BYTES, LaunchError
 from gputop.bounds import RELAY_LINE_BYTES, UNREADABLE_LINES, WORKER_LINES
-from gputop.exits import COULD_NOT_RUN, FAULT
+from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.problem import Problem
-from gputop.stream import lifeline
+from gputop.stream.launch import child_environment
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Cluster:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env={**lifeline.environment(), **QUIET},
+            env={**child_environment(), **QUIET},
             limit=RELAY_LINE_BYTES,
         )
         cluster = cls(process)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from gputop.bench.cluster import node_actor
 from gputop.bench.run.worker_launch import NOT_INHERITED
-from gputop.stream import lifeline
+from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0
 """Timeout for Ray to start an actor: free GPUs are given at once."""
@@ -171,7 +171,7 @@ class Relay:
 
 def main() -> NoReturn:
     """Run until standard input ends."""
-    lifeline.end_with_parent()
+    end_with_parent()
     fd = os.dup(1)
     os.dup2(2, 1)  # what Ray prints
     relay = Relay(fd)

@@ -16,8 +16,7 @@ from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.bench.run.worker_launch import LaunchError
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN, USAGE
+from gputop.console import COULD_NOT_RUN, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ async def _burn(order: ClusterRequest, requesting: Requesting, follow: Following
             why = "; ".join(dict.fromkeys(member.problem or "" for member in not_begun))
             raise RunRefusedError(f"No GPU of the cluster can be tested: {why}.")
         for member in not_begun:
-            say(
+            print_message(
                 f"warning: {', '.join(filter(None, (member.host, member.place)))} is left out: "
                 f"{member.problem}"
             )
@@ -150,7 +149,7 @@ def _count(order: ClusterRequest, found: ClusterSize) -> int:
             "Wait for them, or ask for fewer with --devices."
         )
     if order.devices is None and found.free < found.gpus:
-        say(f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out")
+        print_message(f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out")
     return wanted
 
 

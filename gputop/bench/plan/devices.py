@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import Target, cpu_target
-from gputop.console import say
-from gputop.exits import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN, print_message
 from gputop.problem import Problem
 from gputop.schema.snapshot import DeviceState, ProcessKind
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
@@ -257,7 +256,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
     # Only here: the CPU is put under stress without a look at the driver.
     import asyncio
 
-    from gputop.stream.child import StreamError, one_snapshot
+    from gputop.stream.snapshots import StreamError, one_snapshot
 
     try:
         inventory, sample = asyncio.run(one_snapshot())
@@ -268,7 +267,7 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
         by_name = named is not None and ALL not in named
         left, note = (inventory, None) if by_name else visible_to_cuda(inventory, os.environ)
         if note is not None:
-            say(note)
+            print_message(note)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
@@ -301,7 +300,7 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
         whys.append(HIDDEN)
     reasons = "; ".join(dict.fromkeys(whys))
     why = f" ({reasons})" if reasons else ""
-    say(f"no GPU can be used{why}: the CPU is tested")
+    print_message(f"no GPU can be used{why}: the CPU is tested")
 
 
 def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> None:

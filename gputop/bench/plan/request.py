@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from gputop.problem import Problem
-from gputop.sources.linux.cpu import cpu_name
+from gputop.sources.linux.procfs import cpu_name
 from gputop.text import size as sized
 from gputop.text import visible
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import Result
 from gputop.bench.results.compare import AS_LONG
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.exits import COULD_NOT_RUN, FAULT
+from gputop.console import COULD_NOT_RUN, FAULT
 from gputop.schema.codec import DecodeError, from_json
 from gputop.text import duration, visible
 

@@ -219,7 +219,7 @@ def _is_of(result: Result, device: str) -> bool:
 
 def _uuid_of(label: str) -> str:
     """Return the UUID of the device that has this index today."""
-    from gputop.stream.child import StreamError, one_snapshot
+    from gputop.stream.snapshots import StreamError, one_snapshot
 
     try:
         inventory, _ = asyncio.run(one_snapshot())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputop.bench.results.compare import NOTICED_PERCENT, percent_below, score
 from gputop.bench.results.facts import ending, wrong_results
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED
 from gputop.schema.clock_events import CLOCK_EVENTS
 
 if TYPE_CHECKING:

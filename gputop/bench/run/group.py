@@ -13,7 +13,7 @@ from gputop.bench.events import Done, Event, Failed, Planned, Point, Result
 from gputop.bench.results.compare import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.run.conditions import Trace
 from gputop.bench.run.session import Session
-from gputop.exits import INTERRUPTED
+from gputop.console import INTERRUPTED
 from gputop.problem import Problem
 from gputop.text import percentage
 

@@ -19,7 +19,7 @@ from gputop.bench.results.compare import (
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.outliers import device_outcome, distribution, find_outlier, slow_reason
 from gputop.bench.run.state import STATES, RunState
-from gputop.exits import FAULT
+from gputop.console import FAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

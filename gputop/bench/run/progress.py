@@ -13,8 +13,7 @@ from gputop.bench.results.facts import rate_text
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.group_state import GroupState
 from gputop.bench.run.supervision import Supervisor
-from gputop.console import say
-from gputop.terminal import terminal_size
+from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
@@ -230,4 +229,4 @@ def on_signals(act: Callable[[], None]) -> Iterator[None]:
 
 
 def _say_limit(target: Target, limit: RunLimit) -> None:
-    say(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")
+    print_message(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")

@@ -16,7 +16,7 @@ from gputop.bench.events import EVENTS, Done, Event, Failed, Hello, Planned, Poi
 from gputop.bench.plan import request as plan
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import STEP_SECONDS, LaunchError, LocalLauncher
-from gputop.exits import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.problem import Problem
 from gputop.schema.codec import from_json
 from gputop.text import visible

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Point, Progress, Verified
 from gputop.bench.results.compare import percent_below
 from gputop.bench.run.conditions import Mean, MergedSeries, Trace, mean_over_time
-from gputop.exits import FAULT
+from gputop.console import FAULT
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result

@@ -13,9 +13,9 @@ from gputop.bench.plan import interpreters
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import DTYPES
 from gputop.bounds import WORKER_LINE_BYTES
-from gputop.exits import COULD_NOT_RUN
+from gputop.console import COULD_NOT_RUN
 from gputop.problem import Problem
-from gputop.stream import lifeline
+from gputop.stream.launch import child_environment
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def worker_environment(target: Target, peer: Target | None = None) -> dict[str, 
     """
     found = {
         name: value
-        for name, value in lifeline.environment().items()
+        for name, value in child_environment().items()
         if not name.startswith(NOT_INHERITED)
     }
     if target.kind == "cuda":

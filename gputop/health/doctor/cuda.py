@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.plan.interpreters import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.doctor.finding import Check, Group, Judgement, Status, note, ok, problem, warning
-from gputop.sources.linux.kernel_log import same_address
+from gputop.sources.linux.driver_files import same_address
 from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, seen
 from gputop.text import visible
 

@@ -24,7 +24,7 @@ from gputop.health.rules.errors import gravest
 from gputop.schema.faults import event_text, fault_of
 from gputop.schema.snapshot import Device, DeviceSample, Event
 from gputop.schema.values import value_text
-from gputop.sources.linux.kernel_log import same_address
+from gputop.sources.linux.driver_files import same_address
 from gputop.text import duration
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gputop.health.doctor.finding import Check, Group, Judgement, note, ok, warning
-from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
-from gputop.sources.linux.kernel_log import same_address
+from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER, same_address
 from gputop.sources.nvml.diagnosis import ask_for
 from gputop.text import fold_list
 

@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.plan import interpreters
 from gputop.bench.plan.interpreters import InterpreterSearch, NoAnswerError, run_program
 from gputop.bench.results import history
+from gputop.console import terminfo_colours
 from gputop.schema.codec import DecodeError, from_json
 from gputop.schema.snapshot import DeviceState, DriverState
-from gputop.sources.linux import driver_files as system
-from gputop.sources.linux import kernel_log
-from gputop.sources.linux.driver_files import System
-from gputop.sources.linux.kernel_log import KernelLog
-from gputop.sources.nvml import bindings
-from gputop.stream.child import StreamError, one_snapshot
-from gputop.terminal import terminfo_colours
+from gputop.sources.linux.driver_files import KernelLog, System, inspect_system, read_kernel_log
+from gputop.sources.nvml.diagnosis import installed_bindings
+from gputop.stream.snapshots import StreamError, one_snapshot
 
 if TYPE_CHECKING:
     from gputop.bench.plan.interpreters import Interpreter
@@ -206,14 +203,14 @@ async def gather(
         inventory=inventory,
         sample=sample,
         unanswered=unanswered,
-        system=system.look(root),
-        kernel_log=kernel_log.read(root),
+        system=inspect_system(root),
+        kernel_log=read_kernel_log(root),
         found=found,
         torch=await torch_facts(found.chosen) if found.chosen else None,
         environment=dict(os.environ),
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
-        bindings=bindings.installed(),
+        bindings=installed_bindings(),
         other_gputop=_version_of(OTHER),
         results_file=str(history.results_path()),
         results_problem=results_problem,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
+from gputop.console import ascii_is_safer, locale_of, without_colours
 from gputop.health.doctor.finding import Check, Group, Judgement, note, ok, warning
-from gputop.sources.nvml.bindings import NAME, others
-from gputop.terminal import ascii_is_safer, locale_of, without_colours
+from gputop.sources.nvml.diagnosis import BINDINGS, other_bindings
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def version(facts: Facts) -> Iterator[Judgement]:
 
 def bindings(facts: Facts) -> Iterator[Judgement]:
     """Which nvidia-ml-py is installed, and what else installs its module."""
-    said = f"{NAME} {facts.bindings.get(NAME, 'of unknown version')}"
-    if other := others(facts.bindings):
+    said = f"{BINDINGS} {facts.bindings.get(BINDINGS, 'of unknown version')}"
+    if other := other_bindings(facts.bindings):
         yield note(f"{said}, used although {other} installs a pynvml too")
     else:
         yield ok(said)

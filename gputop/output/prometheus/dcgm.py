@@ -28,7 +28,7 @@ from gputop.schema.faults import XIDS
 if TYPE_CHECKING:
     from gputop.output.prometheus.family import Part
     from gputop.schema.snapshot import Device, DeviceSample, Inventory
-    from gputop.stream.latest import XidKey, Xids
+    from gputop.stream.snapshots import XidCount, XidKey
 
 
 class Field(NamedTuple):
@@ -155,7 +155,7 @@ DERIVED = (
 
 
 def dcgm_families(
-    inventory: Inventory, read: Sequence[Read], xids: Mapping[XidKey, Xids]
+    inventory: Inventory, read: Sequence[Read], xids: Mapping[XidKey, XidCount]
 ) -> Iterator[Family]:
     """The devices' readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
     labelled = [(_labels(each.device, inventory), each.sample) for each in read]
@@ -184,7 +184,7 @@ def _about(code: int) -> dict[str, str]:
     return {"err_code": str(code), "err_msg": words if code else "No Error"}
 
 
-def _last_code(uuid: str, xids: Mapping[XidKey, Xids]) -> int:
+def _last_code(uuid: str, xids: Mapping[XidKey, XidCount]) -> int:
     numbered = [(x.last, code) for (of, code), x in xids.items() if of == uuid and code is not None]
     return max(numbered, default=(0.0, 0))[1]
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from gputop.health.active import Standing
     from gputop.health.findings import Finding
     from gputop.schema.snapshot import DeviceSample
-    from gputop.stream.latest import Latest
+    from gputop.stream.snapshots import LatestSnapshot
 
 MOST_PROCESSES = 32
 """On each device: every process is a series of each metric, and a new one each time it starts."""
 
 
 def families(
-    latest: Latest,
+    latest: LatestSnapshot,
     now: float,
     standing: Standing | None = None,
     *,
@@ -147,7 +147,7 @@ def _measured(
     return family(f"gputop_{metric.name}", metric.help, series)
 
 
-def _xids(inventory: Inventory, read: Sequence[Read], latest: Latest) -> Iterator[Family]:
+def _xids(inventory: Inventory, read: Sequence[Read], latest: LatestSnapshot) -> Iterator[Family]:
     """Those of devices that are there, and those of which the driver does not say whose they are.
 
     No series until the first of a code: an alert compares the time of the last with `time()`.

@@ -1,4 +1,4 @@
-"""What a machine shows of its NVIDIA driver without a call to it: files, all under one root.
+"""The NVIDIA driver as files and the kernel's log show it, without a call to NVML.
 
 Nothing here opens a GPU, which can take seconds or block: only the driver's control file is opened.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gputop.frozen import dataclass
-from gputop.sources.linux.cgroup import place_of
+from gputop.sources.linux.owners import parse_cgroup
 
 LIBRARY = "libnvidia-ml.so.1"
 WSL_FOLDER = "/usr/lib/wsl/lib"
@@ -22,17 +23,17 @@ LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
 )
-"""Where distributions have it."""
+"""Folders of the library in distributions."""
 OTHER_FOLDERS = (WSL_FOLDER, "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
-"""Where WSL, Kubernetes nodes and NixOS have it: no loader looks there unless it is told to."""
+"""Folders in WSL, Kubernetes nodes and NixOS, which the loader does not search by default."""
 NVIDIA, DISPLAY = "0x10de", ("0x0300", "0x0302")
-"""PCI vendor, and classes: VGA and 3D controllers."""
+"""PCI vendor, and classes of VGA and 3D controllers."""
 _VERSION = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class PciGpu:
-    """An NVIDIA GPU on the PCI bus, and which kernel driver has it: `nvidia`, `nouveau`, …."""
+    """An NVIDIA GPU on the PCI bus, and the kernel driver that has it: `nvidia`, `nouveau`, …."""
 
     address: str
     driver: str | None = None
@@ -45,47 +46,47 @@ class Refusal:
     file: str
     why: str
     group: str | None = None
-    """Who else may, where it is not root's group."""
+    """Group that may open it, unless it is root's."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What is there of the driver; as it stands, a machine that has nothing of it."""
+    """Parts of the driver that a machine has; by default none."""
 
     kernel: str | None = None
-    """Its release, such as `6.8.0-45-generic`."""
+    """Release of the kernel, such as `6.8.0-45-generic`."""
     module_version: str | None = None
-    """Of NVIDIA's kernel module, where it is loaded: in a container, the host's."""
+    """Version of NVIDIA's kernel module, if it is loaded: in a container, the host's."""
     module_is_built: bool | None = None
-    """Whether it is there for this kernel; None where that is not seen, as in a container."""
+    """True if it is built for this kernel; None if unknown, as in a container."""
     nouveau: bool = False
-    """Whether that module is loaded."""
+    """True if that module is loaded."""
     gpus: tuple[PciGpu, ...] | None = None
-    """None where no PCI bus is shown."""
+    """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
     device_files: tuple[str, ...] = ()
-    """`/dev/nvidiactl` and those of the GPUs."""
+    """`/dev/nvidiactl` and the files of the GPUs."""
     refusals: tuple[Refusal, ...] = ()
     container: str | None = None
-    """What kind it is, such as `docker`; `container` where that is not known."""
+    """Kind of container, such as `docker`; `container` if unknown."""
     wsl: bool = False
     library: str | None = None
-    """Where `LIBRARY` lies."""
+    """Path of `LIBRARY`."""
     library_version: str | None = None
     library_aside: bool = False
-    """Whether that is one of `OTHER_FOLDERS`, and LD_LIBRARY_PATH does not name it."""
+    """True if it is in one of `OTHER_FOLDERS` that LD_LIBRARY_PATH does not name."""
 
     @property
     def control_file(self) -> bool:
-        """Whether there is `/dev/nvidiactl`, which comes before any GPU."""
+        """True if there is `/dev/nvidiactl`, which comes before any GPU."""
         return "/dev/nvidiactl" in self.device_files
 
     def held_by(self, driver: str) -> tuple[str, ...]:
-        """The addresses of the GPUs that this kernel driver has."""
+        """Return the addresses of the GPUs that this kernel driver has."""
         return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
 
 
-def look(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> System:
-    """The machine under that root; what cannot be read is as if it were not there."""
+def inspect_system(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> System:
+    """Return the parts of the driver under that root; unreadable files count as missing."""
     environment = os.environ if environment is None else environment
     kernel = _text(root / "proc/sys/kernel/osrelease") or None
     library, aside = _library(root, environment)
@@ -200,12 +201,12 @@ def _container(root: Path, environment: Mapping[str, str]) -> str | None:
     for mark, kind in _MARKS.items():
         if (root / mark).exists():
             return kind
-    inside = place_of(_text(root / "proc/self/cgroup")).container
+    inside = parse_cgroup(_text(root / "proc/self/cgroup")).container
     return _text(root / "run/systemd/container")[:40] or ("container" if inside else None)
 
 
 def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, bool]:
-    """Where it lies, and whether the loader is not told to look there."""
+    """Return the library's path, and True if the loader does not search there."""
     named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     searched = [os.path.normpath(name) for name in named if name.startswith("/")]
     searched += LIBRARY_FOLDERS
@@ -217,8 +218,87 @@ def _library(root: Path, environment: Mapping[str, str]) -> tuple[str | None, bo
 
 
 def _library_version(root: Path, library: str | None) -> str | None:
-    """From the name of the file that it is a link to: `libnvidia-ml.so.580.95.05`."""
+    """Return the version in the name of the file it links to: `libnvidia-ml.so.580.95.05`."""
     if library is None:
         return None
     found = _VERSION.search(Path(os.path.realpath(root / library.lstrip("/"))).name)
     return found[0] if found else None
+
+
+_MOST_RECORDS = 100_000
+_RECORD_BYTES = 1 << 13
+_XID = re.compile(
+    r"^\d+,\d+,(?P<at>\d+),[^;]*;NVRM: Xid \(PCI:(?P<address>[0-9a-fA-F:.]+)\): (?P<code>\d+)"
+)
+"""A record of /dev/kmsg, with the time in microseconds since boot; see the kernel's
+Documentation/ABI/testing/dev-kmsg. Source of the text: https://docs.nvidia.com/deploy/xid-errors/."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedXid:
+    """An Xid in the kernel's log, with the device's PCI address as the driver writes it."""
+
+    address: str
+    code: int
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLog:
+    """Xids in the kernel's log, oldest first; `refused` is the reason that it cannot be read."""
+
+    xids: tuple[LoggedXid, ...] = ()
+    refused: str | None = None
+
+
+def read_kernel_log(
+    root: Path = Path("/"), clock: Callable[[], float] = time.monotonic
+) -> KernelLog:
+    """Return the Xids in the kernel's log now, never waiting for more."""
+    try:
+        descriptor = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return KernelLog(refused=(error.strerror or str(error)).lower())
+    try:
+        text = b"".join(_records(descriptor)).decode(errors="replace")
+    except OSError as error:
+        return KernelLog(refused=(error.strerror or str(error)).lower())
+    finally:
+        os.close(descriptor)
+    return KernelLog(tuple(_xids(text, clock())))
+
+
+def _records(descriptor: int) -> Iterator[bytes]:
+    """Yield the log's records: one read is one record; overwritten ones are skipped."""
+    for _ in range(_MOST_RECORDS):
+        try:
+            record = os.read(descriptor, _RECORD_BYTES)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            continue
+        if not record:
+            return
+        yield record
+
+
+def _xids(text: str, now: float) -> Iterator[LoggedXid]:
+    for line in text.splitlines():
+        if found := _XID.match(line):
+            age = max(0.0, now - int(found["at"]) / 1e6)
+            yield LoggedXid(found["address"], int(found["code"]), age)
+
+
+def same_address(one: str, other: str) -> bool:
+    """Return True if two PCI addresses name one device: `0000:17:00` and `00000000:17:00.0`."""
+    numbers = _numbers(one)
+    return numbers is not None and numbers == _numbers(other)
+
+
+def _numbers(address: str) -> tuple[int, ...] | None:
+    parts = address.partition(".")[0].split(":")
+    try:
+        domain, bus, device = (int(part, 16) for part in parts)
+    except ValueError:
+        return None
+    return domain, bus, device

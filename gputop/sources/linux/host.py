@@ -1,24 +1,28 @@
-"""The machine around the devices: its CPU, its memory and its load."""
+"""CPU, memory and load of the machine."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import psutil
 
 from gputop.schema.snapshot import Absence, Host
 
+Value = TypeVar("Value")
+
 SLOW_SECONDS = 2.0
-"""Clocks and temperatures cost a file for each core: they are read this often."""
+"""Seconds between reads of clocks and temperatures, which cost a file for each core."""
 FIRST_WINDOW_SECONDS = 0.1
-"""A CPU percentage over less than this would be noise."""
+"""Shortest window of a CPU percentage in seconds. Less would be noise."""
 MEMORY = ("memory_used_bytes", "memory_total_bytes", "memory_available_bytes")
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
 
 
 class HostReader:
-    """Reads the machine; percentages are of the time since the read before."""
+    """Reads the machine. Percentages cover the time since the previous read."""
 
     def __init__(self) -> None:
         self._read_at = time.monotonic()
@@ -26,14 +30,14 @@ class HostReader:
         self._clock: float | None = None
         self._temperature: float | None = None
         self._cores: tuple[float, ...] | None = ()
-        _core_percent()
+        _read_or_none(_core_percent)
 
     def read(self) -> Host:
-        """The machine now."""
+        """Return the machine now."""
         absent: dict[str, Absence] = {}
         now = time.monotonic()
         if now - self._read_at >= FIRST_WINDOW_SECONDS:
-            self._cores = _core_percent()
+            self._cores = _read_or_none(_core_percent)
             self._read_at = now
         cores = self._cores or ()
         if not cores:
@@ -46,19 +50,19 @@ class HostReader:
             absent["cpu_clock_mhz"] = Absence.NOT_SUPPORTED
         if self._temperature is None:
             absent["cpu_temperature_celsius"] = Absence.NOT_SUPPORTED
-        memory = _memory()
+        memory = _read_or_none(psutil.virtual_memory)
         if memory is None:
             absent |= dict.fromkeys(MEMORY, Absence.NOT_SUPPORTED)
-        load = _load_average()
+        load = _read_or_none(os.getloadavg) or ()
         if not load:
             absent["load_average"] = Absence.NOT_SUPPORTED
         return Host(
             cpu_percent=sum(cores) / len(cores) if cores else None,
             cpu_core_percent=cores,
-            # Not to be had without swapping: psutil leaves shared memory out of `used`.
-            memory_used_bytes=memory[0] - memory[1] if memory else None,
-            memory_total_bytes=memory[0] if memory else None,
-            memory_available_bytes=memory[1] if memory else None,
+            # Not available without swapping: psutil leaves shared memory out of `used`.
+            memory_used_bytes=memory.total - memory.available if memory else None,
+            memory_total_bytes=memory.total if memory else None,
+            memory_available_bytes=memory.available if memory else None,
             load_average=load,
             cpu_clock_mhz=self._clock,
             cpu_temperature_celsius=self._temperature,
@@ -66,30 +70,16 @@ class HostReader:
         )
 
 
-# A sandbox may show of /proc the processes only (`subset=pid`): what is not there is absent.
-
-
-def _core_percent() -> tuple[float, ...] | None:
+def _read_or_none(call: Callable[[], Value]) -> Value | None:
+    """Return what the call reads, or None if a sandbox hides that part of /proc (`subset=pid`)."""
     try:
-        return tuple(psutil.cpu_percent(percpu=True))
+        return call()
     except OSError:
         return None
 
 
-def _memory() -> tuple[int, int] | None:
-    """In bytes, all of it and what is available."""
-    try:
-        memory = psutil.virtual_memory()
-    except OSError:
-        return None
-    return memory.total, memory.available
-
-
-def _load_average() -> tuple[float, ...]:
-    try:
-        return os.getloadavg()
-    except OSError:
-        return ()
+def _core_percent() -> tuple[float, ...]:
+    return tuple(psutil.cpu_percent(percpu=True))
 
 
 def _cpu_clock() -> float | None:

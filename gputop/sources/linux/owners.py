@@ -1,7 +1,7 @@
-"""Who processes are, and what they take of the host: one file read for each at each look.
+"""Owners of processes: user, command, container, CPU and memory.
 
-Now and then also for each of their child processes: a data loader's workers are on no device, and
-the trainer that waits for them takes nothing itself.
+Each look reads one file of the process, and every `CHILDREN_SECONDS` one of each child process: a
+data loader's workers are on no device, and the trainer that waits for them uses no CPU itself.
 """
 
 from __future__ import annotations
@@ -21,57 +21,124 @@ from typing import NamedTuple
 from gputop.frozen import dataclass
 from gputop.masking import masked_arguments
 from gputop.schema.snapshot import Absence
-from gputop.sources.interface import Owner
+from gputop.sources.interface import OWNER_FIELDS, Owner
 from gputop.sources.linux import procfs
-from gputop.sources.linux.cgroup import Place, place_of
 from gputop.sources.linux.procfs import PROC, Stat
 
-WHO_SECONDS = 10.0
-"""How often it is looked up again who a process is: it may execute another program, retitle itself,
-change its user or be moved into a container, all with the pid and the start time that it has."""
-WINDOW_SECONDS = 0.1
-"""A CPU percentage over less than this would be noise: a tick is a hundredth of a second."""
-LISTED_SECONDS = 1.0
-"""How old the driver's list of processes may be: for so long a pid in it that another process has
-taken says nothing about that one."""
-CHILDREN_SECONDS = 2.0
-"""How often the child processes are looked at: a trainer may have tens of them."""
-MOST_CHILDREN = 64
-"""More of them are left out: what each costs is a file read."""
-COMMAND_BYTES = 4096
-"""More of a command line is left out: it is sent with each sample, and nobody reads it."""
-CGROUP_BYTES = 1 << 16
-
-WAITING = "D"
-"""The state of a process that waits for storage, or for something else that it cannot leave."""
-GONE = (FileNotFoundError, ProcessLookupError)
-CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
-CHILDREN = ("children", *CHILDREN_CPU)
-PLACE = tuple(f.name for f in dataclasses.fields(Place))
-ALL = tuple(
-    f.name for f in dataclasses.fields(Owner) if f.name not in ("unmasked", "absence", "absent")
-)
+ID_DIGITS = 12
+"""Digits of a container's id that its own tools show."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Who:
-    """What seldom changes about a process."""
+class Cgroup:
+    """Container, pod and Slurm job of a process, each None if it is in none."""
+
+    container: str | None = None
+    """First digits of the id, or the name where containers have no id (LXC, systemd-nspawn)."""
+    pod: str | None = None
+    """Uid of the Kubernetes pod, with dashes where it has them."""
+    slurm_job: str | None = None
+
+
+# The id alone (cgroupfs driver), or behind the runtime's name (systemd driver; with colons where
+# containerd has one and the kubelet has the other). conmon watches a container from outside of it,
+# as does lxc.monitor; qemu is a machine, but no container.
+_CONTAINER = re.compile(
+    r"/(?:(?![^/]*conmon)[^/]*[-:])?(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)"
+    r"|/(?:lxc/|lxc\.payload[./])(?P<lxc>[^/]+)"
+    r"|/machine-(?!qemu)(?P<scope>[^/]+)\.scope(?=/|$)"
+    r"|/systemd-nspawn@(?P<service>[^/]+)\.service(?=/|$)"
+)
+# Of a static pod it is a digest, without dashes.
+_POD = re.compile(
+    r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
+)
+# In front of the name, or behind it, stands the node's where one machine runs several slurmd.
+_JOB = re.compile(
+    r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)"
+)
+
+
+def parse_cgroup(cgroup: str) -> Cgroup:
+    """Parse the text of `/proc/PID/cgroup`, of version 1 or 2, or of both at once.
+
+    Of nested containers the innermost counts. Never raises; names come as they are.
+    """
+    # `hierarchy:controllers:path`; in version 1 a hierarchy may know nothing of the container.
+    paths = [line.split(":", 2)[-1].removesuffix(" (deleted)") for line in cgroup.split("\n")]
+    return Cgroup(
+        next(filter(None, map(_container, paths)), None),
+        next(filter(None, map(_pod, paths)), None),
+        next(filter(None, map(_slurm_job, paths)), None),
+    )
+
+
+def _container(path: str) -> str | None:
+    found = None
+    for match in _CONTAINER.finditer(path):
+        found = match
+    if found is None:
+        return None
+    if found["id"]:
+        return found["id"][:ID_DIGITS]
+    # systemd escapes the dash, the one such character that a machine's name may have.
+    return found["lxc"] or (found["scope"] or found["service"]).replace("\\x2d", "-")
+
+
+def _pod(path: str) -> str | None:
+    uids: list[str] = _POD.findall(path) if "kubepods" in path else []
+    return uids[-1].replace("_", "-") if uids else None
+
+
+def _slurm_job(path: str) -> str | None:
+    match = _JOB.search(path)
+    return match[1] if match else None
+
+
+IDENTITY_SECONDS = 10.0
+"""Seconds between looks at who a process is: it may execute another program, change its title or
+user, or be moved into a container, all with the same pid and start time."""
+WINDOW_SECONDS = 0.1
+"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
+LISTED_SECONDS = 1.0
+"""Age in seconds that the driver's list of processes may have. For so long a pid in it that was
+reused says nothing about the new process."""
+CHILDREN_SECONDS = 2.0
+"""Seconds between looks at the child processes: a trainer may have tens of them."""
+MOST_CHILDREN = 64
+"""Child processes that are read at most: each costs a file read."""
+COMMAND_BYTES = 4096
+"""Bytes read of a command line: it is sent with each sample, and nobody reads more."""
+CGROUP_BYTES = 1 << 16
+
+WAITING = "D"
+"""State of a process in an uninterruptible wait, mostly for storage."""
+GONE = (FileNotFoundError, ProcessLookupError)
+CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
+CHILDREN = ("children", *CHILDREN_CPU)
+CGROUP = tuple(f.name for f in dataclasses.fields(Cgroup))
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Properties of a process that seldom change."""
 
     command: str
     unmasked: str | None
     user: str | None
-    place: Place
+    cgroup: Cgroup
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
 
 class _Cpu(NamedTuple):
-    """What a process had taken of the CPU at a moment, and the share that came of it."""
+    """CPU time that a process had used at a moment, and its share since the moment before."""
 
     at: float
     ticks: int
     percent: float | None = None
 
-    def then(self, at: float, ticks: int) -> _Cpu:
+    def after(self, at: float, ticks: int) -> _Cpu:
+        """Return the same at a later moment."""
         seconds = at - self.at
         if seconds < WINDOW_SECONDS:
             return self
@@ -81,56 +148,59 @@ class _Cpu(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Children:
-    """The child processes of one, as they were at a look."""
+    """Child processes of a process, as they were at a look."""
 
     at: float
     each: Mapping[int, tuple[int, _Cpu]] = field(default_factory=dict)
-    """By pid: the start in ticks, and the CPU."""
+    """Start in ticks, and CPU, by pid."""
     waiting: bool = False
     absence: Absence | None = None
-    """Why they are not known."""
+    """Reason that they are not known."""
 
     @property
     def percents(self) -> list[float]:
-        """Of those that were there for two looks."""
+        """CPU shares of those that were there for two looks."""
         return [cpu.percent for _, cpu in self.each.values() if cpu.percent is not None]
 
 
 class _Known(NamedTuple):
-    """A process as it was at the last look."""
+    """State of a process at the last look."""
 
     start_ticks: int
-    who: _Who
-    who_at: float
+    identity: _Identity
+    identity_at: float
     cpu: _Cpu
     children: _Children
     seen_from: float = -math.inf
-    """Since when the pid is its own, where another one had it before."""
+    """Moment from which the pid is its own, if another process had it before."""
 
 
 class Owners:
-    """Who processes are, asked of /proc; used by one thread.
+    """Finds the owners of processes in /proc; used by one thread.
 
-    A process whose time is over, or whose pid another one has now, is found out at each look.
+    Each look notices a process that has ended, or whose pid another process has now.
     """
 
     def __init__(self, proc: str = PROC, *, secrets: bool = False) -> None:
-        """`secrets` asks for command lines with their secrets, too."""
+        """Read `proc`; with `secrets`, keep the unmasked command lines, too."""
         self._proc = proc
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
 
-    def of(self, pid: int) -> Owner:
-        """The owner of `pid` now; CPU since the look before. Never raises, but may block."""
+    def find(self, pid: int) -> Owner:
+        """Return the owner of `pid` now, with its CPU since the look before.
+
+        Never raises, but may block.
+        """
         try:
             stat = procfs.read_stat(pid, self._proc)
-            known = self._known[pid] = self._look(pid, stat)
+            known = self._known[pid] = self._updated(pid, stat)
         except (OSError, ValueError) as error:
-            return self._unseen(pid, error)
-        absent = dict(known.who.absent)
+            return self._hidden(pid, error)
+        identity, absent = known.identity, dict(known.identity.absent)
         if time.monotonic() - known.seen_from < LISTED_SECONDS:
-            # Who is listed may be the one that had the pid.
+            # The driver may have listed the process that had the pid before.
             return Owner(absence=Absence.NO_DATA_YET)
         if known.cpu.percent is None:
             absent["cpu_percent"] = Absence.NO_DATA_YET
@@ -144,16 +214,16 @@ class Owners:
             absent |= dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
         known_cpu = children.absence is None and (percents or not children.each)
         return Owner(
-            user=known.who.user,
-            command=known.who.command,
-            unmasked=known.who.unmasked,
+            user=identity.user,
+            command=identity.command,
+            unmasked=identity.unmasked,
             start_time=stat.started(self._boot.now()),
             cpu_percent=known.cpu.percent,
             memory_resident_bytes=stat.resident_bytes,
             parent_pid=stat.parent_pid or None,
-            container=known.who.place.container,
-            pod=known.who.place.pod,
-            slurm_job=known.who.place.slurm_job,
+            container=identity.cgroup.container,
+            pod=identity.cgroup.pod,
+            slurm_job=identity.cgroup.slurm_job,
             io_wait=stat.state == WAITING or children.waiting,
             children=len(children.each) if children.absence is None else None,
             children_cpu_percent=sum(percents, 0.0) if known_cpu else None,
@@ -161,30 +231,28 @@ class Owners:
             absent=absent,
         )
 
-    def keep(self, pids: set[int]) -> None:
-        """Forgets all others."""
+    def forget_others(self, pids: set[int]) -> None:
+        """Forget all processes but these."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
 
-    def _look(self, pid: int, stat: Stat) -> _Known:
+    def _updated(self, pid: int, stat: Stat) -> _Known:
         now = time.monotonic()
         known = self._known.get(pid)
         if known is None or known.start_ticks != stat.start_ticks:
-            who = self._who(pid, stat)
+            identity = self._identity(pid, stat)
             cpu, children = _Cpu(now, stat.cpu_ticks), self._children(pid, now, _Children(now))
             since = -math.inf if known is None else now
-            return _Known(stat.start_ticks, who, now, cpu, children, since)
-        cpu = known.cpu.then(now, stat.cpu_ticks)
-        children = known.children
-        if now - children.at >= CHILDREN_SECONDS:
-            children = self._children(pid, now, children)
-        if now - known.who_at < WHO_SECONDS:
-            return known._replace(cpu=cpu, children=children)
-        who = self._who(pid, stat)
-        return known._replace(who=who, who_at=now, cpu=cpu, children=children)
+            return _Known(stat.start_ticks, identity, now, cpu, children, since)
+        known = known._replace(cpu=known.cpu.after(now, stat.cpu_ticks))
+        if now - known.children.at >= CHILDREN_SECONDS:
+            known = known._replace(children=self._children(pid, now, known.children))
+        if now - known.identity_at >= IDENTITY_SECONDS:
+            known = known._replace(identity=self._identity(pid, stat), identity_at=now)
+        return known
 
     def _children(self, pid: int, now: float, before: _Children) -> _Children:
-        """Never raises: a process can be known without its children."""
+        """Return the child processes now. Never raises: a process can be known without them."""
         try:
             pids = procfs.read_children(pid, self._proc)[:MOST_CHILDREN]
         except PermissionError:
@@ -200,46 +268,38 @@ class Owners:
                 continue  # it has just ended
             start, cpu = before.each.get(child, (None, None))
             same = cpu is not None and start == stat.start_ticks
-            now_cpu = cpu.then(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
+            now_cpu = cpu.after(now, stat.cpu_ticks) if cpu and same else _Cpu(now, stat.cpu_ticks)
             each[child] = stat.start_ticks, now_cpu
             waiting = waiting or stat.state == WAITING
         return _Children(now, each, waiting)
 
-    def _who(self, pid: int, stat: Stat) -> _Who:
-        """Raises OSError where the process is gone meanwhile; what is refused is absent."""
+    def _identity(self, pid: int, stat: Stat) -> _Identity:
+        """Return who a process is. Raises OSError if it is gone; what is refused is absent."""
         absent: dict[str, Absence] = {}
+        cgroup = Cgroup()
         try:
             text = procfs.text(procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES))
-            place = place_of(text)
+            cgroup = parse_cgroup(text)
         except FileNotFoundError:
             # A kernel without control groups; or the process is gone, as the next read tells.
-            place = Place()
-            absent |= dict.fromkeys(PLACE, Absence.NOT_SUPPORTED)
+            absent |= dict.fromkeys(CGROUP, Absence.NOT_SUPPORTED)
         except PermissionError:
-            place = Place()
-            absent |= dict.fromkeys(PLACE, Absence.NO_PERMISSION)
+            absent |= dict.fromkeys(CGROUP, Absence.NO_PERMISSION)
         try:
             user = self._user(pid)
         except PermissionError:
             user = None
             absent["user"] = Absence.NO_PERMISSION
-        command, unmasked = self._command(pid)
-        unmasked = unmasked if self._secrets and unmasked != command else ""
-        return _Who(command or stat.name, unmasked or None, user, place, absent)
-
-    def _command(self, pid: int) -> tuple[str, str]:
-        """Return the command line without its secrets, and with them.
-
-        Empty for a kernel thread, a zombie, and where it is not permitted.
-        """
         try:
             data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
         except PermissionError:
-            return "", ""
-        return _command_line(data)
+            data = b""
+        command, unmasked = _command_line(data)
+        unmasked = unmasked if self._secrets and unmasked != command else ""
+        return _Identity(command or stat.name, unmasked or None, user, cgroup, absent)
 
     def _user(self, pid: int) -> str:
-        """Raises OSError where it is not told, ValueError for nonsense."""
+        """Return the user's name. Raises OSError if it is hidden, ValueError for nonsense."""
         try:
             status = procfs.read(f"{self._proc}/{pid}/status")
         except PermissionError:
@@ -253,15 +313,15 @@ class Owners:
             raise ValueError("not the content of /proc/PID/status")
         return user_name(int(match[1]))
 
-    def _unseen(self, pid: int, error: OSError | ValueError) -> Owner:
-        """What is known of a process whose numbers cannot be read."""
+    def _hidden(self, pid: int, error: OSError | ValueError) -> Owner:
+        """Return what is known of a process whose numbers cannot be read."""
         if isinstance(error, PermissionError):
             # /proc is mounted with hidepid=1: all see the directory, only its user what is in it.
             try:
                 user = self._user(pid)
             except (OSError, ValueError):
                 return Owner(absence=Absence.NO_PERMISSION)
-            hidden = (name for name in ALL if name != "user")
+            hidden = (name for name in OWNER_FIELDS if name != "user")
             return Owner(user=user, absent=dict.fromkeys(hidden, Absence.NO_PERMISSION))
         if not isinstance(error, GONE):
             return Owner(absence=Absence.ERROR)
@@ -270,7 +330,7 @@ class Owners:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is a process of another user with that pid."""
+    """Return True if there is a process of another user with that pid."""
     try:
         if pid > 0:
             os.kill(pid, 0)  # signal 0 is sent to nobody: only the right to send it is checked
@@ -283,7 +343,10 @@ def _exists(pid: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _command_line(data: bytes) -> tuple[str, str]:
-    """Return the content of /proc/PID/cmdline as text: with its secrets masked, and as it is."""
+    """Return the content of /proc/PID/cmdline as text, with secrets masked and unmasked.
+
+    Both are empty for a kernel thread and a zombie.
+    """
     # A title of its own is one string, shorter than the arguments were, and the rest is zeros.
     arguments = procfs.text(data.rstrip(b"\0")).split("\0")
     if len(arguments) == 1:
@@ -293,7 +356,10 @@ def _command_line(data: bytes) -> tuple[str, str]:
 
 @lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
-    """Its name; the number where it has none here. May block: a directory service may be asked."""
+    """Return the user's name, or the number if it has none here.
+
+    May block: a directory service may be asked.
+    """
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):

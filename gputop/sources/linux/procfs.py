@@ -1,7 +1,7 @@
-"""Single processes in /proc: what they take, what they were started with, and signals to them.
+"""Processes in /proc: their state, their environment, and signals to them; and the CPU's name.
 
-A process is known by its pid and its start time, since pids are used again. The standard library
-alone: the dashboard, which acts on processes, loads this; `owners` reads through it.
+A process is identified by its pid and start time, since pids are reused. The dashboard loads this
+module, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -16,48 +16,44 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gputop.frozen import dataclass
-from gputop.problem import Problem
+from gputop.problem import Problem, ProblemError
 
 PROC = "/proc"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-"""The unit of CPU and start times in /proc/PID/stat."""
+"""Unit of CPU and start times in /proc/PID/stat."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 ENVIRONMENT_BYTES = 1 << 22
-"""More of an environment is left out; the kernel allows a few MiB."""
+"""Bytes read of an environment; the kernel allows a few MiB."""
 
 
-class ProcError(Exception):
-    """A process cannot be acted on; `problem` says it to the user."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+class ProcError(ProblemError):
+    """A process cannot be acted on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What changes about a process, in one file; `man proc_pid_stat` numbers the fields."""
+    """Content of /proc/PID/stat; `man proc_pid_stat` numbers the fields."""
 
     name: str
-    """Of the executable, cut at 15 bytes, or what the process made of it."""
+    """Name of the executable, cut at 15 bytes, or the one that the process gave itself."""
     parent_pid: int
-    """0 where there is none, or none that this pid namespace sees."""
+    """Pid of the parent; 0 if there is none in this pid namespace."""
     cpu_ticks: int
-    """In user and in kernel mode, of all its threads, also of those that have ended."""
+    """Ticks in user and in kernel mode, of all threads, ended ones included."""
     start_ticks: int
-    """Since the boot: with the pid, the identity of a process."""
+    """Start in ticks since boot: with the pid, the identity of a process."""
     resident_bytes: int
-    """As the kernel counts it for speed: some pages too few or too many."""
+    """Resident memory as the kernel counts it for speed: some pages too few or too many."""
     state: str = ""
-    """One letter: `R` runs, `S` sleeps, `D` waits and cannot be interrupted, mostly for storage."""
+    """One letter: `R` runs, `S` sleeps, `D` waits uninterruptibly, mostly for storage."""
 
     def started(self, boot: float) -> float:
-        """When the process was started, as the kernel was at `boot`; both in Unix seconds."""
+        """Return when the process started if the kernel did at `boot`; both in Unix seconds."""
         return boot + self.start_ticks / TICKS_PER_SECOND
 
 
 def read(path: str, limit: int = 4096) -> bytes:
-    """The first bytes of a file in /proc, in one read; raises OSError."""
+    """Return the first bytes of a file in /proc, in one read. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, limit)
@@ -66,12 +62,12 @@ def read(path: str, limit: int = 4096) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """Bytes of another process: what is no UTF-8 becomes surrogates."""
+    """Decode bytes of another process: what is not UTF-8 becomes surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def parse_stat(data: bytes) -> Stat:
-    """The content of /proc/PID/stat; raises ValueError for anything else."""
+    """Parse the content of /proc/PID/stat. Raises ValueError for anything else."""
     # The name may have spaces, parentheses and line ends in it: only the last ")" is its end.
     before, end, after = data.rpartition(b")")
     fields = after.split(maxsplit=22)
@@ -88,14 +84,15 @@ def parse_stat(data: bytes) -> Stat:
 
 
 def read_stat(pid: int, proc: str = PROC) -> Stat:
-    """That process now; raises OSError where it is gone or hidden, ValueError for nonsense."""
+    """Read a process. Raises OSError if it is gone or hidden, ValueError for nonsense."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
 
 
 def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
-    """The pids that its first thread has started and that still run, up to some hundreds.
+    """Return the pids of running children of its first thread, up to some hundreds.
 
-    Raises OSError where it is gone, hidden or the kernel does not tell; ValueError for nonsense.
+    Raises OSError if it is gone or hidden, or the kernel does not list them, ValueError for
+    nonsense.
     """
     data = read(f"{proc}/{pid}/task/{pid}/children")
     *whole, _ = data.split(b" ")  # each ends with a space: what does not was cut off
@@ -103,10 +100,10 @@ def read_children(pid: int, proc: str = PROC) -> tuple[int, ...]:
 
 
 def boot_time(proc: str = PROC) -> float:
-    """When the kernel says now that it was started, in Unix seconds.
+    """Return when the kernel says now that it started, in Unix seconds.
 
-    The same for all who ask, and with a slewed clock, but it moves when the clock is set. Where
-    /proc does not show it, the clocks tell.
+    It is the same for every process, and with a slewed clock, but moves when the clock is set. If
+    /proc does not show it, it is computed from the clocks.
     """
     try:
         match = re.search(rb"^btime (\d+)$", Path(f"{proc}/stat").read_bytes(), re.MULTILINE)
@@ -118,25 +115,24 @@ def boot_time(proc: str = PROC) -> float:
 
 
 def _ahead() -> float:
-    """Seconds that the time of day is ahead of the clock since boot: they change with the step
-    of a clock that is set, and not with one that is slewed."""
+    """Return seconds from boot time to time of day. They change if the clock is set, not slewed."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 BOOT_TIME, _AHEAD = boot_time(), _ahead()
-"""What start times are counted from, until the clock is set.
+"""Moment from which start times are counted, until the clock is set.
 
-Whoever wants to act on processes loads this module at its start, so that a sampler that it starts
-counts from the same moment.
+A program that acts on processes loads this module at its start, so that its sampler counts from the
+same moment.
 """
 STEP_SECONDS = 1.5
-"""By more than this a clock is set; a leap second is less."""
+"""Change that means that a clock was set; a leap second is less."""
 
 
 class BootTime:
-    """What start times are counted from: `BOOT_TIME`, and what the kernel says after a step.
+    """Moment from which start times are counted: `BOOT_TIME`, or the kernel's after a clock step.
 
-    So the age of a process is right also after it, and its start time the same until then.
+    So the age of a process stays right after the step, and its start time the same until then.
     """
 
     def __init__(self, proc: str = PROC) -> None:
@@ -144,7 +140,7 @@ class BootTime:
         self._seconds, self._ahead = BOOT_TIME, _AHEAD
 
     def now(self) -> float:
-        """In Unix seconds."""
+        """Return it in Unix seconds."""
         ahead = _ahead()
         if abs(ahead - self._ahead) > STEP_SECONDS:
             self._seconds, self._ahead = boot_time(self._proc), ahead
@@ -152,9 +148,9 @@ class BootTime:
 
 
 def is_process(stat: Stat, start_time: float, proc: str = PROC) -> bool:
-    """Whether that is the process of that start time, in Unix seconds.
+    """Return True if it is the process of that start time, in Unix seconds.
 
-    It may have been read before the clock was set, or after it, in another process.
+    The time may have been read in another process, before or after the clock was set.
     """
     return any(
         round((start_time - boot) * TICKS_PER_SECOND) == stat.start_ticks
@@ -163,10 +159,10 @@ def is_process(stat: Stat, start_time: float, proc: str = PROC) -> bool:
 
 
 def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> Problem | None:
-    """Sends a signal to a process of this machine, if it is still the one of that start time.
+    """Send a signal to a process of this machine, if it is still the one of that start time.
 
-    No other process can get it, not even where the pid is used again at this moment (Linux 5.3 and
-    later). Returns why it was not sent.
+    No other process can get it, even if the pid is reused at this moment (Linux 5.3 and later).
+    Returns the problem if it was not sent.
     """
     what = f"Process {pid} got no signal"
     if pid <= 1:
@@ -186,10 +182,10 @@ def send_signal(pid: int, start_time: float, number: int, proc: str = PROC) -> P
 
 
 def environment(pid: int, start_time: float, proc: str = PROC) -> tuple[tuple[str, str], ...]:
-    """Names and values that a process of this machine was started with, in its order.
+    """Return the environment that a process of this machine was started with, in its order.
 
-    What it changed later is not among them. Names and values are data, and secret: not to be
-    trusted, logged or kept. Raises ProcError. May block for a process that hangs in the kernel.
+    Later changes are not in it. Names and values are foreign and secret: do not trust, log or keep
+    them. Raises ProcError. May block for a process that hangs in the kernel.
     """
     what = f"The environment of process {pid} is not shown"
     with _explained(what), Path(f"{proc}/{pid}/environ").open("rb") as file:
@@ -202,12 +198,14 @@ def environment(pid: int, start_time: float, proc: str = PROC) -> tuple[tuple[st
 
 def _expect(pid: int, start_time: float, what: str, proc: str) -> None:
     if not is_process(read_stat(pid, proc), start_time, proc):
-        raise ProcError(Problem(what, "it ended, and another has its pid", "Choose it again"))
+        raise ProcError(
+            Problem(what, "it ended, and another process has its pid", "Choose it again")
+        )
 
 
 @contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
-    """A descriptor that stays with the process which has that pid now; None where there is none."""
+    """Yield a descriptor of the process that has that pid now, or None if there is none."""
     try:
         # Missing from a Python that was built for an old kernel.
         handle = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
@@ -225,11 +223,11 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turns what the system refuses into a ProcError."""
+    """Turn the system's errors into a ProcError."""
     try:
         yield
     except (FileNotFoundError, ProcessLookupError, OverflowError):
-        problem = Problem(what, "it has ended", "The list follows at the next reading")
+        problem = Problem(what, "it has ended", "The list is updated at the next reading")
     except PermissionError:
         problem = Problem(
             what, "it is not yours, or protected", "Run gputop as its user or as root"
@@ -237,7 +235,20 @@ def _explained(what: str) -> Iterator[None]:
     except OSError as error:
         problem = Problem(what, error.strerror or str(error), "Try again")
     except ValueError as error:
-        problem = Problem(what, str(error), "Look whether /proc is the kernel's")
+        problem = Problem(what, str(error), "Check that /proc is the kernel's")
     else:
         return
     raise ProcError(problem)
+
+
+def cpu_name() -> str | None:
+    """Return the processor's marketing name, or None if /proc/cpuinfo has none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model"):
+            return " ".join(value.split())
+    return None

@@ -1,27 +1,26 @@
-"""Find nvidia-ml-py: other distributions install a `pynvml` too, and hide or overwrite its file."""
+"""Load nvidia-ml-py as `nvml`, and call NVML's functions without its wrappers.
+
+Other distributions install a `pynvml` too, and hide or overwrite its file. Importing this module
+raises `DriverError` if there is no usable nvidia-ml-py.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gputop import from_checkout
-from gputop.problem import Problem
 from gputop.sources.interface import DriverError
+from gputop.sources.nvml.diagnosis import diagnose_bindings
 
-NAME, OLDEST = "nvidia-ml-py", "12.570"
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
-"""The function that came last among those that gputop calls: with `OLDEST`."""
-_INSTALLS_IT = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
-"""A line of a distribution's RECORD or top_level.txt."""
+"""The most recently added of the functions that gputop calls: version 12.570 has it."""
 
 
-def load() -> Any:
+def _load() -> Any:
     """Return nvidia-ml-py's module, wherever on `sys.path` it is.
 
     Raises `DriverError` if there is none, or none that is new enough.
@@ -29,39 +28,28 @@ def load() -> Any:
     for module in _modules():
         if hasattr(module, NEWEST_FUNCTION):
             return module
-    raise DriverError(
-        Problem(
-            f"No usable {NAME}",
-            _why_not(installed()),
-            f"Try {from_checkout('--force-reinstall .')}",
-            "bindings",
-        )
-    )
+    raise DriverError(diagnose_bindings())
 
 
 def _modules() -> Iterator[Any]:
-    """The module that an import finds, then every file of that name.
+    """Yield the module that an import finds, then every file of that name.
 
     pynvml before 12 is a package, which hides nvidia-ml-py's file in the same directory.
     """
     with contextlib.suppress(Exception):  # a stranger's file may raise anything
-        yield _imported()
+        with warnings.catch_warnings():
+            # pynvml 13 warns at every import, also where nvidia-ml-py's file is the one imported.
+            warnings.simplefilter("ignore", FutureWarning)
+            import pynvml
+        yield pynvml
     for folder in sys.path:
         file = Path(folder, "pynvml.py")
         if file.is_file():
             with contextlib.suppress(Exception):
-                yield _loaded(file)
+                yield _load_file(file)
 
 
-def _imported() -> Any:
-    with warnings.catch_warnings():
-        # pynvml 13 warns at every import, also where nvidia-ml-py's file is the one imported.
-        warnings.simplefilter("ignore", FutureWarning)
-        import pynvml
-    return pynvml
-
-
-def _loaded(file: Path) -> Any:
+def _load_file(file: Path) -> Any:
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location("pynvml", file)
@@ -73,32 +61,23 @@ def _loaded(file: Path) -> Any:
     return module
 
 
-def installed() -> dict[str, str]:
-    """Return the versions of all distributions that install a `pynvml`, by name."""
-    from importlib.metadata import distributions
-
-    return {
-        each.name: each.version
-        for each in reversed([*distributions()])  # the first on the path counts
-        if _INSTALLS_IT.search(
-            f"{each.read_text('RECORD') or ''}\n{each.read_text('top_level.txt') or ''}"
-        )
-    }
+nvml: Any = _load()
 
 
-def others(found: Mapping[str, str]) -> str:
-    """Name those that are not nvidia-ml-py."""
-    return " and ".join(f"{name} {found[name]}" for name in sorted({*found} - {NAME}))
+def raw_function(name: str) -> Callable[..., int] | None:
+    """Return the library's function, which returns its code, or None if the bindings hide it.
+
+    A wrapper of a call that fills an array reads each field of each struct by name, in Python, and
+    takes many times as long as the driver. Raises `NVMLError` if the library lacks the function.
+    """
+    pointer = getattr(nvml, "_nvmlGetFunctionPointer", None)
+    if pointer is None:
+        return None
+    found: Callable[..., int] = pointer(name)
+    return found
 
 
-def _why_not(found: Mapping[str, str]) -> str:
-    version, instead = found.get(NAME), others(found)
-    if version is None:
-        return f"{instead} is there in its place" if instead else "it is not installed"
-    if _numbers(version) < _numbers(OLDEST):
-        return f"{version} is older than {OLDEST}"
-    return f"{instead} overwrote it" if instead else f"the file of {version} is damaged"
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")[:2] if part.isdecimal()]
+def check(code: int) -> None:
+    """Raise `NVMLError` unless the code is success."""
+    if code != nvml.NVML_SUCCESS:
+        raise nvml.NVMLError(code)

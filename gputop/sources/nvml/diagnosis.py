@@ -1,22 +1,29 @@
-"""Why the driver cannot be used: its failure, and what the machine shows, as one problem. Pure.
+"""Explain why NVML cannot be used: its failure, and what the machine shows, as one problem.
 
-The dashboard's line, that of `status` and doctor's finding are this one.
+The dashboard, `status` and doctor show the same problem. Nothing here loads NVML.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gputop import from_checkout
 from gputop.problem import Problem
 from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
 
 if TYPE_CHECKING:
     from gputop.sources.linux.driver_files import Refusal, System
 
+BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
+_INSTALLS_PYNVML = re.compile(r"^pynvml(?:\.py,|/__init__\.py,|$)", re.MULTILINE)
+"""A line of a distribution's RECORD or top_level.txt."""
+
 
 class Failure(StrEnum):
-    """What NVML says."""
+    """Ways in which NVML fails."""
 
     NO_LIBRARY = "no_library"
     NOT_LOADED = "not_loaded"
@@ -25,7 +32,7 @@ class Failure(StrEnum):
     TOO_OLD = "too_old"
     NO_DEVICES = "no_devices"
     GONE = "gone"
-    """It worked, and then was there no more."""
+    """The driver worked, and then was gone."""
     OTHER = "other"
 
 
@@ -38,7 +45,7 @@ _GIVE_GPUS = "Start it with --gpus all"
 
 
 def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
-    """The problem behind a failure, with the check that finds it; `words` are NVML's own."""
+    """Return the problem behind a failure; `words` are NVML's own message."""
     match failure:
         case Failure.NO_LIBRARY:
             return _no_library(system)
@@ -61,7 +68,7 @@ def diagnose(failure: Failure, system: System, words: str = "") -> Problem:
             return Problem(
                 "NVIDIA driver gone",
                 "it was unloaded or replaced while gputop ran",
-                "It is used again as soon as it is loaded",
+                "gputop uses it again as soon as it is loaded",
                 "module",
             )
         case Failure.OTHER:
@@ -77,12 +84,12 @@ def _no_library(system: System) -> Problem:
             return Problem("NVIDIA library not found", why, remedy, check)
         return Problem(
             "NVIDIA library not loaded",
-            f"{LIBRARY} is there, and does not fit",
-            "Try sudo ldconfig, or install the driver anew",
+            f"{LIBRARY} is there, but does not fit",
+            "Try sudo ldconfig, or reinstall the driver",
             "library",
         )
     if system.container and system.module_version:
-        return _bare_container(system, "the library is not here")
+        return _bare_container(system, "the library is missing")
     missing = f"{LIBRARY} is not found"
     if system.wsl:
         remedy = "Install it on Windows, then run wsl --shutdown there"
@@ -116,7 +123,7 @@ def _not_loaded(system: System) -> Problem:
         return Problem(
             what,
             f"it is not built for kernel {system.kernel[:24]}",
-            "Install it anew, or boot another kernel",
+            "Reinstall it, or boot another kernel",
             "module",
         )
     why = "its kernel module does not run"
@@ -170,9 +177,9 @@ def _no_permission(system: System) -> Problem:
 
 
 def ask_for(refusal: Refusal) -> str:
-    """What to do to be let in."""
+    """Return what the user can do to get access."""
     if refusal.group:
-        return f"Join the group {refusal.group[:16]}, then log in anew"
+        return f"Join the group {refusal.group[:16]}, then log in again"
     return "Ask for access to these devices"
 
 
@@ -185,7 +192,7 @@ def _no_devices(system: System) -> Problem:
         return Problem(what, why, "Run gputop there, or unbind it", "devices")
     given = [file for file in system.device_files if file != "/dev/nvidiactl"]
     if system.container and not given:
-        return _bare_container(system, "no GPU of it is here")
+        return _bare_container(system, "its GPUs are missing")
     if failed := system.held_by("nvidia"):
         why = f"the driver has {failed[0]} and cannot start it"
         return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")
@@ -202,3 +209,39 @@ def _other(system: System, words: str) -> Problem:
     if system.container and system.refusals:
         return _no_permission(system)
     return Problem("NVML does not work", words, "Run nvidia-smi, then read dmesg", "nvml")
+
+
+def diagnose_bindings() -> Problem:
+    """Return the problem of an environment without a usable nvidia-ml-py."""
+    found = installed_bindings()
+    version, instead = found.get(BINDINGS), other_bindings(found)
+    if version is None:
+        why = f"{instead} is there in its place" if instead else "it is not installed"
+    elif _numbers(version) < _numbers(OLDEST_BINDINGS):
+        why = f"{version} is older than {OLDEST_BINDINGS}"
+    else:
+        why = f"{instead} overwrote it" if instead else f"the file of {version} is damaged"
+    remedy = f"Try {from_checkout('--force-reinstall .')}"
+    return Problem(f"No usable {BINDINGS}", why, remedy, "bindings")
+
+
+def installed_bindings() -> dict[str, str]:
+    """Return the versions of all distributions that install a `pynvml`, by name."""
+    from importlib.metadata import distributions
+
+    return {
+        each.name: each.version
+        for each in reversed([*distributions()])  # the first on the path counts
+        if _INSTALLS_PYNVML.search(
+            f"{each.read_text('RECORD') or ''}\n{each.read_text('top_level.txt') or ''}"
+        )
+    }
+
+
+def other_bindings(found: Mapping[str, str]) -> str:
+    """Return the names and versions of the distributions that are not nvidia-ml-py."""
+    return " and ".join(f"{name} {found[name]}" for name in sorted({*found} - {BINDINGS}))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2] if part.isdecimal()]

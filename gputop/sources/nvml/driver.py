@@ -1,7 +1,7 @@
-"""NVML, as devices and readings: with the modules `nvml_*` all that calls nvidia-ml-py.
+"""NVML as a driver with one reader for each GPU.
 
-A call on a sick GPU can block for ever, attaching to it included. So nothing here touches a device
-before `Reader.read`, and each reader wants a thread of its own.
+A call on a sick GPU can block forever, attaching to it included. So nothing here touches a device
+before `NvmlReader.read`, and each reader needs a thread of its own.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, Event
-from gputop.sources.interface import DriverError, Reading
-from gputop.sources.linux.driver_files import look
-from gputop.sources.nvml.calls import nvml
+from gputop.sources.interface import DeviceReading, DriverError
+from gputop.sources.linux.driver_files import inspect_system
+from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.device_queries import IDENTITY, MODES, memory_is_shared, reading_queries
 from gputop.sources.nvml.diagnosis import Failure, diagnose
-from gputop.sources.nvml.events import Events
-from gputop.sources.nvml.gpm import Gpm, Percentages, all_missing
 from gputop.sources.nvml.mig import Instances
 from gputop.sources.nvml.processes import (
     add_attributed,
-    attributed,
-    merge,
-    process_questions,
-    total,
+    attributed_bytes,
+    merge_processes,
+    process_queries,
+    total_bytes,
 )
-from gputop.sources.nvml.question import (
+from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     SLOW,
     Answers,
-    Asker,
+    QueryCache,
     absence_of,
-    failure_of,
-    sort,
-    state_of,
-    unreadable,
+    answers_by_name,
+    common_failure,
+    device_state,
+    unreadable_sample,
 )
-from gputop.sources.nvml.readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.sources.nvml.traffic import Pcie
+from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.sources.nvml.xid_events import XidEvents
 
 SHARES = 4
-"""In so many groups devices are asked what is slow: not all at the same tick."""
+"""Groups of devices that are asked slow queries at different ticks."""
 
 _FAILURES = {
     nvml.NVML_ERROR_LIBRARY_NOT_FOUND: Failure.NO_LIBRARY,
@@ -53,16 +53,16 @@ _FAILURES = {
 }
 
 
-def start() -> Driver:
+def start() -> NvmlDriver:
     """Initialize NVML, which can take seconds; raises `DriverError`."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         raise _error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
-        raise DriverError(diagnose(Failure.TOO_OLD, look())) from None
+        raise DriverError(diagnose(Failure.TOO_OLD, inspect_system())) from None
     try:
-        return Driver()
+        return NvmlDriver()
     except DriverError:
         _shut_down()
         raise
@@ -71,7 +71,7 @@ def start() -> Driver:
 def _error(error: Any) -> DriverError:
     words = " ".join(str(error).split())[:45].rstrip(".")
     failure = _FAILURES.get(error.value, Failure.OTHER)
-    problem = diagnose(failure, look(), f"{words} (code {error.value})")
+    problem = diagnose(failure, inspect_system(), f"{words} (code {error.value})")
     mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     return DriverError(problem, mismatch=mismatch)
 
@@ -81,23 +81,23 @@ def _shut_down() -> None:
         nvml.nvmlShutdown()
 
 
-class Driver:
-    """The driver, initialized. `cuda_version` is the newest CUDA that it runs, such as `13.0`.
+class NvmlDriver:
+    """The initialized driver. `cuda_version` is the newest CUDA that it runs, such as `13.0`.
 
-    Raises `DriverError` where it does not say its own version: there is none behind the library.
+    Raises `DriverError` if it does not answer for its version: the library has no driver then.
     """
 
     def __init__(self) -> None:
         self.driver_version: str | None = _driver_says(nvml.nvmlSystemGetDriverVersion)
         version = _system(nvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda_version: str | None = version and f"{version // 1000}.{version % 1000 // 10}"
-        self._events = Events()
+        self._events = XidEvents()
 
-    def readers(self) -> tuple[Reader, ...]:
-        """One for each of NVML's indices, without touching a device.
+    def readers(self) -> tuple[NvmlReader, ...]:
+        """Return one reader for each of NVML's indices, without touching a device.
 
-        Raises `DriverError`, also where there is no device; NVML is shut down then, or it would
-        not look again for devices.
+        Raises `DriverError`, also if there is no device. NVML is shut down then, since it looks for
+        devices only when it starts.
         """
         try:
             count = nvml.nvmlDeviceGetCount()
@@ -106,17 +106,17 @@ class Driver:
             raise _error(error) from None
         if not count:
             self.close()
-            raise DriverError(diagnose(Failure.NO_DEVICES, look()))
+            raise DriverError(diagnose(Failure.NO_DEVICES, inspect_system()))
         return tuple(
-            Reader(index, self.driver_version, events=self._events) for index in range(count)
+            NvmlReader(index, self.driver_version, events=self._events) for index in range(count)
         )
 
     def events(self) -> tuple[Event, ...]:
-        """What the driver reported since the last call; waits for it up to a second."""
+        """Return the events since the last call; wait for some up to a second."""
         return self._events.wait()
 
     def close(self) -> None:
-        """Shut NVML down; the driver may wait for calls that are under way."""
+        """Shut NVML down. The driver may wait for calls that are running."""
         self._events.close()
         _shut_down()
 
@@ -141,28 +141,28 @@ def _driver_says(call: Callable[[], Any]) -> Any:
 
 
 def _check_driver() -> None:
-    """Raises `DriverError` where a device fails because the driver itself is gone."""
+    """Raise `DriverError` if a device fails because the driver itself is gone."""
     for call in (nvml.nvmlSystemGetDriverVersion, nvml.nvmlDeviceGetCount):
         _driver_says(call)
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    """`580.95.05` as (580, 95): what is compared."""
+    """Return `580.95.05` as (580, 95), for comparison."""
     return tuple(int(part) for part in (version or "").split(".")[:2] if part.isdecimal())
 
 
-def _raise_failure(answers: Iterable[Any]) -> None:
-    """Raises `NVMLError` where all of these failed: the device as a whole does not respond."""
-    code = failure_of(answers)
+def _raise_common_failure(answers: Iterable[Any]) -> None:
+    """Raise `NVMLError` if all of these failed: the device as a whole does not respond."""
+    code = common_failure(answers)
     if code is not None:
         raise nvml.NVMLError(code)
 
 
-class Reader:
+class NvmlReader:
     """One GPU and the MIG instances on it, asked from one thread at a time.
 
-    `device` is a placeholder with the uuid `unknown:INDEX` until the device has said who it is, and
-    can be another after a loss, since indices move: the caller compares it after every `read`.
+    `device` is a placeholder with the uuid `unknown:INDEX` until the device has been identified. It
+    can be another one after a loss, since indices move: the caller compares it after every `read`.
     """
 
     def __init__(
@@ -170,40 +170,40 @@ class Reader:
         index: int,
         driver_version: str | None = None,
         clock: Callable[[], float] = time.monotonic,
-        events: Events | None = None,
+        events: XidEvents | None = None,
     ) -> None:
         self.index = index
-        self.device = self._nobody(Absence.NO_DATA_YET)
+        self.device = self._unknown_device(Absence.NO_DATA_YET)
         self._clock = clock
         self._share = 1 - index % SHARES / SHARES
         self._version = _numbers(driver_version)
         self._events = events
         self._gpm: Gpm | None = None
-        self._processes = process_questions(self._version, clock)
-        self._begin()
+        self._processes = process_queries(self._version, clock)
+        self._start_counting()
         self._handle: Any = None
-        self._asker = Asker(clock, self._share)
+        self._cache = QueryCache(clock, self._share)
         self._identity = Answers()
         self._instances = Instances(self._processes[:-1], clock)
 
-    def read(self, *, gpm: bool) -> tuple[Reading, ...]:
-        """Ask what is due, however long the driver takes; nothing that it says is raised.
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+        """Ask what is due, however long the driver takes. Errors of a device are not raised.
 
-        Raises `DriverError` where the driver is gone: unloaded, or replaced by another.
+        Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
 
         Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
-        says why processes are missing, be it all or some.
+        is the reason that some or all processes are missing.
         """
         try:
             # Without its uuid a device has no key, so it is asked again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
-            answers = [self._asker.answer(self._handle, q) for q in self._questions]
-            *lists, usage = [self._asker.answer(self._handle, q) for q in self._processes]
-            # Of those that are asked every time: others may have been answered before.
-            pairs = zip(answers, self._questions, strict=True)
-            _raise_failure(answer for answer, question in pairs if not question.seconds)
-            self._follow_modes()
+            answers = [self._cache.answer(self._handle, q) for q in self._queries]
+            *lists, usage = [self._cache.answer(self._handle, q) for q in self._processes]
+            # Only those that are asked every time: others may have been answered before.
+            pairs = zip(answers, self._queries, strict=True)
+            _raise_common_failure(answer for answer, query in pairs if not query.seconds)
+            self._update_modes()
             percentages = self._ask_gpm(wanted=gpm)
             parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
             if self._events:
@@ -213,48 +213,46 @@ class Reader:
             return self._unreadable(error.value)
         if any(isinstance(each, int) and each in DRIVER_IS_GONE for each in (*answers, *lists)):
             _check_driver()
-        found = sort(self._questions, answers)
-        processes, missing = merge(*(*parts.others, usage))
+        found = answers_by_name(self._queries, answers)
+        processes, missing = merge_processes(*(*parts.others, usage))
         if missing:
             found.absent["processes"] = missing
-        held = total(attributed(processes, missing), parts.attributed)
+        held = total_bytes(attributed_bytes(processes, missing), parts.attributed)
         add_attributed(found, held, held)
-        self._say_what_is_disabled(found)
-        for name, value in percentages.items():
-            found.add(name, value)
+        self._mark_disabled(found)
+        found.update(percentages)
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=state_of((*answers, *lists, usage)),
+            state=device_state((*answers, *lists, usage)),
             age_seconds=0.0,
             absent=found.absent,
             **found.values,
         )
         if sample.state is DeviceState.NEEDS_RESET:
-            self._lose()  # or what it said of the slow questions would outlast the reset
-        return (Reading(self.device, sample, processes), *parts.readings)
+            self._reset()  # or its answers to slow queries would outlast the reset
+        return (DeviceReading(self.device, sample, processes), *parts.readings)
 
     @property
     def heard_at(self) -> float:
-        """When the device last answered a question, by the clock."""
-        return self._asker.heard_at
+        """Time of the device's last answer, by the clock."""
+        return self._cache.heard_at
 
     def look_ahead(self, seconds: float) -> None:
-        """Ask now what costs the driver much and is due within that time: `read` is quick then."""
+        """Ask now what is slow and due within that time, so that `read` is quick."""
         if self._handle is None:
             return
-        # What is said of the device as a whole, the next `read` is told as well.
+        # An error of the device as a whole is returned to the next `read` as well.
         with contextlib.suppress(nvml.NVMLError):
-            for question in (*MODES, *self._questions):
-                if question.seconds >= SLOW:
-                    self._asker.answer(self._handle, question, seconds)
+            for query in (*MODES, *self._queries):
+                if query.seconds >= SLOW:
+                    self._cache.answer(self._handle, query, seconds)
             self._pcie.look_ahead(self._handle, seconds)
 
-    def _begin(self) -> None:
-        """What is counted starts with this."""
+    def _start_counting(self) -> None:
         self._pcie = Pcie(self._clock, self._share)
-        self._questions = readings(self._version, self._clock, self._pcie, self._share)
+        self._queries = reading_queries(self._version, self._clock, self._pcie, self._share)
 
-    def _say_what_is_disabled(self, found: Answers) -> None:
+    def _mark_disabled(self, found: Answers) -> None:
         if self.device.ecc_enabled is False:
             for name, reason in found.absent.items():
                 if name.startswith("ecc_") and reason is Absence.NOT_SUPPORTED:
@@ -269,25 +267,21 @@ class Reader:
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        answers = [self._asker.ask(self._handle, q) for q in IDENTITY]
-        _raise_failure(answers)  # who it was is known better
-        self._identity = sort(IDENTITY, answers)
-        capability = self._identity.values.get("compute_capability")
-        shared = memory_is_shared(
-            self._identity.values.get("name"), capability, self._identity.get("memory_total_bytes")
-        )
-        self._identity.add("memory_is_shared", shared)
-        self._follow_modes()  # also where it says who it is, and nothing else
+        answers = [self._cache.ask(self._handle, q) for q in IDENTITY]
+        _raise_common_failure(answers)  # who it was is known better
+        found = self._identity = answers_by_name(IDENTITY, answers)
+        capability, total = found.values.get("compute_capability"), found.get("memory_total_bytes")
+        found.add("memory_is_shared", memory_is_shared(found.values.get("name"), capability, total))
+        self._update_modes()  # also if it identifies itself and answers nothing else
 
-    def _lose(self) -> None:
-        """The next `read` attaches to the device anew: what it counts may have begun again."""
+    def _reset(self) -> None:
+        """Make the next `read` attach to the device again: its counters may have restarted."""
         self._detach()
-        self._asker.forget()
-        self._processes = process_questions(self._version, self._clock)
-        self._begin()
+        self._cache.forget()
+        self._processes = process_queries(self._version, self._clock)
+        self._start_counting()
 
     def _detach(self) -> None:
-        """What belongs to the handle goes with it."""
         if self._gpm is not None:
             self._gpm.close()
             self._gpm = None
@@ -295,13 +289,13 @@ class Reader:
             self._events.forget(self._handle)
         self._handle = None
 
-    def _follow_modes(self) -> None:
-        modes = sort(MODES, [self._asker.answer(self._handle, question) for question in MODES])
-        device = self._somebody(self._identity, modes)
+    def _update_modes(self) -> None:
+        modes = answers_by_name(MODES, [self._cache.answer(self._handle, query) for query in MODES])
+        device = self._known_device(self._identity, modes)
         if device != self.device:
             self.device = device
 
-    def _somebody(self, identity: Answers, modes: Answers) -> Device:
+    def _known_device(self, identity: Answers, modes: Answers) -> Device:
         unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
         return Device(
             index=self.index,
@@ -309,16 +303,15 @@ class Reader:
             **{**unknown, **identity.values, **modes.values},
         )
 
-    def _nobody(self, absence: Absence) -> Device:
+    def _unknown_device(self, absence: Absence) -> Device:
         nobody = Answers()
-        names = [name for question in (*IDENTITY, *MODES) for name in question.names]
+        names = [name for query in (*IDENTITY, *MODES) for name in query.names]
         nobody.absent = dict.fromkeys([*names, "memory_is_shared"], absence)
-        return self._somebody(nobody, Answers())
+        return self._known_device(nobody, Answers())
 
-    def _unreadable(self, code: int) -> tuple[Reading, ...]:
-        """The device as a whole does not answer."""
-        self._lose()
+    def _unreadable(self, code: int) -> tuple[DeviceReading, ...]:
+        self._reset()
         if "uuid" in self.device.absent:
-            self.device = self._nobody(absence_of(code))
-        sample = unreadable(self.device.uuid, code)
-        return (Reading(self.device, sample), *self._instances.unreadable(code))
+            self.device = self._unknown_device(absence_of(code))
+        sample = unreadable_sample(self.device.uuid, code)
+        return (DeviceReading(self.device, sample), *self._instances.unreadable(code))

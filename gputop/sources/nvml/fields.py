@@ -1,4 +1,4 @@
-"""NVML's field values: many in one call, each with its own return code."""
+"""NVML's field values: many in one call, each with its return code, and readings made of them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gputop.schema.snapshot import Absence
-from gputop.sources.nvml.calls import check, function, nvml
-from gputop.sources.nvml.question import AGAIN, UNAVAILABLE, absence_of
+from gputop.sources.nvml.bindings import check, nvml, raw_function
+from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, absence_of
 
 Clock = Callable[[], float]
-"""Monotonic seconds, for whoever keeps something from one call to the next."""
+"""Function that returns monotonic seconds."""
 
 
-class Key(NamedTuple):
-    """A field: `scope` is the link for those that have one of each link."""
+class FieldKey(NamedTuple):
+    """A field. `scope` is the link, for fields that exist once per link."""
 
     field: int
     scope: int = 0
 
 
-class Value(NamedTuple):
-    """A field's value, and in how many bits the driver counts it."""
+class FieldValue(NamedTuple):
+    """A field's value, and the bits in which the driver counts it."""
 
     number: Any
     bits: int = 64
 
 
-Found = Mapping[Key, Value | Absence]
+FieldValues = Mapping[FieldKey, FieldValue | Absence]
 
 _ROW = struct.Struct("IIqqIiQ")
 """`nvmlFieldValue_t`: field, scope, time, latency, type, return code, and a number of any type."""
 
 
 def _as(code: str) -> Callable[[int], Any]:
-    """The number that begins with those eight bytes; the code is that of `struct`."""
+    """Return a function that decodes the number in eight bytes, of that code of `struct`."""
     begins = struct.Struct(code).unpack_from
     return lambda raw: begins(raw.to_bytes(8, sys.byteorder))[0]
 
@@ -54,40 +54,40 @@ VALUE_TYPES: Mapping[int, tuple[Callable[[int], Any], int]] = {
     nvml.NVML_VALUE_TYPE_SIGNED_INT: (_as("i"), 32),
     nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: (_as("H"), 16),
 }
-"""What makes a number of its bytes in a union, and in how many bits the driver counts it."""
+"""Decoder of each type's bytes in a union, and the bits in which the driver counts it."""
 
 
-class Part(Protocol):
-    """Readings made of fields."""
+class FieldReading(Protocol):
+    """One or more readings made of fields."""
 
     @property
     def names(self) -> str: ...
 
-    def wanted(self, found: Found) -> Iterator[Key]:
-        """The fields that it needs, given what the driver has said so far."""
-        ...
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+        """Yield the fields that it needs, given the values so far."""
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:
-        """One for each name, each perhaps an `Absence`."""
-        ...
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
+        """Return a value or an `Absence` for each name."""
 
 
-class Batch:
-    """A source: all its parts' fields in one call, and in another one what follows from that.
+class FieldBatch:
+    """A source of several readings: their fields in one call, and dependent fields in another.
 
-    One device's: it remembers which fields the device does not have, and asks again after `AGAIN`.
+    It belongs to one device: it remembers which fields that lacks, and asks again after `AGAIN`.
     """
 
-    def __init__(self, clock: Clock, *parts: Part) -> None:
+    def __init__(self, clock: Clock, *parts: FieldReading) -> None:
         self.names = " ".join(part.names for part in parts)
         self._clock = clock
         self._parts = parts
-        self._missing: dict[Key, float] = {}
+        self._missing: dict[FieldKey, float] = {}
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
         now = self._clock()
         self._missing = {key: since for key, since in self._missing.items() if now - since < AGAIN}
-        found: dict[Key, Value | Absence] = dict.fromkeys(self._missing, Absence.NOT_SUPPORTED)
+        found: dict[FieldKey, FieldValue | Absence] = dict.fromkeys(
+            self._missing, Absence.NOT_SUPPORTED
+        )
         while wanted := self._wanted(found):
             for key, value in zip(wanted, _fetch(handle, wanted), strict=True):
                 found[key] = value
@@ -95,14 +95,14 @@ class Batch:
                     self._missing[key] = now
         return tuple(value for part in self._parts for value in part.values(found, handle))
 
-    def _wanted(self, found: Found) -> tuple[Key, ...]:
+    def _wanted(self, found: FieldValues) -> tuple[FieldKey, ...]:
         keys = itertools.chain.from_iterable(part.wanted(found) for part in self._parts)
         return tuple(key for key in dict.fromkeys(keys) if key not in found)
 
 
-def _rows(handle: Any, keys: tuple[Key, ...]) -> bytes:
-    """What the driver says of those fields, as it writes it; raises `NVMLError`."""
-    call = function("nvmlDeviceGetFieldValues")
+def _rows(handle: Any, keys: tuple[FieldKey, ...]) -> bytes:
+    """Return the rows of those fields as the driver writes them. Raises `NVMLError`."""
+    call = raw_function("nvmlDeviceGetFieldValues")
     if call is None:
         return bytes(nvml.nvmlDeviceGetFieldValues(handle, keys))
     question = _question(keys)
@@ -112,15 +112,15 @@ def _rows(handle: Any, keys: tuple[Key, ...]) -> bytes:
 
 
 @functools.lru_cache(maxsize=64)
-def _question(keys: tuple[Key, ...]) -> bytes:
+def _question(keys: tuple[FieldKey, ...]) -> bytes:
     return b"".join(_ROW.pack(*key, 0, 0, 0, 0, 0) for key in keys)
 
 
-def _fetch(handle: Any, keys: tuple[Key, ...]) -> Iterator[Value | Absence]:
+def _fetch(handle: Any, keys: tuple[FieldKey, ...]) -> Iterator[FieldValue | Absence]:
     for *_, kind, code, raw in _ROW.iter_unpack(_rows(handle, keys)):
         if code == nvml.NVML_ERROR_GPU_IS_LOST:
             raise nvml.NVMLError(code)
-        if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field that is newer than it
+        if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
             yield Absence.NOT_SUPPORTED
         elif code != nvml.NVML_SUCCESS:
             yield absence_of(code)
@@ -130,31 +130,29 @@ def _fetch(handle: Any, keys: tuple[Key, ...]) -> Iterator[Value | Absence]:
             if number in UNAVAILABLE:
                 yield Absence.NOT_SUPPORTED
             else:
-                yield Value(number, bits) if math.isfinite(number) else Absence.ERROR
+                yield FieldValue(number, bits) if math.isfinite(number) else Absence.ERROR
         else:
             yield Absence.ERROR
 
 
-class Field:
-    """A reading that is the first of these fields that the device has, as `convert` makes it."""
+class FirstField:
+    """A reading from the first of these fields that the device has, converted by `convert`."""
 
     def __init__(
         self, name: str, *fields: int, convert: Callable[[Any], Any] | None = None
     ) -> None:
         self.names = name
-        self._keys = [Key(number) for number in fields]
+        self._keys = [FieldKey(number) for number in fields]
         self._convert = convert
 
-    def wanted(self, found: Found) -> Iterator[Key]:
-        """The first one, and the others where those before them are not supported."""
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         for key in self._keys:
             yield key
             if found.get(key) is not Absence.NOT_SUPPORTED:
                 return
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
-        """What the first one says that is supported."""
-        value: Value | Absence = Absence.NOT_SUPPORTED
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+        value: FieldValue | Absence = Absence.NOT_SUPPORTED
         for key in self.wanted(found):
             value = found[key]
         if isinstance(value, Absence):
@@ -163,24 +161,22 @@ class Field:
 
 
 def signed(number: int) -> int:
-    """The number below zero that a driver may send as an unsigned one of 32 or 64 bits."""
+    """Return a negative number that a driver sent as an unsigned one of 32 or 64 bits."""
     bits = 64 if number >> 32 else 32
     return number - (1 << bits) if number >> (bits - 1) == 1 else number
 
 
-class Sum:
-    """A reading that is the sum of fields, and missing where one of them is."""
+class FieldSum:
+    """A reading that is the sum of fields, missing if one of them is."""
 
     def __init__(self, name: str, *fields: int) -> None:
         self.names = name
-        self._keys = [Key(number) for number in fields]
+        self._keys = [FieldKey(number) for number in fields]
 
-    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
-        """All of them."""
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._keys
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
-        """Their sum, or why the first that is missing is."""
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         total = 0
         for key in self._keys:
             value = found[key]
@@ -191,7 +187,7 @@ class Sum:
 
 
 class Durations:
-    """A reading by cause: the seconds of nanosecond counters, each the first that the device has.
+    """A reading by cause: seconds from nanosecond counters, each the first that the device has.
 
     A counter that runs faster than the clock does not count time, and is an error from then on.
     """
@@ -199,23 +195,22 @@ class Durations:
     def __init__(self, name: str, clock: Clock, fields: Mapping[str, tuple[int, ...]]) -> None:
         self.names = name
         self._clock = clock
-        self._fields = {cause: Field(cause, *numbers) for cause, numbers in fields.items()}
+        self._fields = {cause: FirstField(cause, *numbers) for cause, numbers in fields.items()}
         self._asked: float | None = None
-        """When the values to come were asked for: none of them is older."""
+        """Time of the current request: none of its values is older."""
         self._before: dict[str, tuple[float, float]] = {}
-        """That time, and the seconds, of the last values."""
+        """That time, and the seconds, of the last values by cause."""
         self._credit: dict[str, float] = {}
-        """Seconds by which each may still run ahead; below zero it has run too fast."""
+        """Seconds by which each may still run ahead; negative if it has run too fast."""
 
-    def wanted(self, found: Found) -> Iterator[Key]:
-        """Those of all causes."""
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
         if self._asked is None:
             self._asked = self._clock()
         for field in self._fields.values():
             yield from field.wanted(found)
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:
-        """The seconds by cause; where there is none, the most telling reason."""
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
+        """Return the seconds by cause; without any, the most specific reason."""
         rows = {cause: field.values(found, handle)[0] for cause, field in self._fields.items()}
         sound = {}
         for cause, row in rows.items():
@@ -239,11 +234,11 @@ class Durations:
 
 
 SLACK = 2.0
-"""Seconds by which a counter may run ahead: it is not counted on, and read, at the same moments."""
+"""Seconds by which a counter may run ahead, since it is not updated and read at the same time."""
 
 
 def first_reason(values: Any) -> Absence:
-    """Why these are missing: a reason that may pass before one that stays."""
+    """Return why these are missing: a temporary reason before a permanent one."""
     reasons = [value for value in values if isinstance(value, Absence)]
     passing = (reason for reason in reasons if reason is not Absence.NOT_SUPPORTED)
     return next(passing, Absence.NOT_SUPPORTED)

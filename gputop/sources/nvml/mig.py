@@ -1,7 +1,7 @@
 """The MIG instances of a GPU, as devices of their own.
 
-NVML says little of an instance: who it is, its memory, its processes. All else is missing there:
-how warm the GPU is, or what it draws, would be a wrong number under the name of a part of it.
+NVML reports identity, memory and processes of an instance. All else is missing: the temperature or
+power of the GPU would be a wrong number for a part of it.
 """
 
 from __future__ import annotations
@@ -12,35 +12,40 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
-from gputop.sources.interface import GpuProcess, Reading
-from gputop.sources.nvml.calls import nvml
-from gputop.sources.nvml.gpm import Gpm, Percentages, all_missing
-from gputop.sources.nvml.processes import add_attributed, attributed, merge, total
-from gputop.sources.nvml.question import (
-    SLOW,
-    Asker,
-    Question,
-    absence_of,
-    one,
-    sort,
-    state_of,
-    text,
-    unreadable,
+from gputop.sources.interface import DeviceReading, GpuProcess
+from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
+from gputop.sources.nvml.processes import (
+    add_attributed,
+    attributed_bytes,
+    merge_processes,
+    total_bytes,
 )
-from gputop.sources.nvml.readings import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL
+from gputop.sources.nvml.query import (
+    SLOW,
+    NvmlQuery,
+    QueryCache,
+    absence_of,
+    answers_by_name,
+    device_state,
+    scalar,
+    string,
+    unreadable_sample,
+)
+from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
-_COUNT = Question("", one(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
+_COUNT = NvmlQuery("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), seconds=SLOW)
 _IDENTITY = (
-    Question("name", text(nvml.nvmlDeviceGetName)),
-    Question("mig_gpu_instance", one(nvml.nvmlDeviceGetGpuInstanceId)),
-    Question("mig_compute_instance", one(nvml.nvmlDeviceGetComputeInstanceId)),
-    Question(
+    NvmlQuery("name", string(nvml.nvmlDeviceGetName)),
+    NvmlQuery("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
+    NvmlQuery("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
+    NvmlQuery(
         "sm_count",
         lambda h: (
             nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,
         ),
     ),
-    Question(
+    NvmlQuery(
         "memory_total_bytes",
         *MEMORY_TOTAL.sources,
         lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20 or Absence.NOT_SUPPORTED,),
@@ -49,46 +54,48 @@ _IDENTITY = (
 )
 _READINGS = (MEMORY, BAR1)
 _INHERITED = ("architecture", "compute_capability", "virtualization", "memory_is_shared")
-"""What is true of a chip and of every part of it."""
+"""Properties of a chip and of every part of it."""
 _GONE = (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT, nvml.NVML_ERROR_GPU_IS_LOST)
-"""What is said of an index without an instance, and by the handle of one that was destroyed."""
+"""Codes for an index without an instance, and for the handle of a destroyed one."""
 _MOST = 64
-"""Instances, should a driver say 0xFFFFFFFF."""
+"""Instances at most, in case a driver says 0xFFFFFFFF."""
 _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
-"""The ids of a process that is on no instance."""
+"""Ids of a process that is on no instance."""
 
 
 def _uuid(handle: Any) -> str:
-    """Raises `NVMLError` where there is none: it has no key then."""
-    (uuid,) = text(nvml.nvmlDeviceGetUUID)(handle)
+    """Return the uuid. Raises `NVMLError` if there is none: the instance has no key then."""
+    (uuid,) = string(nvml.nvmlDeviceGetUUID)(handle)
     if isinstance(uuid, Absence):
         raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
     return str(uuid)
 
 
-class Parts(NamedTuple):
-    """The instances of a GPU at one moment."""
+class InstanceReadings(NamedTuple):
+    """Readings of all instances of a GPU at one moment."""
 
-    readings: tuple[Reading, ...]
+    readings: tuple[DeviceReading, ...]
     others: Sequence[Any]
-    """The GPU's process lists, as `merge` takes them, without the processes of its instances."""
+    """The GPU's process lists for `merge_processes`, without the instances' processes."""
     attributed: int | Absence
-    """Bytes that the processes of all instances hold."""
+    """Bytes held by the processes of all instances."""
 
 
 class Instances:
-    """Those on one GPU, as they come and go; `lists` are the questions for its processes."""
+    """The instances on one GPU, as they come and go. `lists` are the queries for processes."""
 
-    def __init__(self, lists: Sequence[Question], clock: Callable[[], float]) -> None:
+    def __init__(self, lists: Sequence[NvmlQuery], clock: Callable[[], float]) -> None:
         self._lists = lists
         self._clock = clock
-        self._asker = Asker(clock)
+        self._cache = QueryCache(clock)
         self._known: dict[int, _Instance] = {}
 
-    def read(self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool) -> Parts:
-        """The instances now, where MIG is on; `lists` is what the GPU says of its processes.
+    def read(
+        self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool
+    ) -> InstanceReadings:
+        """Read the instances, if MIG is on; `lists` are the GPU's own process lists.
 
-        Raises `NVMLError` where the GPU is lost.
+        Raises `NVMLError` if the GPU is lost.
         """
         found = {
             index: self._find(gpu, parent, index, gpm=gpm) for index in self._indices(gpu, parent)
@@ -99,38 +106,40 @@ class Instances:
             instance.close()
         instances = tuple(self._known.values())
         for instance in instances:
-            instance.sort_out(lists)
-        # Compute instances of one GPU instance share its memory: each says what all of them use.
+            instance.assign_processes(lists)
+        # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            held[instance.shares] = total(held[instance.shares], instance.attributed)
-        return Parts(
+            held[instance.shares] = total_bytes(held[instance.shares], instance.attributed)
+        return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
-            total(*held.values()),
+            total_bytes(*held.values()),
         )
 
-    def unreadable(self, code: int) -> tuple[Reading, ...]:
-        """What was there when the GPU as a whole began to answer with that code."""
-        self._asker.forget()
+    def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
+        """Return the instances that were there when the GPU began to answer with that code."""
+        self._cache.forget()
         for instance in self._known.values():
-            instance.asker.forget()
+            instance.cache.forget()
             instance.close()
         devices = [instance.device for instance in self._known.values()]
-        return tuple(Reading(device, unreadable(device.uuid, code)) for device in devices)
+        return tuple(
+            DeviceReading(device, unreadable_sample(device.uuid, code)) for device in devices
+        )
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
-            count = self._asker.answer(gpu, _COUNT)
+            count = self._cache.answer(gpu, _COUNT)
             return tuple(self._known) if isinstance(count, int) else range(min(count[0], _MOST))
-        # One that only this time fails to say the mode, or how many, still has those it had.
+        # A GPU that fails just now to report the mode or the number keeps those it had.
         return tuple(self._known) if parent.mig_mode is None else ()
 
     def _find(self, gpu: Any, parent: Device, index: int, *, gpm: bool) -> _Instance | None:
-        """The instance at the index, if there is one, when it was asked everything.
+        """Return the instance at the index after asking it everything, or None without one.
 
-        Both may go at any moment, instance and GPU. When the instance seems to be gone, the GPU
-        is asked again: it says that there is none, or another one, or that it is lost itself.
+        Instance and GPU may go at any moment. If the instance seems to be gone, the GPU is asked
+        again: there is none, or another one, or the GPU is lost itself.
         """
         known = self._known.get(index)
         for again in (False, True):
@@ -141,12 +150,12 @@ class Instances:
                     raise
                 return known.silent(error.value) if known and error.value not in _GONE else None
             try:
-                # At every read: the driver gives the handle of one that is gone to a new one.
+                # At every read: the driver reuses the handle of a destroyed instance.
                 uuid = _uuid(handle)
                 if known is None or known.device.uuid != uuid:
-                    asker = Asker(self._clock)
-                    device = _device(asker, handle, parent, uuid=uuid, mig_index=index)
-                    known = _Instance(device, asker, self._lists, _gpm(gpu, device, self._clock))
+                    cache = QueryCache(self._clock)
+                    device = _device(cache, handle, parent, uuid=uuid, mig_index=index)
+                    known = _Instance(device, cache, self._lists, _gpm(gpu, device, self._clock))
                 known.ask(handle, gpm=gpm)
             except nvml.NVMLError as error:
                 if known:
@@ -157,9 +166,9 @@ class Instances:
         return known
 
 
-def _device(asker: Asker, handle: Any, parent: Device, **known: Any) -> Device:
-    """Who an instance is; raises `NVMLError` where it, or the GPU, is lost."""
-    found = sort(_IDENTITY, [asker.ask(handle, question) for question in _IDENTITY])
+def _device(cache: QueryCache, handle: Any, parent: Device, **known: Any) -> Device:
+    """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
+    found = answers_by_name(_IDENTITY, [cache.ask(handle, query) for query in _IDENTITY])
     values = {
         "index": parent.index,
         "parent_uuid": parent.uuid,
@@ -175,19 +184,19 @@ def _device(asker: Asker, handle: Any, parent: Device, **known: Any) -> Device:
 
 
 def _gpm(gpu: Any, device: Device, clock: Callable[[], float]) -> Gpm | None:
-    """None where it is not known of what: without an id it would be that of the whole GPU."""
+    """Return the instance's GPM, or None without an id: it would be that of the whole GPU."""
     instance = device.mig_gpu_instance
     return None if instance is None else Gpm(gpu, instance, clock)
 
 
 class _Instance:
     def __init__(
-        self, device: Device, asker: Asker, lists: Sequence[Question], gpm: Gpm | None
+        self, device: Device, cache: QueryCache, lists: Sequence[NvmlQuery], gpm: Gpm | None
     ) -> None:
         self.device = device
-        self.asker = asker
+        self.cache = cache
         self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
-        self._questions = lists
+        self._queries = lists
         self._answers: Sequence[Any] = ()
         self._lists: Sequence[Any] = ()
         self._gpm = gpm
@@ -201,23 +210,23 @@ class _Instance:
 
     @property
     def shares(self) -> int | str:
-        """Whose memory it shares: of its GPU instance, or its own where that is not known."""
+        """Key of the memory that it shares: that of its GPU instance, or its own if unknown."""
         gpu_instance = self.device.mig_gpu_instance
         return self.device.uuid if gpu_instance is None else gpu_instance
 
     @property
     def attributed(self) -> int | Absence:
-        """Bytes that its processes hold."""
-        return attributed(self._processes, self._missing)
+        """Bytes held by its processes."""
+        return attributed_bytes(self._processes, self._missing)
 
     @property
     def pids(self) -> set[int]:
         return {process.pid for process in self._processes}
 
     def ask(self, handle: Any, *, gpm: bool) -> None:
-        """Asks what is due; raises `NVMLError` where it, or the GPU, is lost."""
-        self._answers = [self.asker.answer(handle, question) for question in _READINGS]
-        self._lists = [self.asker.answer(handle, question) for question in self._questions]
+        """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
+        self._answers = [self.cache.answer(handle, query) for query in _READINGS]
+        self._lists = [self.cache.answer(handle, query) for query in self._queries]
         if not gpm:
             self.close()
             self._percentages = all_missing(Absence.DISABLED)
@@ -226,25 +235,25 @@ class _Instance:
             self._percentages = self._gpm.read() if self._gpm else missing
 
     def close(self) -> None:
-        """Gives back what GPM keeps for it."""
+        """Free its GPM samples."""
         if self._gpm:
             self._gpm.close()
 
     def silent(self, code: int) -> _Instance:
-        """Of one that is there, and answers everything with that code."""
+        """Note that it exists, and answers everything with that code."""
         self._answers = [code] * len(_READINGS)
-        self._lists = [code] * len(self._questions)
+        self._lists = [code] * len(self._queries)
         self._percentages = all_missing(absence_of(code))
         return self
 
     def owns(self, row: Any) -> bool:
-        """Whether a row of a process list names it."""
+        """Return True if a row of a process list names it."""
         return (row.gpuInstanceId, row.computeInstanceId) == self._ids
 
-    def sort_out(self, gpu: Sequence[Any]) -> None:
-        """Its processes: from its own lists or, where it cannot say, from those of the GPU."""
+    def assign_processes(self, gpu: Sequence[Any]) -> None:
+        """Set its processes from its own lists or, if it has none, from those of the GPU."""
         rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self._processes, self._missing = merge(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
+        self._processes, self._missing = merge_processes(*(*rows, nvml.NVML_ERROR_NOT_SUPPORTED))
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):
@@ -252,23 +261,22 @@ class _Instance:
             return [row for row in own if unnamed or self.owns(row) or _is_nowhere(row)]
         return [row for row in gpu if self.owns(row)] if isinstance(gpu, list) else own
 
-    def reading(self, held: int | Absence) -> Reading:
-        """Now; `held` is what processes hold of the memory that it shares."""
-        found = sort(_READINGS, self._answers)
+    def reading(self, held: int | Absence) -> DeviceReading:
+        """Return its reading; `held` are the bytes held by processes in the memory it shares."""
+        found = answers_by_name(_READINGS, self._answers)
         if self._missing:
             found.absent["processes"] = self._missing
         add_attributed(found, self.attributed, held)
-        for name, value in self._percentages.items():
-            found.add(name, value)
+        found.update(self._percentages)
         unsaid = [name for name in READINGS if name not in found.values | found.absent]
         sample = DeviceSample(
             uuid=self.device.uuid,
-            state=state_of((*self._answers, *self._lists, (*self._percentages.values(),))),
+            state=device_state((*self._answers, *self._lists, (*self._percentages.values(),))),
             age_seconds=0.0,
             absent=found.absent | dict.fromkeys(unsaid, Absence.NOT_SUPPORTED),
             **found.values,
         )
-        return Reading(self.device, sample, self._processes)
+        return DeviceReading(self.device, sample, self._processes)
 
 
 def _is_nowhere(row: Any) -> bool:
@@ -276,7 +284,7 @@ def _is_nowhere(row: Any) -> bool:
 
 
 def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
-    """The rows of the GPU's list that are no instance's: a process is listed once."""
+    """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
     if not isinstance(rows, list):
         return rows
     pids = {pid for instance in instances for pid in instance.pids}

@@ -1,4 +1,4 @@
-"""What goes over PCIe and NVLink: rates, from counters of bytes."""
+"""PCIe and NVLink traffic: rates from counters of bytes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop.schema.snapshot import Absence
-from gputop.sources.nvml.calls import nvml
-from gputop.sources.nvml.fields import Clock, Found, Key, Value, first_reason
-from gputop.sources.nvml.question import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
+from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.fields import Clock, FieldKey, FieldValue, FieldValues, first_reason
+from gputop.sources.nvml.query import AGAIN, SECOND, SLOW, UNAVAILABLE, absence_of
 
 
-class Counter:
-    """Bytes per second from a counter in units of `scale` bytes, on a link that none outruns.
+class RateCounter:
+    """Bytes per second from a counter in units of `scale` bytes, at most `fastest`.
 
-    Some are handed over in 64 bits and counted in 32. So each one counts as 32 bits wide until it
-    has said a number beyond that: there is no rate where it may have wrapped unseen.
+    Some counters are returned in 64 bits and counted in 32. So each one is taken to be 32 bits wide
+    until it exceeds that. There is no rate if it may have wrapped unseen.
     """
 
     def __init__(self, scale: int, fastest: float) -> None:
@@ -24,11 +24,11 @@ class Counter:
         self._fastest = fastest
         self._wide = False
         self.ambiguous = False
-        """True if it may have wrapped, any number of times, between its last two values."""
+        """True if it may have wrapped between its last two values, any number of times."""
         self._before: tuple[int, float] | None = None
 
-    def rate(self, value: Value | Absence, now: float) -> int | Absence:
-        """Since the call before; `no_data_yet` for the first one and where it is not certain."""
+    def rate(self, value: FieldValue | Absence, now: float) -> int | Absence:
+        """Return the rate since the previous call, or `no_data_yet` at first and if uncertain."""
         if isinstance(value, Absence):
             return value
         before, self._before = self._before, (value.number, now)
@@ -39,48 +39,46 @@ class Counter:
         span = math.inf if self._wide else 1 << min(32, value.bits)
         self.ambiguous = span * self._scale <= self._fastest * elapsed
         rate: float = counted * self._scale / elapsed
-        # One that goes backwards has wrapped, or was set back by a reset: nobody knows which.
+        # A counter that goes backwards has wrapped or was reset: nobody knows which.
         if self.ambiguous or not 0 <= rate <= self._fastest:
             return Absence.NO_DATA_YET
         return round(rate)
 
 
 _PCIE_FASTEST = 256e9
-"""Bytes per second, one way: above generation 7 with 16 lanes."""
+"""Bytes per second in one direction: above generation 7 with 16 lanes."""
 
 
 _PCIE_MEASURED = {
-    Key(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
-    Key(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
+    FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
+    FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
 }
-"""The counters, with what the driver measures in their place."""
+"""Counters, with the driver's own measurement in their place."""
 
 
 class Pcie:
-    """PCIe traffic: from the byte counters, or else from the driver's own measurement.
+    """PCIe traffic from the byte counters, or else from the driver's own measurement.
 
-    That one takes 20 ms a direction, and so is made seldom, and only of a direction whose counter
-    is missing or may have wrapped unseen.
+    The measurement takes 20 ms per direction. So it is made seldom, and only of a direction whose
+    counter is missing or may have wrapped unseen.
     """
 
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
 
     def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """`share` is that of `Asker`."""
+        """Start measuring; `share` is that of `QueryCache`."""
         self._clock = clock
         self._share = share
-        self._counters = {key: Counter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
-        self._needed: set[Key] = set()
-        """Those whose rate has to be measured."""
+        self._counters = {key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
+        self._needed: set[FieldKey] = set()
+        """Counters whose rate has to be measured."""
         self._due = -math.inf
-        self._measured: dict[Key, int | Absence] = {}
+        self._measured: dict[FieldKey, int | Absence] = {}
 
-    def wanted(self, found: Found) -> Iterator[Key]:  # noqa: ARG002 - a `Part`
-        """Both counters."""
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         yield from self._counters
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:
-        """Received and sent."""
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:
         now = self._clock()
         rates = {key: counter.rate(found[key], now) for key, counter in self._counters.items()}
         self._needed = {
@@ -95,7 +93,7 @@ class Pcie:
         return [*rates.values()]
 
     def look_ahead(self, handle: Any, seconds: float) -> None:
-        """Has the driver measure now what is due within that time, where that is needed."""
+        """Measure now what is due within that time, if it is needed."""
         now = self._clock()
         due = now + seconds >= self._due or not self._needed <= self._measured.keys()
         if self._needed and due:
@@ -105,8 +103,8 @@ class Pcie:
             self._share = 1.0
 
 
-def _measure(handle: Any, key: Key) -> int | Absence:
-    """Bytes per second in the last 20 ms; NVML's "not available" is a number here, too."""
+def _measure(handle: Any, key: FieldKey) -> int | Absence:
+    """Return the bytes per second in the last 20 ms; "not available" is a number here, too."""
     try:
         measured = nvml.nvmlDeviceGetPcieThroughput(handle, _PCIE_MEASURED[key]) * 1024
     except nvml.NVMLError as error:
@@ -119,86 +117,88 @@ def _measure(handle: Any, key: Key) -> int | Absence:
 
 
 _NVLINK_FASTEST = 2e12
-"""Bytes per second, one way: above all links of NVLink 6 together."""
+"""Bytes per second in one direction: above all links of NVLink 6 together."""
 _LINK_FASTEST = 200e9
-"""Of one link."""
+"""Bytes per second in one direction: above one link."""
 _MOST_LINKS = 256
-"""More than any device has, whatever this nvidia-ml-py knows of."""
+"""More links than any device has."""
 _ALL_LINKS = 0xFFFF_FFFF
-_LINK_COUNT = Key(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
+_LINK_COUNT = FieldKey(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
 
 
 class _Direction:
-    """One direction of NVLink: the first family of counters that the links have."""
+    """One direction of NVLink, from the first family of counters that the links have."""
 
     def __init__(self, *families: tuple[int, int]) -> None:
         self._families = families
-        self._counters: dict[Key, Counter] = {}
+        self._counters: dict[FieldKey, RateCounter] = {}
         self._summed: tuple[int, int] | None = None
-        """The family of which the device has the sum."""
+        """Family of which the device has the sum."""
         self._each: Any = Absence.NO_DATA_YET
-        """The rates of the links, when they were looked at."""
+        """Rates of the links when they were last read."""
 
-    def wanted(self, found: Found, links: int, *, each: bool) -> Iterator[Key]:
-        """The counters, of `each` link, or of all together where that will do."""
+    def wanted(self, found: FieldValues, links: int, *, each: bool) -> Iterator[FieldKey]:
+        """Yield the counters of `each` link, or only their sum if the device has it."""
         if self._summed and not each:
-            yield Key(self._summed[0], _ALL_LINKS)
+            yield FieldKey(self._summed[0], _ALL_LINKS)
             return
         for field, _ in self._families:
-            keys = [Key(field, link) for link in (*range(links), _ALL_LINKS)]
+            keys = [FieldKey(field, link) for link in (*range(links), _ALL_LINKS)]
             yield from keys
             if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys[:-1]):
                 return
 
-    def rates(self, found: Found, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
-        """In sum, and of each link: None for one that is down."""
+    def rates(self, found: FieldValues, links: int, now: float, *, each: bool) -> tuple[Any, Any]:
+        """Return the total rate, and that of each link: None for one that is down."""
         if self._summed and not each:
             field, scale = self._summed
-            total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+            total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
         else:
             total, self._each = self._look(found, links, now)
         return total, self._each
 
-    def _look(self, found: Found, links: int, now: float) -> tuple[Any, Any]:
+    def _look(self, found: FieldValues, links: int, now: float) -> tuple[Any, Any]:
         field, scale = next(
             (
                 family
                 for family in self._families
-                if any(isinstance(found.get(Key(family[0], n)), Value) for n in range(links))
+                if any(
+                    isinstance(found.get(FieldKey(family[0], n)), FieldValue) for n in range(links)
+                )
             ),
             self._families[0],
         )
-        keys = [Key(field, link) for link in range(links)]
+        keys = [FieldKey(field, link) for link in range(links)]
         each = [self._rate(key, scale, found, now) for key in keys]
-        total = self._rate(Key(field, _ALL_LINKS), scale, found, now)
+        total = self._rate(FieldKey(field, _ALL_LINKS), scale, found, now)
         self._summed = None if isinstance(total, Absence) else (field, scale)
         if all(isinstance(rate, Absence) for rate in each):
             return (first_reason(each) if isinstance(total, Absence) else total), first_reason(each)
         reason = first_reason(each)
-        if reason is not Absence.NOT_SUPPORTED:  # a link that only this time says nothing
+        if reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
             return total if not isinstance(total, Absence) else reason, reason
         summed = sum(rate for rate in each if not isinstance(rate, Absence))
         if isinstance(total, Absence):
             total = summed
-        elif self._each_says_all(found, keys):
+        elif self._each_is_the_sum(found, keys):
             return total, Absence.NOT_SUPPORTED
         return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
 
-    def _rate(self, key: Key, scale: int, found: Found, now: float) -> int | Absence:
+    def _rate(self, key: FieldKey, scale: int, found: FieldValues, now: float) -> int | Absence:
         if key not in self._counters:
             fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
-            self._counters[key] = Counter(scale, fastest)
+            self._counters[key] = RateCounter(scale, fastest)
         return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), now)
 
-    def _each_says_all(self, found: Found, keys: list[Key]) -> bool:
-        """Whether the driver ignores which link is asked for, and a sum would count all n times."""
-        counted = [value.number for key in keys if isinstance(value := found[key], Value)]
-        total = found[Key(keys[0].field, _ALL_LINKS)]
-        return isinstance(total, Value) and sum(counted) > 1.5 * total.number
+    def _each_is_the_sum(self, found: FieldValues, keys: list[FieldKey]) -> bool:
+        """Return True if the driver ignores the link number, and returns the sum for each."""
+        counted = [value.number for key in keys if isinstance(value := found[key], FieldValue)]
+        total = found[FieldKey(keys[0].field, _ALL_LINKS)]
+        return isinstance(total, FieldValue) and sum(counted) > 1.5 * total.number
 
 
 class NvLink:
-    """NVLink traffic of the device, in sum and of each link."""
+    """NVLink traffic of the device, in total and of each link."""
 
     names = (
         "nvlink_rx_bytes_per_second nvlink_tx_bytes_per_second"
@@ -206,12 +206,12 @@ class NvLink:
     )
 
     def __init__(self, clock: Clock, share: float = 1.0) -> None:
-        """`share` is that of `Asker`."""
+        """Start measuring; `share` is that of `QueryCache`."""
         self._clock = clock
         self._share = share
         self._links = 0
         self._due = -math.inf
-        """When each link is looked at again: what there is of all together is asked more often."""
+        """Time at which each link is read again; their sum is read more often."""
         self._of_each = True
         # In KiB up to NVLink 4, in bytes since.
         self._received = _Direction(
@@ -223,8 +223,8 @@ class NvLink:
             (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
         )
 
-    def wanted(self, found: Found) -> Iterator[Key]:
-        """How many links there are, until that is known, and the counters of each."""
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+        """Yield the number of links, until it is known, and the counters of each."""
         if not self._links:
             yield _LINK_COUNT
             self._links = _links(found.get(_LINK_COUNT))
@@ -232,8 +232,8 @@ class NvLink:
             yield from self._received.wanted(found, self._links, each=self._of_each)
             yield from self._sent.wanted(found, self._links, each=self._of_each)
 
-    def values(self, found: Found, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `Part`
-        """Received and sent, in sum; received and sent, of each link."""
+    def values(self, found: FieldValues, handle: Any) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+        """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
@@ -248,6 +248,6 @@ class NvLink:
         return received, sent, received_each, sent_each
 
 
-def _links(count: Value | Absence | None) -> int:
-    known = count.number if isinstance(count, Value) else 0
+def _links(count: FieldValue | Absence | None) -> int:
+    known = count.number if isinstance(count, FieldValue) else 0
     return known if 0 < known <= _MOST_LINKS else 0

@@ -1,23 +1,32 @@
-"""How busy a device was between two questions: the samples that the driver itself has taken.
+"""Utilization between two reads: the driver's own samples of *busy*, and GPM's counters.
 
-The call is in https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html. The driver
-keeps about a hundred, five or six a second on many devices, each the mean of the time since the one
-before. What clock their times are of it does not say (mostly it is that since boot), so they are
+The samples are those of https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html. The
+driver keeps about a hundred, five or six a second on many devices, each the mean since the one
+before. The clock of their times is undocumented (mostly it is that since boot), so they are
 compared with each other only.
+
+GPM counts what SMs, tensor cores and memory do between two samples of counters. Hopper and later
+have it, and GeForce from the 50 series on. The calls are those of
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
+import math
 import struct
+import time
 from collections import deque
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import SERIES_READINGS, Absence
-from gputop.sources.nvml.calls import check, function, nvml
+from gputop.schema.snapshot import GPM_READINGS, SERIES_READINGS, Absence
+from gputop.sources.nvml.bindings import check, nvml, raw_function
 from gputop.sources.nvml.fields import VALUE_TYPES
-from gputop.sources.nvml.question import SLOW
+from gputop.sources.nvml.query import AGAIN, SLOW, absence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,17 +34,17 @@ if TYPE_CHECKING:
     from gputop.sources.nvml.fields import Clock
 
 _ROOM = 256
-"""Samples: more than the driver keeps of utilization (100), or of anything (120)."""
+"""Room for samples: more than the driver keeps of utilization (100), or of anything (120)."""
 _ROW = struct.Struct("QQ")
-"""`nvmlSample_t`: the time in microseconds, and a number of any type."""
+"""Layout of `nvmlSample_t`: the time in microseconds, and a number of any type."""
 _NO_TYPE = 0xFFFF_FFFF
 _BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
 
 
 class BusySamples:
-    """A source: what was sampled since the call before, and seconds from one to the next.
+    """A source of the samples since the previous call, and the seconds from one to the next.
 
-    One device's; the first call only begins.
+    It belongs to one device. The first call returns nothing yet.
     """
 
     names = " ".join(SERIES_READINGS)
@@ -45,22 +54,22 @@ class BusySamples:
         self._rows = ctypes.create_string_buffer(_ROW.size * _ROOM)
         self._begun = False
         self._seen = 0
-        """The time of the newest one so far, in microseconds."""
+        """Time of the newest sample so far, in microseconds."""
         self._new_at = clock()
-        """When there was a new one, or all were asked for, the last time."""
+        """Time of the last new sample, or of the last request for all."""
         self._steps: deque[int] = deque(maxlen=64)
-        """Microseconds from one to the next: the median is not moved by gaps."""
+        """Microseconds from one sample to the next: the median is not moved by gaps."""
 
     def __call__(self, handle: Any) -> tuple[tuple[int, ...] | Absence, float | Absence]:
         now = self._clock()
-        # All of them where none comes: their clock may have been set back.
+        # All of them if none comes: their clock may have been set back.
         wants_all = not self._begun or now - self._new_at > SLOW
-        return self.take(self._fetch(handle, 0 if wants_all else self._seen), now)
+        return self.select_new(self._fetch(handle, 0 if wants_all else self._seen), now)
 
-    def take(
+    def select_new(
         self, rows: Sequence[tuple[int, int | None]], now: float
     ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
-        """What is new among these: times with percentages, None for an impossible one, in order."""
+        """Return the new ones of these samples, in order of time; None is an impossible value."""
         silent = now - self._new_at > SLOW
         set_back = silent and bool(rows) and rows[-1][0] < self._seen
         if set_back:
@@ -78,7 +87,7 @@ class BusySamples:
         return sound, step
 
     def _is_next(self, time: int) -> bool:
-        """Whether it is newer than all before it, as every one is at most once."""
+        """Return True if a sample of that time is newer than all before it."""
         if time <= self._seen:
             return False
         if self._seen:
@@ -87,23 +96,23 @@ class BusySamples:
         return True
 
     def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
-        """Time and percentage of what the driver has after that time, oldest first."""
+        """Return time and percentage of the driver's samples after that time, oldest first."""
         try:
             kind, found = self._ask(handle, since)
         except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
             return []
-        # Where no type is said, it is what the documentation says.
+        # Without a type it is the documented one.
         number, _ = VALUE_TYPES.get(kind, VALUE_TYPES[nvml.NVML_VALUE_TYPE_UNSIGNED_INT])
         rows = [(time, _percent(number(raw))) for time, raw in _ROW.iter_unpack(found)]
         return sorted(rows, key=itemgetter(0))
 
     def _ask(self, handle: Any, since: int) -> tuple[int, bytes]:
-        """The values' type and the rows after that time; raises `NVMLError`.
+        """Return the values' type and the rows after that time. Raises `NVMLError`.
 
-        nvidia-ml-py's own function asks how many there are first, and makes room for as many as the
-        driver says, whatever that is: this is half the calls.
+        nvidia-ml-py's own function takes two calls, the first for the number of samples, and
+        allocates whatever the driver says.
         """
-        call = function("nvmlDeviceGetSamples")
+        call = raw_function("nvmlDeviceGetSamples")
         if call is None:
             found, rows = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
             return found, b"".join(map(bytes, rows))
@@ -118,6 +127,137 @@ def _percent(value: float) -> int | None:
 
 
 def _median(values: Iterable[int]) -> float:
-    """What `statistics` has brings in fractions and decimals, which nothing else here needs."""
+    """Return the median without `statistics`, which loads fractions and decimals."""
     ordered = sorted(values)
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+SHORTEST_WINDOW = 0.1
+"""Seconds between two samples, at least."""
+_OVERSHOOT = 1.0
+"""Percent above 100 that come from counters that are not read at the same moment."""
+_METRICS = {
+    "graphics_active_percent": nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm_active_percent": nvml.NVML_GPM_METRIC_SM_UTIL,
+    "sm_occupancy_percent": nvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    "tensor_active_percent": nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    "dram_active_percent": nvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    "fp64_active_percent": nvml.NVML_GPM_METRIC_FP64_UTIL,
+    "fp32_active_percent": nvml.NVML_GPM_METRIC_FP32_UTIL,
+    "fp16_active_percent": nvml.NVML_GPM_METRIC_FP16_UTIL,
+}
+
+Percentages = Mapping[str, float | Absence]
+"""Each of `GPM_READINGS`, 0 to 100, or the reason that it is missing."""
+
+
+def all_missing(reason: Absence) -> Percentages:
+    """Return that reason for each of them."""
+    return dict.fromkeys(GPM_READINGS, reason)
+
+
+class Gpm:
+    """GPM of an attached device, or of the GPU instance of that id on it. For one thread."""
+
+    def __init__(
+        self, handle: Any, gpu_instance: int | None = None, clock: Clock = time.monotonic
+    ) -> None:
+        self._handle = handle
+        self._gpu_instance = gpu_instance
+        self._clock = clock
+        self._supported: bool | None = None
+        """The device's answer; it is asked once."""
+        self._works = False
+        """True if it worked once: some virtual GPUs say that it is supported, and then fail."""
+        self._samples: list[Any] = []
+        """The previous sample, which is filled again, and the last one."""
+        self._begun = False
+        self._values = all_missing(Absence.NO_DATA_YET)
+        self._until = -math.inf
+        """Time until which these values hold."""
+
+    def read(self) -> Percentages:
+        """Return the means since the last call, or a little longer if that was a moment ago.
+
+        Never waits: the first call returns `no_data_yet`. Raises `NVMLError` if the device is lost.
+        """
+        now = self._clock()
+        if now < self._until:
+            return self._values
+        try:
+            self._values = self._sample()
+        except nvml.NVMLError as error:
+            self.close()
+            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                raise
+            reason = absence_of(error.value)
+            self._values = all_missing(reason)
+            if reason is Absence.NOT_SUPPORTED or not self._works:
+                self._until = now + AGAIN
+        return self._values
+
+    def close(self) -> None:
+        """Free the samples. A `read` after this starts again, from a new first sample."""
+        for sample in self._samples:
+            with contextlib.suppress(nvml.NVMLError):  # memory of the library, whatever it says
+                nvml.nvmlGpmSampleFree(sample)
+        self._samples.clear()
+        self._begun = False
+        self._values = all_missing(Absence.NO_DATA_YET)
+        self._until = -math.inf
+
+    __del__ = close  # for an instance that went without a close
+
+    def _sample(self) -> Percentages:
+        if self._supported is None:
+            found = nvml.nvmlGpmQueryDeviceSupport(self._handle)
+            self._supported = bool(found.isSupportedDevice)
+        if not self._supported:
+            return all_missing(Absence.NOT_SUPPORTED)
+        while len(self._samples) < 2:
+            self._samples.append(nvml.nvmlGpmSampleAlloc())
+        newest, before = self._samples
+        if self._gpu_instance is None:
+            nvml.nvmlGpmSampleGet(self._handle, newest)
+        else:
+            nvml.nvmlGpmMigSampleGet(self._handle, self._gpu_instance, newest)
+        # From the end of the call: a slow one must not make the next window too short.
+        self._until = self._clock() + SHORTEST_WINDOW
+        self._samples.reverse()
+        if not self._begun:
+            self._begun = True
+            return all_missing(Absence.NO_DATA_YET)
+        values = self._between(before, newest)
+        self._works = True
+        return values
+
+    def _between(self, before: Any, newest: Any) -> Percentages:
+        request = self._request
+        request.sample1, request.sample2 = before, newest
+        metrics = request.metrics[: len(_METRICS)]
+        for metric in metrics:
+            metric.value = math.nan
+        nvml.nvmlGpmMetricsGet(request)
+        return {
+            name: _metric_percent(metric) for name, metric in zip(_METRICS, metrics, strict=True)
+        }
+
+    @functools.cached_property
+    def _request(self) -> Any:
+        """Request of 19 KB, most of them for metrics that are not asked for."""
+        request = nvml.c_nvmlGpmMetricsGet_t()
+        request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(_METRICS)
+        for metric, number in zip(request.metrics, _METRICS.values(), strict=False):
+            metric.metricId = number
+        return request
+
+
+def _metric_percent(metric: Any) -> float | Absence:
+    if metric.nvmlReturn == nvml.NVML_ERROR_GPU_IS_LOST:
+        raise nvml.NVMLError(metric.nvmlReturn)
+    if metric.nvmlReturn != nvml.NVML_SUCCESS:
+        return absence_of(metric.nvmlReturn)
+    if not 0.0 <= metric.value <= 100.0 + _OVERSHOOT:  # nor if it is no number
+        return Absence.ERROR
+    return min(100.0, float(metric.value))

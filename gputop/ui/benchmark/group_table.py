@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.bench.events import Conditions
 from gputop.bench.plan.devices import short_labels
 from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text
-from gputop.exits import INTERRUPTED
+from gputop.console import INTERRUPTED
 from gputop.schema.snapshot import Host
 from gputop.text import (
     ABSENT,

@@ -21,9 +21,9 @@ from rich.style import Style
 from textual import constants
 from textual.filter import LineFilter
 
+from gputop.console import ascii_is_safer, without_colours
 from gputop.frozen import dataclass
 from gputop.settings import AUTO
-from gputop.terminal import ascii_is_safer, without_colours
 from gputop.ui.drawing.cells import DOT_LEVELS
 from gputop.ui.drawing.palette import ROLES
 

@@ -174,7 +174,7 @@ class GputopApp(ResidentApp, inherit_bindings=False):  # Ctrl+Q is for who press
 
     async def _play(self, played: Played) -> None:
         """Takes in what a replay has played; where it went elsewhere, in another thread."""
-        if played.anew:
+        if played.restarted:
             await asyncio.to_thread(self.telemetry.restart, played.records)
         else:
             for record in played.records:

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from gputop.problem import Problem
-from gputop.recording.file import OutputError
-from gputop.recording.writer import Recorder, default_name
+from gputop.recording.writer import OutputError, Recorder, default_name
 from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import duration, size, visible
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.worker import Worker, WorkerState
 
-from gputop.exits import INTERRUPTED
+from gputop.console import INTERRUPTED
 from gputop.text import visible
 from gputop.ui.shell.themed import ThemedApp
 from gputop.ui.shell.watchdog import Watchdog

@@ -19,9 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from gputop.exits import COULD_NOT_RUN, FINE, TOO_MANY_FILES
+from gputop.console import COULD_NOT_RUN, FINE, TOO_MANY_FILES, terminfo_colours, without_colours
 from gputop.stream.launch import command, launch
-from gputop.terminal import terminfo_colours, without_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,8 +25,7 @@ from textual.events import Key, Paste, Resize
 from textual.geometry import Size
 from textual.messages import InBandWindowResize
 
-from gputop.exits import INTERRUPTED
-from gputop.terminal import terminal_size
+from gputop.console import INTERRUPTED, terminal_size
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.output import RESTORE, FrameWriter, open_terminal
 

@@ -1,7 +1,7 @@
-"""What the driver reports by itself: Xid errors, as they come.
+"""Xid errors, as the driver reports them.
 
-Only these: uncorrected memory errors, remapped rows and a device that falls off the bus have Xids
-of their own, and what is counted is a reading. The calls are those of
+Other events are not needed: uncorrected memory errors, remapped rows and a device that falls off
+the bus have Xids of their own, and counters are readings. The calls are those of
 https://docs.nvidia.com/deploy/nvml-api/group__nvmlEvents.html, the numbers those of
 https://docs.nvidia.com/deploy/xid-errors/.
 """
@@ -15,51 +15,51 @@ import time
 from typing import Any
 
 from gputop.schema.snapshot import Absence, Event
-from gputop.sources.nvml.calls import nvml
-from gputop.sources.nvml.question import absence_of
+from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.query import absence_of
 
 WAIT_SECONDS = 1.0
 _XID = nvml.nvmlEventTypeXidCriticalError
 _NO_NUMBER = 999
 
 
-class _Set:
-    """An event set of NVML, with what readers put into it."""
+class _EventSet:
+    """An event set of NVML, with the devices that readers registered in it."""
 
     def __init__(self) -> None:
         self.handle = nvml.nvmlEventSetCreate()
         self.uuids: dict[int, str] = {}
-        """Of the devices that were asked whether they report, by the address of their handle."""
+        """Uuids of the devices that were registered, by the address of their handle."""
         self.reporting: set[int] = set()
-        """Those that do."""
+        """Addresses of the devices that support events."""
         self.outdated = False
 
     def __del__(self) -> None:
-        # Not before nobody has it any more: a device that hangs may still be put into it.
+        # Not before the last reference is gone: a device that hangs may still be put into it.
         if hasattr(self, "handle"):
             with contextlib.suppress(nvml.NVMLError):  # as after nvmlShutdown
                 nvml.nvmlEventSetFree(self.handle)
 
 
-class Events:
-    """The events of all of a driver's devices.
+class XidEvents:
+    """The events of all devices of a driver.
 
     Each device is registered by the thread of its own reader; one thread waits for all. A set with
-    a lost device reports nothing but the loss, so there is a new one after it, to which each reader
-    brings its device at its next `register`: what happens to it before that is not reported. Where
-    several Xids come between two calls of `wait`, NVML may have the number of the last for all.
+    a lost device reports nothing but the loss. So a new one replaces it, in which each reader
+    registers its device at its next read; events before that are not reported. If several Xids come
+    between two calls of `wait`, NVML may give all of them the number of the last.
     """
 
     def __init__(self) -> None:
         self._supported = True
         self._refused: set[int] = set()
-        """Handles that spoil a set."""
+        """Addresses of handles that spoil a set."""
         self._set = self._new()
 
     def register(self, handle: Any, uuid: str) -> None:
-        """Lets the device of that handle report, if it can; asks it once for each set.
+        """Register the device of that handle, if it supports events, once for each set.
 
-        May block. Raises `NVMLError` where the device is lost.
+        May block. Raises `NVMLError` if the device is lost.
         """
         current, address = self._set, _address(handle)
         if current is None or current.outdated or address in self._refused:
@@ -77,13 +77,13 @@ class Events:
                 del current.uuids[address]
                 raise
             if error.value == nvml.NVML_ERROR_UNKNOWN:
-                # NVML: the set is in an undefined state then, and to be freed.
+                # NVML's documentation: the set is in an undefined state then, and must be freed.
                 self._refused.add(address)
                 current.reporting.clear()
                 current.outdated = True
 
     def forget(self, handle: Any) -> None:
-        """The device was lost: if it comes back, its next `register` is as the first one."""
+        """Forget a lost device: if it comes back, its next `register` is as the first one."""
         current, address = self._set, _address(handle)
         self._refused.discard(address)
         if current is not None and address in current.reporting:
@@ -91,12 +91,12 @@ class Events:
             current.outdated = True
 
     def wait(self) -> tuple[Event, ...]:
-        """What came since the last call; waits for it up to `WAIT_SECONDS`. For one thread."""
+        """Return the events since the last call, after up to `WAIT_SECONDS`. For one thread."""
         current = self._set
         if current is None or not current.reporting:
             if current is None or current.outdated:
                 self._set = self._new()
-            return _nothing()
+            return _no_events()
         seconds = 0.0 if current.outdated else WAIT_SECONDS
         try:
             data = nvml.nvmlEventSetWait_v2(current.handle, int(seconds * 1000))
@@ -107,20 +107,20 @@ class Events:
             self._note(error)
             # Before the wait, so that readers find it.
             self._set = self._new()
-            return () if timed_out else _nothing()
+            return () if timed_out else _no_events()
         if not data.eventType & _XID:
             return ()
         number = None if data.eventData == _NO_NUMBER else int(data.eventData)
         return (Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),)
 
     def close(self) -> None:
-        """Gives the set back, before NVML is shut down: after that it is nobody's to free."""
+        """Free the set before NVML is shut down: after that it cannot be freed."""
         self._supported, self._set = False, None
 
-    def _new(self) -> _Set | None:
-        """Another set, or None where there is none now."""
+    def _new(self) -> _EventSet | None:
+        """Return another set, or None if there is none now."""
         try:
-            return _Set() if self._supported else None
+            return _EventSet() if self._supported else None
         except nvml.NVMLError as error:
             self._note(error)
             return None
@@ -131,11 +131,11 @@ class Events:
 
 
 def _address(handle: Any) -> int:
-    """What is the same for each copy of a handle."""
+    """Return the address, which is the same for each copy of a handle."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
-def _nothing() -> tuple[Event, ...]:
-    """No events, and none so soon: whoever asks again at once must not keep a core busy."""
+def _no_events() -> tuple[Event, ...]:
+    """Return no events after a wait, so that a caller that asks in a loop keeps no core busy."""
     threading.Event().wait(WAIT_SECONDS)
     return ()

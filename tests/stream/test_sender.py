@@ -19,7 +19,7 @@ import pytest
 from gputop.problem import Problem
 from gputop.schema.snapshot import DriverState, Host, Inventory, Record, Sample, Source, decode
 from gputop.sources.sampler import Sampler
-from gputop.stream import produce
+from gputop.stream import sender
 from tests.terminal import Terminal
 
 INTERVAL = 0.25
@@ -116,12 +116,12 @@ def test_samples_of_a_driver_that_still_starts_do_not_count(state: DriverState) 
     starting = inventory(DriverState.STARTING)
     sample = Sample(2.0, Host())
     prepared = (starting, sample, sample, inventory(state), sample, inventory(state), sample)
-    assert tuple(produce.counted(Prepared(*prepared).records(), 2)) == prepared
+    assert tuple(sender.counted(Prepared(*prepared).records(), 2)) == prepared
 
 
 def test_without_a_count_there_is_no_end() -> None:
     sample = Sample(2.0, Host())
-    received = produce.counted(Prepared(inventory(DriverState.OK), *[sample] * 50).records(), None)
+    received = sender.counted(Prepared(inventory(DriverState.OK), *[sample] * 50).records(), None)
     assert len([next(received) for _ in range(51)]) == 51
     with pytest.raises(AssertionError):
         next(received)
@@ -136,7 +136,7 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "write", little)
     data = bytes(range(256)) * 100
-    produce.write_all(1, data)
+    sender.write_all(1, data)
     assert received == data
 
 
@@ -146,7 +146,7 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
     os.set_blocking(beginning, False)
     data = os.urandom(1 << 20)
     with ThreadPoolExecutor(1) as other:
-        writing = other.submit(produce.write_all, beginning, data)
+        writing = other.submit(sender.write_all, beginning, data)
         writing.add_done_callback(lambda _: os.close(beginning))
         while not writing.done() and select.select([], [beginning], [], 0)[1]:
             threading.Event().wait(0.001)  # until the pipe is full
@@ -264,11 +264,11 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     """Or the driver would be starting, or the device silent, for ever and nobody knew why."""
     program = f"""if True:
         from gputop.sources import simulated
-        from gputop.stream import produce
+        from gputop.stream import sender
         def fail(*_, **__): raise RuntimeError("a fault")
         driver, reader = simulated.SimulatedDriver, simulated.SimulatedReader
         setattr(*{{"start": (driver, "readers"), "read": (reader, "read")}}[{where!r}], fail)
-        produce.run(interval=0.25, demo=True)
+        sender.run(interval=0.25, demo=True)
     """
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
@@ -285,14 +285,14 @@ def test_what_the_bindings_leave_is_collected_now_and_then() -> None:
     """Python would come by after hours: of a sample nearly nothing is in a circle."""
     program = """if True:
         import gc, weakref
-        from gputop.stream import produce
+        from gputop.stream import sender
         class Circle: pass
         circle = Circle()
         circle.itself, ended = circle, weakref.ref(circle)
         gc.collect()  # from now on it is old
         del circle
-        produce.COLLECTED = 2
-        produce.run(interval=0.05, count=3, demo=True, write=lambda _: None)
+        sender.COLLECTED = 2
+        sender.run(interval=0.05, count=3, demo=True, write=lambda _: None)
         print(ended())
     """
     command = [sys.executable, "-P", "-c", program]

@@ -1,6 +1,6 @@
-"""What is asked of NVML for each reading, and how often.
+"""NVML's queries for each reading, in tiers by their cost for the driver.
 
-In tiers by what it costs the driver: at every tick, every `SECOND`, every `SLOW` seconds, and once.
+The tiers are: at every tick, every `SECOND`, every `SLOW` seconds, and once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from gputop.schema.clock_events import words_of
 from gputop.schema.snapshot import Absence
-from gputop.sources.nvml.calls import nvml
-from gputop.sources.nvml.fields import Batch, Clock, Durations, Field, Sum, signed
-from gputop.sources.nvml.question import SECOND, SLOW, UNAVAILABLE, Question, one, text
+from gputop.sources.nvml.bindings import nvml
+from gputop.sources.nvml.fields import Clock, Durations, FieldBatch, FieldSum, FirstField, signed
+from gputop.sources.nvml.query import SECOND, SLOW, UNAVAILABLE, NvmlQuery, scalar, string
 from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
-# Numbers, where the oldest nvidia-ml-py that will do lacks the name.
+# Numbers, where the oldest supported nvidia-ml-py lacks the name.
 _ARCHITECTURES = {
     2: "kepler",
     3: "maxwell",
@@ -57,7 +57,7 @@ _CORES_PER_SM = {
     "11": 128,
     "12": 128,
 }
-"""By compute capability, or else by its first part. Source: helper_cuda.h of the CUDA samples."""
+"""CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
 _CLOCK_EVENT_TIMES = {
     "sw_power_cap": (74,),
     "sync_boost": (76,),
@@ -68,15 +68,15 @@ _CLOCK_EVENT_TIMES = {
 
 
 def _clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
-    """The fields by cause, the best first. Some are under other numbers in other drivers.
+    """Return the fields by cause, the best first. Drivers differ in some of the numbers.
 
-    Slowdown by heat is under two numbers, and one counter.
+    Slowdown by heat has two numbers for one counter.
     """
     if driver_version >= (580, 82):
         numbers = {"sw_thermal": (269, 75), "hw_thermal": (270,), "hw_power_brake": (271,)}
     elif (575, 51) <= driver_version <= (580, 65):
         numbers = {"sw_thermal": (251, 75), "hw_thermal": (252,), "hw_power_brake": (253,)}
-    else:  # under these numbers such a driver has something else
+    else:  # such a driver has something else under these numbers
         numbers = {"sw_thermal": (75,)}
     return _CLOCK_EVENT_TIMES | numbers
 
@@ -87,25 +87,25 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
 
 
 def _memory_v2(handle: Any) -> tuple[Any, ...]:
-    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
+    memory = _checked_memory(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
     return memory.total, *_used_and_free(memory), memory.reserved
 
 
 def _memory_v1(handle: Any) -> tuple[Any, ...]:
     # `used` includes what version 2 reports as reserved, and nothing says how much that is.
-    memory = _some(nvml.nvmlDeviceGetMemoryInfo(handle))
+    memory = _checked_memory(nvml.nvmlDeviceGetMemoryInfo(handle))
     return memory.total, *_used_and_free(memory), Absence.NOT_SUPPORTED
 
 
-def _some(memory: Any) -> Any:
-    """What is known of the memory; none at all is how some say that they have none of their own."""
+def _checked_memory(memory: Any) -> Any:
+    """Return the memory. A total of 0 is how some devices say that they have none of their own."""
     if memory.total == 0:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     return memory
 
 
 def _used_and_free(memory: Any) -> tuple[Any, Any]:
-    """Neither is known where one cannot be: what is free would be a guess, and it is chosen by."""
+    """Return both, or neither if one is missing: users choose devices by what is free."""
     if memory.used in UNAVAILABLE or memory.free in UNAVAILABLE:
         return (Absence.NOT_SUPPORTED,) * 2
     if max(memory.used, memory.free) > memory.total:
@@ -121,7 +121,7 @@ def _pci(handle: Any) -> tuple[str, str]:
 
 
 def _word(words: Mapping[int, str], number: int) -> str | Absence:
-    """The word for it; one that came with a later driver keeps its number."""
+    """Return the word for a number; a number of a later driver is kept."""
     unavailable = number in (-1, 0xFFFF_FFFF)
     return Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
 
@@ -151,7 +151,7 @@ def _bar1(handle: Any) -> tuple[int, int]:
 
 
 def _sm_count(handle: Any) -> tuple[int | Absence]:
-    """Of a whole GPU, whose CUDA cores NVML counts; its attributes are of MIG instances only."""
+    """Return the SMs of a whole GPU from its CUDA cores: NVML has an SM count for MIG only."""
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     cores = _CORES_PER_SM.get(f"{major}.{minor}", _CORES_PER_SM.get(f"{major}"))
     count, rest = divmod(nvml.nvmlDeviceGetNumGpuCores(handle), cores or 1)
@@ -159,7 +159,7 @@ def _sm_count(handle: Any) -> tuple[int | Absence]:
 
 
 def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
-    """The first of what a call returns, where the second is about the first."""
+    """Return a source of the first value of a call's pair."""
     return lambda handle: (call(handle)[0],)
 
 
@@ -170,7 +170,7 @@ def _mode(
 
 
 def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
-    return one(nvml.nvmlDeviceGetTemperatureThreshold, which)
+    return scalar(nvml.nvmlDeviceGetTemperatureThreshold, which)
 
 
 _MARGIN_THRESHOLDS = {
@@ -179,59 +179,61 @@ _MARGIN_THRESHOLDS = {
     "memory_temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
     "temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
 }
-"""T.Limit temperatures: degrees below zero are beyond the maximum operating temperature."""
+"""T.Limit temperatures: negative degrees are beyond the maximum operating temperature."""
 
 
 def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
-    fields = (Field(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
-    return Batch(time.monotonic, *fields)(handle)
+    fields = (FirstField(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
+    return FieldBatch(time.monotonic, *fields)(handle)
 
 
-MEMORY = Question(
+MEMORY = NvmlQuery(
     "memory_total_bytes memory_used_bytes memory_free_bytes memory_reserved_bytes",
     _memory_v2,
     _memory_v1,
 )
-BAR1 = Question("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
-MEMORY_TOTAL = Question(
+BAR1 = NvmlQuery("bar1_used_bytes", lambda h: _bar1(h)[1:], seconds=SLOW)
+MEMORY_TOTAL = NvmlQuery(
     "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory_v1(h)[:1]
 )
-BAR1_TOTAL = Question("bar1_total_bytes", lambda h: _bar1(h)[:1])
-"""These four are for MIG instances, too."""
+BAR1_TOTAL = NvmlQuery("bar1_total_bytes", lambda h: _bar1(h)[:1])
+"""Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
-    Question("uuid", text(nvml.nvmlDeviceGetUUID)),
-    Question("name", text(nvml.nvmlDeviceGetName)),
-    Question("pci_bus_id pci_device_id", _pci),
-    Question("minor_number", one(nvml.nvmlDeviceGetMinorNumber)),
-    Question("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
-    Question(
+    NvmlQuery("uuid", string(nvml.nvmlDeviceGetUUID)),
+    NvmlQuery("name", string(nvml.nvmlDeviceGetName)),
+    NvmlQuery("pci_bus_id pci_device_id", _pci),
+    NvmlQuery("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
+    NvmlQuery("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    NvmlQuery(
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
     ),
-    Question("sm_count", _sm_count),
+    NvmlQuery("sm_count", _sm_count),
     MEMORY_TOTAL,
     BAR1_TOTAL,
-    Question("sm_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
-    Question("memory_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
-    Question("video_clock_max_mhz", one(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
-    Question("power_limit_default_watts", one(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
-    Question(
+    NvmlQuery("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
+    NvmlQuery("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
+    NvmlQuery("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
+    NvmlQuery("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    NvmlQuery(
         "power_limit_min_watts power_limit_max_watts",
         nvml.nvmlDeviceGetPowerManagementLimitConstraints,
     ),
-    Question("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
-    Question("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
-    Question("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
-    Question(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
-    Question("pcie_generation_max", one(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
-    Question("pcie_width_max", one(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
-    Question("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
+    NvmlQuery("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
+    NvmlQuery("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
+    NvmlQuery(
+        "memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)
+    ),
+    NvmlQuery(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
+    NvmlQuery("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    NvmlQuery("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
+    NvmlQuery("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
 )
-"""Once: who a device is."""
+"""Queries that identify a device, asked once."""
 
 MODES = tuple(
-    Question(name, source, seconds=SLOW)
+    NvmlQuery(name, source, seconds=SLOW)
     for name, source in (
         ("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
         ("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
@@ -239,7 +241,7 @@ MODES = tuple(
         ("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
     )
 )
-"""What an administrator changes about a device while it runs."""
+"""Queries for settings that an administrator changes while the device runs."""
 
 # From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
 _SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
@@ -249,10 +251,10 @@ _SHARED_NAMES = re.compile(r"\b(GB10|Orin|Tegra|Thor|Xavier)\b")
 def memory_is_shared(
     name: str | None, compute_capability: str | None, total_bytes: int | Absence
 ) -> bool | Absence:
-    """Whether the host's memory is the device's: NVML has no call for it.
+    """Return True if the device uses the host's memory: NVML has no call for it.
 
-    Memory that NVML does not say is no evidence by itself. The chips without any of their own are
-    known by compute capability; where the driver says even less than that, the name will do.
+    Missing memory alone is no evidence. The chips without memory of their own are identified by
+    compute capability, or by name if the driver does not report that.
     """
     if compute_capability in _SHARED_CAPABILITIES:
         return True
@@ -262,92 +264,96 @@ def memory_is_shared(
     return True if named else total_bytes
 
 
-def readings(
+def reading_queries(
     driver_version: tuple[int, ...] = (),
     clock: Clock = time.monotonic,
     pcie: Pcie | None = None,
     share: float = 1.0,
-) -> tuple[Question, ...]:
-    """What one device is asked again and again; what it counts starts with this.
+) -> tuple[NvmlQuery, ...]:
+    """Return the queries that one device is asked repeatedly, with new counters.
 
-    `share` is that of `Asker`.
+    `share` is that of `QueryCache`.
     """
     samples = BusySamples(clock)
-    often = Batch(
+    often = FieldBatch(
         clock,
-        Field("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
-        Field("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
-        Field("energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY),
+        FirstField("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
+        FirstField("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
+        FirstField(
+            "energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY
+        ),
     )
-    second = Batch(
+    second = FieldBatch(
         clock,
-        Field("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
+        FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie or Pcie(clock),
         NvLink(clock, share),
     )
-    slow = Batch(
+    slow = FieldBatch(
         clock,
         Durations("clock_event_seconds", clock, _clock_event_times(driver_version)),
-        Field("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
-        Field("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
-        Field("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
-        Field("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
-        Field("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
-        Sum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
-        Field("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
-        Field("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
-        Field("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
-        Field(
+        FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
+        FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
+        FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
+        FirstField("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
+        FirstField("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+        FieldSum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
+        FirstField("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
+        FirstField("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
+        FirstField("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
+        FirstField(
             "recovery_action",
             nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
             convert=lambda number: _word(_RECOVERY_ACTIONS, number),
         ),
     )
     return (
-        Question("gpu_utilization_percent memory_utilization_percent", _utilization),
-        Question(samples.names, samples),
+        NvmlQuery("gpu_utilization_percent memory_utilization_percent", _utilization),
+        NvmlQuery(samples.names, samples),
         MEMORY,
-        Question(
+        NvmlQuery(
             "temperature_celsius",
-            one(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
-            one(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+            scalar(nvml.nvmlDeviceGetTemperatureV, nvml.NVML_TEMPERATURE_GPU),
+            scalar(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         ),
-        Question("power_watts", one(nvml.nvmlDeviceGetPowerUsage)),
-        Question("sm_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
-        Question("memory_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
-        Question("performance_state", one(nvml.nvmlDeviceGetPerformanceState)),
-        Question(
+        NvmlQuery("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
+        NvmlQuery("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
+        NvmlQuery("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        NvmlQuery("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
+        NvmlQuery(
             "clock_event_reasons",
             _clock_events(nvml.nvmlDeviceGetCurrentClocksEventReasons),
             _clock_events(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
-        Question(often.names, often),
+        NvmlQuery(often.names, often),
         *(
-            Question(names, source, seconds=SECOND)
+            NvmlQuery(names, source, seconds=SECOND)
             for names, source in (
                 ("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
                 ("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
                 # A stress test ends by it: heat rises several degrees in a few seconds.
-                ("temperature_margin_celsius", one(nvml.nvmlDeviceGetMarginTemperature)),
+                ("temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)),
                 (second.names, second),
             )
         ),
         *(
-            Question(names, source, seconds=SLOW)
+            NvmlQuery(names, source, seconds=SLOW)
             for names, source in (
-                ("video_clock_mhz", one(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+                ("video_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
                 ("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
                 ("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
-                ("fan_percent", one(nvml.nvmlDeviceGetFanSpeed)),
+                ("fan_percent", scalar(nvml.nvmlDeviceGetFanSpeed)),
                 ("fans_percent", _fans),
-                ("pcie_generation", one(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
-                ("pcie_width", one(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
+                ("pcie_generation", scalar(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
+                ("pcie_width", scalar(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
                 (slow.names, slow),
             )
         ),
         BAR1,
-        Question("power_limit_watts", one(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
-        Question(
-            "power_limit_requested_watts", one(nvml.nvmlDeviceGetPowerManagementLimit), seconds=SLOW
+        NvmlQuery("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit), seconds=SLOW),
+        NvmlQuery(
+            "power_limit_requested_watts",
+            scalar(nvml.nvmlDeviceGetPowerManagementLimit),
+            seconds=SLOW,
         ),
     )

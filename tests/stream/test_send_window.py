@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gputop.schema.snapshot import Event, Inventory, Record, Sample, decode, encode
-from gputop.stream.flow import ACK_SECONDS, DRIFT, IN_FLIGHT, ClockOffset, Window
+from gputop.stream.machines import ACK_SECONDS, DRIFT, ClockOffset
+from gputop.stream.sender import IN_FLIGHT, SendWindow
 from tests import streams
 from tests.streams import NOW
 
@@ -30,9 +31,9 @@ def sample(second: float, code: int | None = None, busy: tuple[int, ...] | None 
     )
 
 
-def opened() -> Window:
+def opened() -> SendWindow:
     """A window at the sending side, whose clock stands at 100."""
-    window = Window(lambda: 100.0)
+    window = SendWindow(lambda: 100.0)
     window.open()
     return window
 
@@ -45,54 +46,54 @@ def samples(records: Sequence[Record]) -> list[Sample]:
 
 
 def test_a_reader_that_acknowledges_nothing_gets_everything_as_it_is() -> None:
-    window = Window()
+    window = SendWindow()
     records: list[Record] = [streams.inventory(1), *(sample(n) for n in range(100))]
-    assert [each for record in records for each in window.due(record)] == records
+    assert [each for record in records for each in window.select(record)] == records
     assert "echo" not in encode(sample(0))
 
 
 def test_no_more_are_on_their_way_than_the_reader_has_acknowledged() -> None:
     window = opened()
-    written = [samples(window.due(sample(n))) for n in range(10)]
+    written = [samples(window.select(sample(n))) for n in range(10)]
     assert [len(each) for each in written] == [1] * IN_FLIGHT + [0] * (10 - IN_FLIGHT)
     window.received(NOW + 0, READER)
-    (after,) = samples(window.due(sample(10)))
+    (after,) = samples(window.select(sample(10)))
     assert after.time == NOW + 10  # the newest, and none of those between
     assert after.echo_seconds == READER + 10  # which is 10 s later
-    assert window.due(sample(11)) == []
+    assert window.select(sample(11)) == []
     window.received(NOW + 10, READER)  # and with it all that were written before
-    assert len(samples([*window.due(sample(12)), *window.due(sample(13))])) == IN_FLIGHT
+    assert len(samples([*window.select(sample(12)), *window.select(sample(13))])) == IN_FLIGHT
 
 
 def test_a_time_that_was_never_written_acknowledges_nothing() -> None:
     window = opened()
     for n in range(IN_FLIGHT):
-        window.due(sample(n))
+        window.select(sample(n))
     window.received(NOW + 0.5, READER)
-    assert window.due(sample(5)) == []
+    assert window.select(sample(5)) == []
 
 
 def test_times_are_known_again_as_they_were_written() -> None:
     window = opened()
     for n in range(20):
-        (written,) = window.due(sample(n + 0.123456789))
+        (written,) = window.select(sample(n + 0.123456789))
         window.received(decode(encode(written)).time, READER)
 
 
 def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> None:
     window = opened()
     for n in range(IN_FLIGHT):
-        window.due(sample(n))
+        window.select(sample(n))
     for n, busy in enumerate([(1, 2), (3,), ()]):
-        assert window.due(streams.inventory(n)) == []
-        assert window.due(sample(5 + n, code=70 + n, busy=busy)) == []
+        assert window.select(streams.inventory(n)) == []
+        assert window.select(sample(5 + n, code=70 + n, busy=busy)) == []
     window.received(NOW + IN_FLIGHT - 1, READER)
-    inventory, after = window.due(sample(9, code=79, busy=(4,)))
+    inventory, after = window.select(sample(9, code=79, busy=(4,)))
     assert inventory == streams.inventory(2)  # the newest alone
     assert isinstance(after, Sample)
     assert [event.code for event in after.events] == [70, 71, 72, 79]
     assert after.devices[0].gpu_utilization_samples_percent == (1, 2, 3, 4)
-    (last,) = samples(window.due(sample(10)))
+    (last,) = samples(window.select(sample(10)))
     assert last.events == ()  # each is told once
     assert last.devices[0].gpu_utilization_samples_percent == ()
 
@@ -102,7 +103,7 @@ MOMENTS = st.lists(st.sampled_from(["sample", "event", "inventory", "arrives", "
 
 @given(MOMENTS)
 def test_whatever_the_line_does_nothing_is_lost_but_samples(moments: list[str]) -> None:
-    window, acknowledges = Window(), False
+    window, acknowledges = SendWindow(), False
     on_the_line: list[float] = []
     made: list[int] = []
     told: list[int] = []
@@ -118,11 +119,11 @@ def test_whatever_the_line_does_nothing_is_lost_but_samples(moments: list[str]) 
             continue
         if moment == "inventory":
             newest = streams.inventory(n % 5, time=NOW + n)
-            written = window.due(newest)
+            written = window.select(newest)
         else:
             code = n if moment == "event" else None
             made += [] if code is None else [n]
-            written = window.due(sample(n, code=code))
+            written = window.select(sample(n, code=code))
         for each in written:
             if isinstance(each, Inventory):
                 known = each

@@ -25,9 +25,8 @@ from gputop.schema.snapshot import (
     encode,
 )
 from gputop.stream.child import Interruption
-from gputop.stream.machine import MachineStream
-from gputop.stream.merge import inventory_of, sample_of
-from gputop.stream.ssh import explained
+from gputop.stream.machines import MachineStream, inventory_of, sample_of
+from gputop.stream.ssh import explain_absence
 from tests import streams
 from tests.streams import NOW
 
@@ -43,13 +42,13 @@ STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING}
 
 
 def machine(name: str = "b") -> MachineStream:
-    return MachineStream(name, explained, 0.0)
+    return MachineStream(name, explain_absence, 0.0)
 
 
 def answering(name: str = "b", devices: int = 2, **changes: Any) -> MachineStream:
     made = machine(name)
-    made.take(streams.inventory(devices), 1.0, NOW)
-    made.take(streams.sample(devices, **changes), 1.0, NOW)
+    made.add_record(streams.inventory(devices), 1.0, NOW)
+    made.add_record(streams.sample(devices, **changes), 1.0, NOW)
     return made
 
 
@@ -80,7 +79,7 @@ def test_an_instance_keeps_its_gpu() -> None:
     gpu = streams.device(0)
     part = streams.device(0, uuid="MIG-GPU-1/2/0", parent_uuid=gpu.uuid, mig_index=1)
     made = machine()
-    made.take(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
+    made.add_record(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
     assert made.devices[1].parent_uuid == made.devices[0].uuid
     assert made.devices[1].label == "b:0:1"
     assert made.devices[1].own == part
@@ -99,22 +98,22 @@ def test_this_machine_among_others_keeps_its_uuids() -> None:
 def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
     """Ages are without the difference; an event is as long ago as its own machine says."""
     made = machine()
-    made.take(streams.inventory(1, time=NOW + theirs), 1.0, NOW)
+    made.add_record(streams.inventory(1, time=NOW + theirs), 1.0, NOW)
     xid = Event(NOW + theirs - 30, streams.device(0).uuid, "xid", 79)
-    made.take(streams.sample(1, time=NOW + theirs, events=(xid,)), 1.0, NOW)
+    made.add_record(streams.sample(1, time=NOW + theirs, events=(xid,)), 1.0, NOW)
     assert made.machine(1.5).age_seconds == 0.5
     assert made.machine(1.5).time == NOW + theirs  # which process ages are counted to
-    assert made.take_events() == (
+    assert made.pop_events() == (
         dataclasses.replace(
             xid, device_uuid=f"b/{streams.device(0).uuid}", machine="b", time=NOW - 30
         ),
     )
-    assert made.take_events() == ()
+    assert made.pop_events() == ()
 
 
 def test_an_event_of_no_device_is_one_of_its_machine() -> None:
     made = answering(events=(Event(NOW, None, "xid", 79),))
-    assert made.take_events() == (Event(NOW, None, "xid", 79, "b"),)
+    assert made.pop_events() == (Event(NOW, None, "xid", 79, "b"),)
 
 
 def test_silence_ages_its_readings() -> None:
@@ -132,7 +131,7 @@ class Far:
         self.uptime = uptime
         """When our clock of that kind began."""
         self.stream = machine()
-        self.stream.take(streams.inventory(1), 0.0, NOW)
+        self.stream.add_record(streams.inventory(1), 0.0, NOW)
 
     def send(self, made: float, arrives: float, *events: Event) -> None:
         """A sample of a device that was read 0.25 s before."""
@@ -144,7 +143,7 @@ class Far:
             devices=(reading,),
             events=events,
         )
-        self.stream.take(sample, arrives, NOW + arrives)
+        self.stream.add_record(sample, arrives, NOW + arrives)
 
     def ages(self, now: float) -> tuple[float | None, float | None]:
         """Of the machine, and of the device's readings."""
@@ -171,16 +170,16 @@ def test_a_clock_that_is_set_while_it_is_watched_makes_nothing_old(step: float) 
         far.ahead = step if n >= 5 else 0.0
         far.send(float(n), n + 0.1, Event(NOW + n + far.ahead - 30, None, "xid", n))
         assert far.ages(n + 0.1) == pytest.approx((0, 0.25), abs=0.01)
-    for n, event in enumerate(far.stream.take_events(), 1):
+    for n, event in enumerate(far.stream.pop_events(), 1):
         assert event.time == pytest.approx(NOW + n - 30, abs=0.2)
 
 
 def test_a_machine_that_was_started_again_is_told_apart() -> None:
     far = Far()
     far.send(1.0, 1.0)
-    far.stream.take(DEATH, 5.0, NOW)
+    far.stream.add_record(DEATH, 5.0, NOW)
     far.uptime = -100.0
-    far.stream.take(streams.inventory(1), 120.0, NOW)
+    far.stream.add_record(streams.inventory(1), 120.0, NOW)
     far.send(120.0, 120.5)
     assert far.ages(121.0) == (0.5, 0.75)
 
@@ -208,11 +207,11 @@ def test_a_recording_has_the_times_when_values_were_read_by_the_clock_of_who_rec
 
 def test_samples_of_utilization_are_told_once() -> None:
     made, told = machine(), []
-    made.take(streams.inventory(1), 1.0, NOW)
+    made.add_record(streams.inventory(1), 1.0, NOW)
     for arrived in ([(1, 2)], [], [(3,), (4, 5)], [(6,)]):
         for samples in arrived:
             reading = streams.readings(0, gpu_utilization_samples_percent=samples)
-            made.take(dataclasses.replace(streams.sample(1), devices=(reading,)), 1.0, NOW)
+            made.add_record(dataclasses.replace(streams.sample(1), devices=(reading,)), 1.0, NOW)
         (reading,) = sample_of([made], 1.0, NOW).devices
         assert reading.gpu_utilization_percent == 97
         told.append(reading.gpu_utilization_samples_percent)
@@ -221,7 +220,7 @@ def test_samples_of_utilization_are_told_once() -> None:
 
 def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> None:
     made = answering()
-    made.take(DEATH, 5.0, NOW)
+    made.add_record(DEATH, 5.0, NOW)
     now = made.machine(6.0)
     assert now.state is MachineState.AWAY
     assert now.age_seconds == 5.0  # since its last sample
@@ -240,20 +239,20 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
 def test_tries_that_fail_do_not_make_it_younger() -> None:
     made = answering()
     for second in (5.0, 10.0, 15.0):
-        made.take(DEATH, second, NOW)
+        made.add_record(DEATH, second, NOW)
     assert made.machine(20.0).age_seconds == 19.0
     never = machine()
-    never.take(DEATH, 5.0, NOW)
+    never.add_record(DEATH, 5.0, NOW)
     assert never.machine(20.0).age_seconds == 20.0
     assert never.machine(20.0).retry_seconds == 0.0
 
 
 def test_it_returns_with_its_first_sample() -> None:
     made = answering()
-    made.take(DEATH, 5.0, NOW)
-    made.take(streams.inventory(2), 9.0, NOW)
+    made.add_record(DEATH, 5.0, NOW)
+    made.add_record(streams.inventory(2), 9.0, NOW)
     assert made.machine(9.0).state is MachineState.CONNECTING
-    made.take(streams.sample(2), 9.0, NOW)
+    made.add_record(streams.sample(2), 9.0, NOW)
     now = made.machine(9.5)
     assert (now.state, now.problem, now.retry_seconds, now.age_seconds) == (
         *(MachineState.OK, None, None, 0.5),
@@ -263,21 +262,21 @@ def test_it_returns_with_its_first_sample() -> None:
 
 def test_a_sampler_that_was_started_again_takes_no_device_away() -> None:
     made = answering()
-    made.take(DEATH, 5.0, NOW)
-    made.take(streams.inventory(**STARTING), 6.0, NOW)
-    made.take(streams.sample(0), 6.0, NOW)
+    made.add_record(DEATH, 5.0, NOW)
+    made.add_record(streams.inventory(**STARTING), 6.0, NOW)
+    made.add_record(streams.sample(0), 6.0, NOW)
     assert len(made.devices) == 2
     assert made.machine(6.0).state is MachineState.CONNECTING
-    made.take(streams.inventory(1), 7.0, NOW)
-    made.take(streams.sample(1), 7.0, NOW)
+    made.add_record(streams.inventory(1), 7.0, NOW)
+    made.add_record(streams.sample(1), 7.0, NOW)
     assert made.machine(7.0).state is MachineState.OK
     assert len(made.devices) == 1
 
 
 def test_a_driver_that_is_missing_there_is_said() -> None:
     made = machine()
-    made.take(streams.no_driver(), 1.0, NOW)
-    made.take(streams.sample(0), 1.0, NOW)
+    made.add_record(streams.no_driver(), 1.0, NOW)
+    made.add_record(streams.sample(0), 1.0, NOW)
     now = made.machine(1.0)
     assert now.state is MachineState.OK
     assert now.problem == streams.NO_DRIVER
@@ -290,21 +289,21 @@ def test_noise_changes_nothing(after: int) -> None:
     records: list[Any] = [streams.inventory(1), streams.sample(1)]
     quiet, noisy = machine(), machine()
     for record in records:
-        quiet.take(record, 1.0, NOW)
+        quiet.add_record(record, 1.0, NOW)
     for record in [*records[:after], NOISE, *records[after:]]:
-        noisy.take(record, 1.0, NOW)
+        noisy.add_record(record, 1.0, NOW)
     assert noisy.machine(2.0) == quiet.machine(2.0)
 
 
 def test_a_sample_before_any_inventory_says_nothing() -> None:
     made = machine()
-    made.take(streams.sample(1), 1.0, NOW)
+    made.add_record(streams.sample(1), 1.0, NOW)
     assert made.state is MachineState.CONNECTING
 
 
 def test_simulated_ones_are_marked_each() -> None:
     made = machine()
-    made.take(streams.inventory(1, source=Source.SIMULATED), 1.0, NOW)
+    made.add_record(streams.inventory(1, source=Source.SIMULATED), 1.0, NOW)
     assert made.machine(1.0).source is Source.SIMULATED
 
 
@@ -312,7 +311,7 @@ def test_what_several_machines_say_can_be_sent_and_read() -> None:
     made = answering()
     inventory = dataclasses.replace(streams.inventory(), devices=made.devices)
     sample = Sample(
-        *(NOW, streams.host(), made.readings(1.0), made.processes, made.take_events()),
+        *(NOW, streams.host(), made.readings(1.0), made.processes, made.pop_events()),
         machines=(made.machine(1.0),),
     )
     assert decode(encode(inventory)) == inventory
@@ -342,7 +341,7 @@ MOMENTS = st.sampled_from(
 def test_whatever_comes_in_whatever_order_is_one_stream(moments: list[tuple[str, Any]]) -> None:
     machines = {name: machine(name) for name in ("a", "b", "localhost")}
     for second, (name, moment) in enumerate(moments):
-        machines[name].take(moment, float(second), NOW + second)
+        machines[name].add_record(moment, float(second), NOW + second)
         inventory = inventory_of(machines.values(), 1.0, NOW)
         sample = sample_of(machines.values(), float(second), NOW)
         assert decode(encode(inventory)) == inventory

@@ -1,4 +1,4 @@
-"""Questions to a device: what NVML says, as values by name or the reason for their absence."""
+"""Queries to a device, and NVML's answers as values by name or reasons for their absence."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import fields
 from typing import Any
 
 from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.sources.nvml.calls import nvml
+from gputop.sources.nvml.bindings import nvml
 
-# Seconds between questions that cost the driver more than others. Under the round number: of ticks
+# Seconds between queries that cost the driver more than others. Under the round number: of ticks
 # one second apart, one that comes late must not make the next one come too early.
 SECOND = 0.8
 SLOW = 4.8
 AGAIN = 59.8
-"""Until what a device did not support is asked for again: a link comes up, MIG is switched off."""
+"""Seconds until an unsupported value is asked for again: a link comes up, MIG is switched off."""
 
 UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
-"""All bits set in 32 or 64 of them, which is -1 where they are signed: NVML's "not available"."""
+"""NVML's "not available": all of 32 or 64 bits set, which is -1 if signed."""
 
 _ABSENCES = {
     nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
@@ -45,14 +45,14 @@ DRIVER_IS_GONE = {
     nvml.NVML_ERROR_DRIVER_NOT_LOADED,
     nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
 }
-"""What is said of a device where it may be the whole driver that was unloaded or replaced."""
+"""Codes for a device that may mean that the whole driver was unloaded or replaced."""
 
 _WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
-"""What the schema has as integers: a field may come as a number of any type."""
+"""Names that are integers in the schema: an NVML field may be a number of any type."""
 
 _BOUNDS: Mapping[str, tuple[float, float]] = {
     "_utilization_percent": (0, 100),
-    "fan_percent": (0, 1_000),  # of what is loud enough: more than 100 there is
+    "fan_percent": (0, 1_000),  # some fans exceed 100
     "_watts": (0, 100_000_000),
     "_margin_celsius": (-1_000, 1_000),
     "_celsius": (-273, 1_000),
@@ -62,16 +62,17 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "_width": (0, 1_000),
     "_width_max": (0, 1_000),
 }
-"""Far beyond all devices, in NVML's units, by what a name ends in; the first that fits counts."""
+"""Plausible ranges in NVML's units, far beyond all devices, by suffix. The first match counts."""
 
 Source = Callable[[Any], Any]
-"""Asks a handle: what `Question` says, or raises `NVMLError`."""
+"""Function that asks a handle: returns a row of values, or raises `NVMLError`."""
 
 
-class Question:
-    """The values of `names`, in order, each perhaps an `Absence`; from the first source that can.
+class NvmlQuery:
+    """A question for the values of `names`, answered by the first source that is supported.
 
-    `seconds` go by between two calls, according to what it costs the driver.
+    A source returns the values in order, each perhaps an `Absence`. `seconds` pass between two
+    calls, according to what one costs the driver.
     """
 
     def __init__(self, names: str, *sources: Source, seconds: float = 0.0) -> None:
@@ -80,42 +81,42 @@ class Question:
         self.seconds = seconds
 
 
-class Asker:
-    """Asks one device, no question more often than it is due; for one thread."""
+class QueryCache:
+    """Asks one device, no query more often than it is due. For one thread."""
 
     def __init__(self, clock: Callable[[], float], share: float = 1.0) -> None:
-        """That `share` of the time goes by until a slow question is asked for the second time.
+        """Wait that `share` of the time before a slow query is asked for the second time.
 
-        Devices with one each are not all asked at the same tick.
+        With different shares, devices are not all asked at the same tick.
         """
         self._clock = clock
         self._share = share
         self.heard_at = 0.0
-        """When the last question was answered, by the clock."""
+        """Time of the last answer, by the clock."""
         self._missing: set[Source] = set()
-        """What the driver does not have: never called again."""
-        self._answers: dict[Question, tuple[float, Any]] = {}
+        """Sources that the driver lacks: never called again."""
+        self._answers: dict[NvmlQuery, tuple[float, Any]] = {}
 
-    def answer(self, handle: Any, question: Question, ahead: float = 0.0) -> Any:
-        """The last answer, as from `ask`, until the next one is due within `ahead` seconds."""
+    def answer(self, handle: Any, query: NvmlQuery, ahead: float = 0.0) -> Any:
+        """Return the last answer, or ask again if that is due within `ahead` seconds."""
         now = self._clock()
-        due, answer = self._answers.get(question, (-math.inf, None))
+        due, answer = self._answers.get(query, (-math.inf, None))
         if now + ahead >= due:
-            answer = self.ask(handle, question)
+            answer = self.ask(handle, query)
             unsupported = isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-            seconds = AGAIN if unsupported else question.seconds
-            if question not in self._answers and seconds >= SLOW:
+            seconds = AGAIN if unsupported else query.seconds
+            if query not in self._answers and seconds >= SLOW:
                 seconds *= self._share
-            self._answers[question] = now + seconds, answer
+            self._answers[query] = now + seconds, answer
         return answer
 
-    def ask(self, handle: Any, question: Question) -> Any:
-        """What the first source says that driver and device support, or else the return code.
+    def ask(self, handle: Any, query: NvmlQuery) -> Any:
+        """Return the values of the first supported source, or the return code if none is.
 
-        Raises `NVMLError` where the device is lost.
+        Raises `NVMLError` if the device is lost.
         """
         code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
-        for source in question.sources:
+        for source in query.sources:
             if source in self._missing:
                 continue
             try:
@@ -133,19 +134,19 @@ class Asker:
         return code
 
     def forget(self) -> None:
-        """Every question is due."""
+        """Make every query due."""
         self._answers.clear()
 
 
 def absence_of(code: int) -> Absence:
-    """The reason that a return code stands for."""
+    """Return the reason that a return code stands for."""
     return _ABSENCES.get(code, Absence.ERROR)
 
 
-def failure_of(answers: Iterable[Any]) -> int | None:
-    """The return code with which all of these failed; None where any of them has a value.
+def common_failure(answers: Iterable[Any]) -> int | None:
+    """Return the code with which all answers failed, or None if any has a value.
 
-    What a device does not support, or not yet, is no failure.
+    A value that a device does not support, or not yet, is no failure.
     """
     code = None
     for answer in answers:
@@ -161,21 +162,21 @@ def _is_empty(row: Any) -> bool:
     return bool(row) and all(isinstance(value, Absence) for value in row)
 
 
-def state_of(answers: Sequence[Any]) -> DeviceState:
-    """What the return codes among the answers mean for the device.
+def device_state(answers: Sequence[Any]) -> DeviceState:
+    """Return the device's state according to the return codes among the answers.
 
-    One that needs a reset may still answer some questions; one that answers none with a value does
-    not respond.
+    A device that needs a reset may still answer some queries. One that answers none with a value
+    does not respond.
     """
     states = {_STATES.get(answer) for answer in answers if isinstance(answer, int)}
     ranked = (DeviceState.LOST, DeviceState.NEEDS_RESET)
-    silent = failure_of(answers) is not None
+    silent = common_failure(answers) is not None
     otherwise = DeviceState.NOT_RESPONDING if silent else DeviceState.OK
     return next((state for state in ranked if state in states), otherwise)
 
 
-def unreadable(uuid: str, code: int) -> DeviceSample:
-    """The readings of a device that answers everything with that code."""
+def unreadable_sample(uuid: str, code: int) -> DeviceSample:
+    """Return the sample of a device that answers everything with that code."""
     return DeviceSample(
         uuid=uuid,
         state=_STATES.get(code, DeviceState.NOT_RESPONDING),
@@ -185,37 +186,42 @@ def unreadable(uuid: str, code: int) -> DeviceSample:
 
 
 class Answers:
-    """The values by name, and the reasons for those that are missing."""
+    """Values by name, and reasons for those that are missing."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.absent: dict[str, Absence] = {}
 
     def add(self, name: str, raw: Any) -> None:
-        """Takes in what NVML says, or an `Absence`."""
+        """Add NVML's value, or an `Absence`."""
         value = value_of(name, raw)
         if isinstance(value, Absence):
             self.absent[name] = value
         else:
             self.values[name] = value
 
+    def update(self, raw: Mapping[str, Any]) -> None:
+        """Add several of NVML's values."""
+        for name, value in raw.items():
+            self.add(name, value)
+
     def get(self, name: str) -> Any:
-        """The value, or why it is missing."""
+        """Return the value, or the reason that it is missing."""
         return self.absent[name] if name in self.absent else self.values[name]
 
 
-def sort(questions: Iterable[Question], answers: Iterable[Any]) -> Answers:
-    """Answers by name: each is a row of values, or a return code for all of them."""
+def answers_by_name(queries: Iterable[NvmlQuery], answers: Iterable[Any]) -> Answers:
+    """Return the values by name. Each answer is a row of values, or a return code for all."""
     sorted_ = Answers()
-    for question, answer in zip(questions, answers, strict=True):
-        row = [absence_of(answer)] * len(question.names) if isinstance(answer, int) else answer
-        for name, raw in zip(question.names, row, strict=True):
+    for query, answer in zip(queries, answers, strict=True):
+        row = [absence_of(answer)] * len(query.names) if isinstance(answer, int) else answer
+        for name, raw in zip(query.names, row, strict=True):
             sorted_.add(name, raw)
     return sorted_
 
 
 def value_of(name: str, raw: Any) -> Any:
-    """NVML's value, a number in the unit that the name ends in; or why it is none."""
+    """Convert NVML's value to the unit that the name ends in, or to the reason for its absence."""
     kind = type(raw)
     if kind is not int and kind is not float and raw is not None:  # words, or an absence
         return raw
@@ -234,21 +240,21 @@ def value_of(name: str, raw: Any) -> Any:
 
 @functools.cache
 def _numbers(name: str) -> tuple[float, float, bool, bool]:
-    """Between which NVML's number may be something that it has read, and not what it has not.
+    """Return the plausible range of NVML's number, and two flags.
 
-    And whether it is of milliwatts or millijoules, and whether it is a whole one.
+    The flags are True if it is in milliwatts or millijoules, and if it is an integer.
     """
     least, most = next((_BOUNDS[end] for end in _BOUNDS if name.endswith(end)), (0, (1 << 63) - 1))
     return least, most, name.endswith(("_watts", "_joules")), name in _WHOLE
 
 
-def one(call: Callable[..., Any], *arguments: int) -> Source:
-    """The one value of a call."""
+def scalar(call: Callable[..., Any], *arguments: int) -> Source:
+    """Return a source of the one value of a call."""
     return lambda handle: (call(handle, *arguments),)
 
 
-def text(call: Callable[[Any], str | bytes]) -> Source:
-    """The text of a call, whatever its encoding."""
+def string(call: Callable[[Any], str | bytes]) -> Source:
+    """Return a source of the text of a call, whatever its encoding."""
 
     def source(handle: Any) -> tuple[str | Absence]:
         try:

@@ -1,7 +1,9 @@
-"""One of several machines: what its own stream says, in the names that all of them share. Pure."""
+"""Several machines: the state of each one's stream, and all of them as one inventory and sample."""
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -22,23 +24,36 @@ from gputop.schema.snapshot import (
     MachineState,
     Process,
     Sample,
+    Source,
     qualified,
     silence_limit,
 )
 from gputop.stream.child import Interruption
-from gputop.stream.flow import ClockOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from gputop.problem import Problem
     from gputop.schema.snapshot import Record
 
+ACK_SECONDS = 0.25
+"""Longest time that an acknowledgement takes on a good line."""
+LEAP_SECONDS = 0.05
+"""Contradiction of the bounds, in seconds, that means that a clock was set. Drift during transfer,
+which the bounds leave out, is less."""
+DRIFT = 2e-4
+"""Largest drift of two clocks in seconds per second: 100 ppm each, as without NTP."""
+
 UNREACHABLE = dict.fromkeys((*READINGS, "processes"), Absence.UNREACHABLE)
 
 
+def uptime() -> float:
+    """Return the clock of `Sample.uptime_seconds`, which also counts suspended time."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def no_host(reason: Absence) -> Host:
-    """A machine of which nothing is known, and why."""
+    """Return the readings of a machine of which nothing is known, with the reason."""
     names = (field.name for field in fields(Host) if field.name != "absent")
     return Host(absent=dict.fromkeys(names, reason))
 
@@ -46,11 +61,43 @@ def no_host(reason: Absence) -> Host:
 NO_HOST = no_host(Absence.UNREACHABLE)
 
 
-class MachineStream:
-    """A machine as far as its stream has come. Times are by our uptime, which nobody sets.
+class ClockOffset:
+    """The reader's clock minus the sender's, estimated from the samples.
 
-    Ages are counted from when a value was read over there, not from when it arrived. When that was
-    by our clock, `ClockOffset` knows from the machine's uptime: its time of day may be set.
+    No sample arrives before it is made: that gives an upper bound, too large by the shortest
+    transfer time of a sample. A sender that knows the reader's clock gives a lower bound, too small
+    by the shortest transfer time of an acknowledgement. The offset is `ACK_SECONDS` above that, or
+    the upper bound, which is usually smaller, unless every sample is late.
+    """
+
+    def __init__(self) -> None:
+        self._upper, self._lower = math.inf, -math.inf
+        self._theirs = self._now = -math.inf
+
+    def made_at(self, theirs: float, now: float, echo: float | None = None) -> float:
+        """Return when a sample that arrives `now` was made, by the reader's clock, never later."""
+        upper, lower = now - theirs, -math.inf
+        if echo is not None and echo <= now:
+            lower = echo - theirs
+        drift = DRIFT * (now - self._now)
+        known = min(upper, self._upper + drift), max(lower, self._lower - drift)
+        # Samples come in order, so a clock that does not advance was set. One that leaps, or stood
+        # still with a paused virtual machine, makes the bounds contradict each other.
+        if theirs <= self._theirs or known[1] - known[0] > LEAP_SECONDS:
+            known = upper, lower
+        (self._upper, self._lower), self._theirs, self._now = known, theirs, now
+        offset = self._upper
+        if self._lower > -math.inf:
+            offset = min(offset, self._lower + ACK_SECONDS)
+        return min(now, theirs + offset)  # which rounding could exceed
+
+
+class MachineStream:
+    """State of one machine's stream, in names unique among all machines.
+
+    Times are by our uptime, which nobody sets. Ages count from when a value was read over there,
+    not from its arrival. `ClockOffset` converts from the machine's uptime, since its time of day
+    may be set.
     """
 
     def __init__(
@@ -58,24 +105,25 @@ class MachineStream:
     ) -> None:
         self.name = name
         self._explain = explain
-        self._inventory: Inventory | None = None
+        self.inventory: Inventory | None = None
+        """Its last inventory, in unique names."""
         self._sample: Sample | None = None
         self._events: list[Event] = []
         self._arrived_at = self._asked_at = now
         self.made_at = now
-        """When its newest sample was made."""
+        """Time at which its newest sample was made."""
         self._offset = ClockOffset()
         self._retry_at: float | None = None
         self._problem: Problem | None = None
         self._unread: Problem | None = None
-        """Why the newest line could not be read, if none that could came after it."""
+        """Reason that the newest line could not be read, until a readable one comes."""
         self._restarting = False
         self.state = MachineState.CONNECTING
         self.fresh = False
-        """Whether there is a sample that has not been taken."""
+        """True if there is a sample that was not yet sent on."""
 
-    def take(self, record: Record | Interruption, now: float, time: float) -> None:
-        """Takes in what arrived `now`; `time` is the same moment as Unix seconds."""
+    def add_record(self, record: Record | Interruption, now: float, time: float) -> None:
+        """Add what arrived `now`; `time` is the same moment as Unix seconds."""
         if isinstance(record, Interruption):
             if not record.left_out:
                 self._leave(self._explain(self.name, record), now + record.retry_seconds)
@@ -84,17 +132,17 @@ class MachineStream:
             return
         if isinstance(record, Inventory):
             starting = record.driver_state is DriverState.STARTING
-            # A sampler that was started again knows nothing yet: its devices keep their place.
+            # A restarted sampler knows nothing yet: its devices keep their place.
             self._restarting = starting and bool(self.devices)
             if self.state is MachineState.AWAY:
                 self.state, self._asked_at = MachineState.CONNECTING, now
             if not self._restarting:
-                self._inventory = self._named(record)
+                self.inventory = self._named(record)
             return
-        # Of every sample: those of a driver that starts are small, and have the shortest way.
+        # From every sample: those of a starting driver are small, and arrive fastest.
         theirs = record.time if record.uptime_seconds is None else record.uptime_seconds
         made_at = self._offset.made_at(theirs, now, record.echo_seconds)
-        if self._inventory is not None and not self._restarting:
+        if self.inventory is not None and not self._restarting:
             renamed = self._renamed(record)
             if self.fresh and self._sample is not None:
                 devices = tuple(joined(self._sample.devices, renamed.devices))
@@ -110,22 +158,17 @@ class MachineStream:
     def _leave(self, problem: Problem, retry_at: float) -> None:
         if self.state is MachineState.OK:
             self._asked_at = self.made_at
-        self._offset = ClockOffset()  # it may have been started again, or be another machine
+        self._offset = ClockOffset()  # it may have restarted, or be another machine
         self.state, self._problem, self._retry_at = MachineState.AWAY, problem, retry_at
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Also of one that is away: they keep their place."""
-        return self._inventory.devices if self._inventory else ()
-
-    @property
-    def inventory(self) -> Inventory | None:
-        """What its stream said last, in the shared names."""
-        return self._inventory
+        """Its devices, also while it is away: they keep their place."""
+        return self.inventory.devices if self.inventory else ()
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """None of one that is away."""
+        """Its processes; none while it is away."""
         return self._sample.processes if self._sample and self._answers else ()
 
     @property
@@ -133,7 +176,7 @@ class MachineStream:
         return self.state is MachineState.OK
 
     def readings(self, now: float) -> tuple[DeviceSample, ...]:
-        """Of each device; all absent while it is away."""
+        """Return the readings of each device; all are absent while it is away."""
         if not self._answers or self._sample is None:
             return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
         devices = self._sample.devices
@@ -147,22 +190,22 @@ class MachineStream:
             for device in devices
         )
 
-    def take_events(self) -> tuple[Event, ...]:
-        """Those that came since they were last taken, and with them the newest sample."""
+    def pop_events(self) -> tuple[Event, ...]:
+        """Return the events since the last call, and mark the newest sample as sent."""
         self.fresh = False
         events, self._events = tuple(self._events), []
         return events
 
     def arrived_since(self, moment: float) -> bool:
-        """Whether it has sent a sample after that moment, and is not away."""
+        """Return True if it has sent a sample after that moment, and is not away."""
         return self._answers and self._arrived_at >= moment
 
     def machine(self, now: float) -> Machine:
-        """Its state and what does not belong to a device."""
-        inventory, sample = self._inventory, self._sample
+        """Return its state and what does not belong to a device."""
+        inventory, sample = self.inventory, self._sample
         answers = self._answers and sample is not None
         since = self.made_at if answers else self._asked_at
-        # A bad line between good ones is no problem, nor is what a shell says before them.
+        # A bad line between good ones is no problem, nor is a shell's output before them.
         late = now - since > silence_limit(inventory.interval_seconds if inventory else 1.0)
         problem = self._problem or (self._unread if late else None)
         made = Machine(self.name, self.state, now - since, problem=problem)
@@ -206,9 +249,56 @@ class MachineStream:
 
     def _event(self, event: Event, ahead: float, now: float) -> Event:
         at = event.time + ahead
-        at = at if abs(at) < LIMIT else now  # or nobody could read what it is put together into
+        at = at if abs(at) < LIMIT else now  # or nobody could decode the merged sample
         uuid = None if event.device_uuid is None else self._uuid(event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)
 
     def _uuid(self, uuid: str) -> str:
         return qualified(self.name, uuid)
+
+
+NOT_ASKED = no_host(Absence.DISABLED)
+"""Readings of this machine if it is not one of them."""
+
+
+def inventory_of(machines: Collection[MachineStream], interval: float, time: float) -> Inventory:
+    """Return the inventory of all devices in the order of their machines, and what all share."""
+    known = [each.inventory for each in machines if each.inventory is not None]
+    settled = [each for each in known if each.driver_state is not DriverState.STARTING]
+    simulated = known and all(each.source is Source.SIMULATED for each in known)
+    own = next((each.inventory for each in machines if each.name == THIS_MACHINE), None)
+    return Inventory(
+        time=time,
+        hostname=", ".join(each.name for each in machines),
+        source=Source.SIMULATED if simulated else Source.NVML,
+        driver_state=DriverState.OK if settled else DriverState.STARTING,
+        interval_seconds=interval,
+        cpu_name=own.cpu_name if own else None,
+        driver_version=_common([each.driver_version for each in settled]),
+        cuda_version=_common([each.cuda_version for each in settled]),
+        devices=tuple(device for each in machines for device in each.devices),
+    )
+
+
+def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
+    """Return the sample of all machines `now`, by our uptime; `time` is the same as Unix seconds.
+
+    All times are by our clock: a value was read `age_seconds` before the time of the sample, and
+    events are converted from their machine's clock. Recordings keep them so. Only a machine's
+    `time`, and the start of its processes, are by its own clock.
+    """
+    states = tuple(each.machine(now) for each in machines)
+    own = next((state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED)
+    return Sample(
+        time=time,
+        host=own,
+        devices=tuple(reading for each in machines for reading in each.readings(now)),
+        processes=tuple(process for each in machines for process in each.processes),
+        events=tuple(event for each in machines for event in each.pop_events()),
+        machines=states,
+        uptime_seconds=now,
+    )
+
+
+def _common(values: Sequence[str | None]) -> str | None:
+    return values[0] if values and len({*values}) == 1 else None
