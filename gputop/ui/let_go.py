@@ -4,19 +4,27 @@ Textual keeps the last 1,024 pairs of colours that it mixed by the widget's cach
 and so every line of a screen or a notification long after it was closed: tens of megabytes in an
 hour. The method does not look at the cache; it is replaced only where it has the shape that was
 tested. The last 1,024 keys are kept by the parser that read them, and with it its app. A strip that
-nothing cuts keeps itself as its only part: garbage of each line that was ever drawn.
+nothing cuts keeps itself as its only part: garbage of each line that was ever drawn. A widget
+keeps each region that it was asked to refresh until Textual draws it; a live view draws itself.
 """
 
 from __future__ import annotations
 
 import inspect
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rich import cells
+from rich.style import Style
 from textual import _styles_cache, _xterm_parser
+from textual.css.scalar import Scalar
+from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.ui.crop import has
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
 
 SHAPE = ["cls", "base_background", "background"]
 """The first is the cache itself, whatever it is called."""
@@ -58,6 +66,30 @@ def _mix_by_colours() -> bool:
 
 def forget_keys() -> None:
     """Have Textual forget the keys that it knows, and so whoever read them: parsers and apps."""
-    read: Any = getattr(_xterm_parser.XTermParser, "_parse_extended_key", None)
-    if hasattr(read, "cache_clear"):
-        read.cache_clear()
+    _clear(getattr(_xterm_parser.XTermParser, "_parse_extended_key", None))
+
+
+def forget_drawn() -> None:
+    """Clear the caches of places, sizes, styles and widths of text.
+
+    Each has room for thousands, and few are asked for again: what changes is at other cells each
+    time, in other text, and every size of the terminal and every theme has its own.
+    """
+    _clear(getattr(cells, "cached_cell_len", None))
+    for owner in (Region, Scalar, Strip, Style):
+        for each in vars(owner).values():
+            _clear(getattr(each, "__func__", each))
+
+
+def forget_regions(widget: Widget) -> None:
+    """Drop the regions that a widget was asked to refresh, if it draws without looking at them."""
+    regions = getattr(widget, "_dirty_regions", None)
+    if isinstance(regions, set):
+        regions.clear()
+
+
+def _clear(cached: object) -> None:
+    """Empty the cache of a function, if it has one."""
+    clear = getattr(cached, "cache_clear", None)
+    if clear is not None:
+        clear()

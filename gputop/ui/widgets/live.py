@@ -70,7 +70,10 @@ class LiveView(Widget):
             for start, end in changed_spans(old, new)
         ]
         if regions:  # without regions everything is refreshed
+            from gputop.ui import let_go  # of which the first screen has no need
+
             self.refresh(*regions)
+            let_go.forget_regions(self)
 
     def _draw(self) -> None:
         width, height = self.size
