@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
+import random
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from textual._xterm_parser import XTermParser
 from textual.dom import DOMNode
+from textual.geometry import Region
+from textual.strip import Strip
 
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.cells import Span
+from gputop.ui.drawing.look import THEMES
 from gputop.ui.shell import resident
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import textual_caches
 from gputop.ui.terminal.driver import KeyParser
 from gputop.ui.widgets.confirm import ConfirmScreen
-from tests.streams import PreparedStream, inventory, sample
+from tests.streams import PreparedStream, inventory, readings, sample
 from tests.ui.pilots import settle, until
 
 if TYPE_CHECKING:
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from tests.sessions import PreparedSession
 
 ROUNDS = 6
+TICKS = 40
+SPARE_REGIONS = 50
+"""Places that are refreshed once in a while; without what is tested there are 1,000 more."""
 
 
 def alive() -> Counter[str]:
@@ -83,6 +91,53 @@ async def test_stress_tests_and_screens_leave_nothing(
         assert len(app.query_one(ResultsView).results) == ROUNDS // 2
         assert {kind: twice[kind] - many for kind, many in once.items() if twice[kind] > many} == {}
         assert set(twice) <= set(once)
+
+
+def left(app: GputopApp, kind: type) -> int:
+    """Count the objects of a type that are there after memory was given back."""
+    app._give_back_memory(collect=True)
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+async def test_readings_that_move_leave_no_regions() -> None:
+    """Textual keeps each place that was refreshed: in the view, and in caches of thousands."""
+    chance = random.Random(5)  # noqa: S311 - to be had again
+    stream = PreparedStream(inventory(2), sample(2))
+    app = GputopApp(stream)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await until(pilot, lambda: bool(app.telemetry.devices))
+        counted = []
+        for _ in range(2):
+            for _ in range(TICKS):
+                moved = (
+                    readings(
+                        n,
+                        gpu_utilization_percent=chance.randrange(101),
+                        temperature_celsius=chance.randrange(30, 95),
+                        power_watts=chance.uniform(0, 700),
+                    )
+                    for n in range(2)
+                )
+                stream.send(dataclasses.replace(sample(2), devices=tuple(moved)))
+                await settle(pilot)
+            counted.append(left(app, Region))
+        once, twice = counted
+        assert twice <= once + SPARE_REGIONS
+
+
+async def test_a_drawn_line_is_not_kept_in_the_themes_before() -> None:
+    app = GputopApp(PreparedStream(inventory(2), sample(2)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.telemetry.devices))
+        counted: dict[str, list[int]] = {}
+        for _ in range(2 * len(THEMES)):
+            for page in "21":  # what was drawn of a page that is hidden goes, too
+                await pilot.press(page)
+                await settle(pilot)
+            counted.setdefault(app.look.theme.name, []).append(left(app, Strip))
+            await pilot.press("T")
+        assert len(counted) == len(THEMES)
+        assert all(twice <= once for once, twice in counted.values()), counted
 
 
 class Circle:

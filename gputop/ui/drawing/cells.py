@@ -28,7 +28,7 @@ class Span(NamedTuple):
 Row = list[Span]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def is_narrow(text: str) -> bool:
     """True if each character takes one cell: then cells can be counted as characters."""
     return text.isascii() or all(cell_len(character) == 1 for character in set(text))

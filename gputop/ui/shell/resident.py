@@ -19,6 +19,7 @@ from gputop.console import INTERRUPTED
 from gputop.text import visible
 from gputop.ui.shell.themed import ThemedApp
 from gputop.ui.shell.watchdog import Watchdog
+from gputop.ui.widgets.live import LiveView
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
@@ -27,9 +28,10 @@ THRESHOLDS = 10_000, 2, 2
 """New objects until the collector looks through them, and such looks until it looks through older
 ones. A tick makes thousands that soon go without it, and at Python's own 700 it took a tenth of the
 time; with its own 10 and 10, a screen that was closed stayed for an hour."""
-COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.001
-"""Between times that memory is given back, of some 10 ms; and of the time at most, where objects
-are many: Python itself looks only when a quarter are new, and memory grows by that."""
+COLLECT_SECONDS, COLLECT_SHARE = 10.0, 0.002
+"""Between times that memory is given back; and of the processor's time at most that goes into
+looking for garbage, some 30 ms each time where objects are many, else 10: Python itself looks only
+when a quarter are new, and memory grows by that."""
 TICK_SECONDS = 0.5
 """Between looks at whether the terminal is still there, and at what comes without a record."""
 
@@ -54,7 +56,7 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         gc.set_threshold(*THRESHOLDS)
         gc.enable()
-        self._collect_at = time.monotonic() + COLLECT_SECONDS
+        self._give_back_at = self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
         # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
         # behind has not been sent everything.
@@ -68,10 +70,25 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
             self.exit(return_code=INTERRUPTED)
         self.tick()
         now = time.monotonic()
-        if now >= self._collect_at:
-            _give_back_memory()
-            took = time.monotonic() - now
-            self._collect_at = now + max(COLLECT_SECONDS, took / COLLECT_SHARE)
+        if now >= self._give_back_at:
+            self._give_back_at = now + COLLECT_SECONDS
+            collect, before = now >= self._collect_at, time.thread_time()
+            self._give_back_memory(collect=collect)
+            if collect:  # by this thread's time: others may have had the processor
+                self._collect_at = now + (time.thread_time() - before) / COLLECT_SHARE
+
+    def _give_back_memory(self, *, collect: bool) -> None:
+        """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
+        import ctypes  # the first screen does without both
+
+        from gputop.ui.terminal import textual_caches
+
+        views = (view for screen in self.screen_stack for view in screen.query(LiveView))
+        textual_caches.forget_drawn(views)
+        if collect:
+            gc.collect()
+        with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
+            ctypes.CDLL(None).malloc_trim(0)
 
     def tick(self) -> None:
         """Shows what changes with time alone."""
@@ -119,15 +136,6 @@ class ResidentApp(ThemedApp, inherit_bindings=False):
 
 def _described(error: BaseException) -> str:
     return " ".join(visible(f"{type(error).__name__}: {error}").split())
-
-
-def _give_back_memory() -> None:
-    """Collect garbage, and return to the system what glibc keeps of it: 4 MiB in half an hour."""
-    import ctypes  # of which the first screen has no need
-
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _terminal_is_there() -> bool:

@@ -86,6 +86,8 @@ class ThemedApp(App[None]):
         self._settings = replace(self._settings, theme=name)
         self.look = look.choose_look(name, self._settings.ascii, self._terminal)
         for screen in self.screen_stack:
+            for widget in screen.query("*"):  # else each drawn line stays, in up to four looks
+                widget.refresh()
             screen.refresh()
 
     def action_theme(self) -> None:

@@ -11,12 +11,21 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rich import cells
+from rich.style import Style
 from textual import _styles_cache, _xterm_parser
+from textual.css.scalar import Scalar
+from textual.geometry import Region
 from textual.strip import Strip
 
 from gputop.ui.terminal.partial_updates import has
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.widget import Widget
 
 SHAPE = ["cls", "base_background", "background"]
 """The first is the cache itself, whatever it is called."""
@@ -58,6 +67,28 @@ def _mix_by_colours() -> bool:
 
 def forget_keys() -> None:
     """Have Textual forget the keys that it knows, and so whoever read them: parsers and apps."""
-    read: Any = getattr(_xterm_parser.XTermParser, "_parse_extended_key", None)
-    if hasattr(read, "cache_clear"):
-        read.cache_clear()
+    _clear(getattr(_xterm_parser.XTermParser, "_parse_extended_key", None))
+
+
+def forget_drawn(views: Iterable[Widget]) -> None:
+    """Clear the caches of regions, sizes, styles and text widths, and the views' dirty regions.
+
+    Each cache has room for thousands of entries that are seldom asked for again: a change is in
+    other cells each time, in other text, and each terminal size and theme has its own. A widget
+    keeps the regions that it was asked to refresh until Textual draws it; `views` draw themselves.
+    """
+    for view in views:
+        regions = getattr(view, "_dirty_regions", None)
+        if isinstance(regions, set):
+            regions.clear()
+    _clear(getattr(cells, "cached_cell_len", None))
+    for owner in (Region, Scalar, Strip, Style):
+        for each in vars(owner).values():
+            _clear(getattr(each, "__func__", each))
+
+
+def _clear(cached: object) -> None:
+    """Empty the cache of a function, if it has one."""
+    clear = getattr(cached, "cache_clear", None)
+    if clear is not None:
+        clear()

@@ -8,14 +8,17 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich import cells
 from rich.segment import Segment
 from textual import _styles_cache
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.color import Color
 from textual.events import Key
+from textual.geometry import Region
 from textual.screen import ModalScreen
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Static
 from textual.widgets._toast import Toast
 
@@ -181,3 +184,25 @@ def test_where_textual_remembers_keys_otherwise_nothing_is_done(
     monkeypatch.delattr(XTermParser, "_parse_extended_key")
     textual_caches.forget_keys()
     cached.cache_clear()
+
+
+def remembered() -> list[int]:
+    """How many places and widths of text are known from before."""
+    return [each.cache_info().currsize for each in (Region.union, cells.cached_cell_len)]
+
+
+def test_places_and_widths_are_forgotten() -> None:
+    Region(0, 0, 1, 1).union(Region(2, 2, 3, 3))
+    cells.cell_len("…")
+    assert all(remembered())
+    textual_caches.forget_drawn([])
+    assert not any(remembered())
+
+
+def test_where_places_and_widths_are_not_remembered_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(cells, "cached_cell_len")
+    monkeypatch.setattr(Region, "union", lambda one, _: one)
+    textual_caches.forget_drawn([])
+    textual_caches.forget_drawn([Widget.__new__(Widget)])
