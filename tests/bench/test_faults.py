@@ -84,6 +84,7 @@ async def test_a_device_that_hangs_is_a_fault_and_found_within_its_patience(tmp_
     assert "hangs" in last.problem.what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [WRONG_THEN_RAISES, WRONG_THEN_HANGS])
 async def test_what_comes_after_wrong_elements_does_not_hide_them(
     tmp_path: Path, fault: str

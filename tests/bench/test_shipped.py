@@ -99,6 +99,7 @@ main.Cpu.launch = launched
 """
 
 
+@pytest.mark.slow
 def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     fault = f"import os\n{BEGUN.format(mark=tmp_path / 'begun')}"
@@ -115,6 +116,7 @@ def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_pa
     assert second.endswith("too hot")
 
 
+@pytest.mark.slow
 def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
     driver: FakeDriver, tmp_path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
     assert len(err.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     fault = only(1, "soak.measure = wrongly(soak.measure)")
@@ -161,6 +164,7 @@ def test_an_interruption_reaches_all_workers(driver: FakeDriver, tmp_path: Path)
     assert psutil.wait_procs(workers, timeout=10)[1] == []
 
 
+@pytest.mark.slow
 def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     status, out, err = ended(bench(driver, tmp_path, "pairs", "--seconds", "3"))

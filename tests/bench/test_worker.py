@@ -251,6 +251,7 @@ def test_a_gpu_would_count_every_bit() -> None:
     assert int(device.compare(product)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
     product, device = made(dtype, 512), cpu()
@@ -263,6 +264,7 @@ def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
     assert device.compare(product) == 0
 
 
+@pytest.mark.slow
 def test_one_element_that_is_little_off_is_found() -> None:
     product, device = made("float32", 2048), cpu()
     product.keep_first()
@@ -272,6 +274,7 @@ def test_one_element_that_is_little_off_is_found() -> None:
     assert device.compare(product) == 1
 
 
+@pytest.mark.slow
 def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     product = made("bfloat16", 4096)
     monkeypatch.setattr(product, "multiply", lambda: None)
@@ -285,6 +288,7 @@ def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyP
             assert terms[at::stride].cumsum(0).abs().max() < 2048
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_this_cpu_gives_the_same_bits_every_time(dtype: str) -> None:
     product = made(dtype, 512)

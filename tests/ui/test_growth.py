@@ -62,6 +62,7 @@ async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
     await settle(pilot)
 
 
+@pytest.mark.slow
 async def test_stress_tests_and_screens_leave_nothing(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
