@@ -43,7 +43,7 @@ sys.dont_write_bytecode = False
 
 # As many threads of torch in each of several processes as there are processors spend most of
 # their time waiting for each other. Two are enough for what differs from one.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile(

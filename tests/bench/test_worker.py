@@ -52,9 +52,11 @@ def test_every_data_type_runs_and_is_right(dtype: str) -> None:
 
 
 def test_the_windows_add_up_to_the_run() -> None:
-    with RawWorker(request(size=256, seconds=1.0)) as raw:
+    with RawWorker(request(size=256, seconds=600.0)) as raw:
+        samples = [raw.until("sample") for _ in range(3)]
+        raw.tell("stop")
         events = list(raw.events())
-    samples = [event for event in events if event["event"] == "sample"]
+    samples += [event for event in events if event["event"] == "sample"]
     elapsed = products = 0.0
     for sample in samples:
         elapsed += sample["window_seconds"]
@@ -64,6 +66,26 @@ def test_the_windows_add_up_to_the_run() -> None:
         assert sample["window_seconds"] >= tallies.WINDOW_SECONDS
     assert events[-1]["iterations"] >= samples[-1]["iterations"]
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
+
+
+@pytest.mark.slow
+def test_as_many_threads_as_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other tests run with one."""
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    with RawWorker(request(size=512, seconds=60.0)) as raw:
+        hello = raw.until("hello")
+        raw.until("sample")
+        raw.tell("stop")
+        done = raw.until("done")
+    assert hello["threads"] == torch_threads()
+    assert done["wrong_elements"] == 0
+
+
+def torch_threads() -> int:
+    """Return how many a torch uses that is told nothing."""
+    program = "import torch; print(torch.get_num_threads())"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
 def test_auto_chooses_a_size_whose_product_is_short() -> None:

@@ -7,6 +7,7 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
 from textual._xterm_parser import XTermParser
 from textual.dom import DOMNode
 
@@ -22,7 +23,6 @@ from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import settle, until
 
 if TYPE_CHECKING:
-    import pytest
     from textual.pilot import Pilot
 
     from tests.sessions import PreparedSession
