@@ -161,7 +161,7 @@ def test_an_interruption_reaches_all_workers(driver: FakeDriver, tmp_path: Path)
     status, results, _ = results_of(process)
     assert status == 130
     assert len(results) == 2
-    assert psutil.wait_procs(workers, timeout=10)[1] == []
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
 
 
 @pytest.mark.slow
