@@ -21,7 +21,6 @@ from gputop.bench.run.group_state import GroupState
 from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.settings import Settings
 from gputop.sources.nvml.driver import Reader, start
-from gputop.ui import model
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.chart import ThroughputChart
 from gputop.ui.benchmark.readout import ReadoutView
@@ -61,14 +60,9 @@ def named(size: object) -> str:
     return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
 
 
+pytestmark = pytest.mark.usefixtures("never_late")
 every_size = pytest.mark.parametrize("size", SIZES, ids=named)
 every_count = pytest.mark.parametrize("devices", DEVICES)
-
-
-@pytest.fixture(autouse=True)
-def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine is no reason for another picture."""
-    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
 
 
 def app_with(records: list[Record], **looks: Any) -> GputopApp:
