@@ -1,9 +1,12 @@
-"""What every test stands on: a neutral environment, and the fake driver where it can be built."""
+"""Neutral environment for every test, the number of processes, and the fake driver."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +37,14 @@ for _name in [*os.environ]:
     ):
         del os.environ[_name]
 
+# Hundreds of tests start gputop, which would be compiled anew each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# As many threads of torch in each of several processes as there are processors spend most of
+# their time waiting for each other. Two are enough for what differs from one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -41,10 +52,38 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Return the number of processes of `-n auto`; None leaves it to pytest-xdist.
+
+    It is more than there are processors, since many tests wait for other processes. A few tests
+    that are named one by one run in this process, which starts sooner.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    if config.args and all("::" in argument for argument in config.args):
+        return 0
+    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_of_a_terminal() -> None:
+    """Undo what `nohup` and background jobs of a shell ignore, which children would inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders. `mktemp` would read the names of all that there are already, for every test."""
+    folder = tmp_path_factory.mktemp("homes", numbered=False)
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing that a test or its children write lands in the user's home."""
-    home = tmp_path_factory.mktemp("home")
+def _own_directories(_homes: Iterator[Path]) -> Iterator[None]:
+    """Keep what a test or its children write out of the user's home."""
+    home = next(_homes)
+    home.mkdir()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("HOME", str(home))
         for kind in ("CACHE", "CONFIG", "DATA", "STATE"):
@@ -59,7 +98,10 @@ def build_driver(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("the fake driver needs a C compiler, and there is no cc on the PATH")
-    directory = tmp_path_factory.mktemp("driver")
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # that of all processes of this run
+    directory = folder / "driver"
     return lambda *without: build(directory, compiler, without)
 
 

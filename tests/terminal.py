@@ -31,6 +31,10 @@ from wcwidth import wcwidth
 MARKER = "GPUTOP_TEST_RUN"
 """Environment variable by which a run's processes are found, however deep they are."""
 
+PATIENCE_SECONDS = 30.0
+"""In which something has come of it, however busy this machine is."""
+GONE_SECONDS = 5.0
+"""Within which nothing is left: two by promise, of a machine that does nothing else."""
 ANSWER_SLICE = 0.15
 """Seconds of output after a key that are read before they are drawn."""
 FRAME_SECONDS = 0.5
@@ -215,7 +219,10 @@ class Terminal:
         return self._first_paint
 
     def wait_for(
-        self, wanted: str | Callable[[Terminal], object], timeout: float = 10.0, what: str = ""
+        self,
+        wanted: str | Callable[[Terminal], object],
+        timeout: float = PATIENCE_SECONDS,
+        what: str = "",
     ) -> float:
         """Read until the screen has that text, or the predicate is true of the terminal.
 
@@ -248,7 +255,11 @@ class Terminal:
         self._write(keys.encode() if isinstance(keys, str) else keys)
 
     def answer(
-        self, keys: str, true: Callable[[Terminal], object], timeout: float = 10.0, what: str = ""
+        self,
+        keys: str,
+        true: Callable[[Terminal], object],
+        timeout: float = PATIENCE_SECONDS,
+        what: str = "",
     ) -> float:
         """Type, and read until that is true of the screen; the seconds until it had come.
 
@@ -286,7 +297,7 @@ class Terminal:
         """Send the program a signal; its children get none."""
         signal.pidfd_send_signal(self._pidfd, signal_number)
 
-    def wait(self, timeout: float = 10.0) -> int:
+    def wait(self, timeout: float = PATIENCE_SECONDS) -> int:
         """The program's exit status, negative for a signal; reads its output meanwhile."""
         if self._status is None:
             if not self._until_ended(self.pid, timeout):
@@ -298,7 +309,7 @@ class Terminal:
         """Command line by pid of all live processes of this run, however they descend."""
         return processes_of(self.run_id)
 
-    def wait_until_gone(self, timeout: float = 2.0) -> None:
+    def wait_until_gone(self, timeout: float = GONE_SECONDS) -> None:
         """Wait until the program and all that it started are gone; reads its output meanwhile."""
         deadline = time.monotonic() + timeout
         while left := self.processes():

@@ -180,7 +180,7 @@ def test_a_signal_stops_it_with_the_result_so_far(
 ) -> None:
     worker = running.worker()
     running.process.send_signal(number)
-    output, _ = running.process.communicate(timeout=10)
+    output, _ = running.process.communicate(timeout=30)
     assert running.process.returncode == 130
     result = json.loads(output)
     assert result["stopped"] == "user"

@@ -84,6 +84,7 @@ async def test_a_device_that_hangs_is_a_fault_and_found_within_its_patience(tmp_
     assert "hangs" in last.problem.what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [WRONG_THEN_RAISES, WRONG_THEN_HANGS])
 async def test_what_comes_after_wrong_elements_does_not_hide_them(
     tmp_path: Path, fault: str
@@ -106,9 +107,17 @@ async def test_wrong_elements_are_not_lost_with_the_worker(tmp_path: Path) -> No
     assert "wrong in" in last.problem.why
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+FIRST_WRONG = [(NOT_A_NUMBER, 64 * 64), (ONE_NOT_A_NUMBER, 1), (GARBAGE, 64)]
+
+
 @pytest.mark.parametrize(
-    ("fault", "least"), [(NOT_A_NUMBER, 64 * 64), (ONE_NOT_A_NUMBER, 1), (GARBAGE, 64)]
+    ("dtype", "fault", "least"),
+    [("float32", *wrong) for wrong in FIRST_WRONG]
+    + [
+        pytest.param(dtype, *wrong, marks=pytest.mark.slow)
+        for dtype in ("float16", "bfloat16", "float64")
+        for wrong in FIRST_WRONG
+    ],
 )
 async def test_a_first_product_that_is_wrong_is_a_fault_for_every_data_type(
     tmp_path: Path, dtype: str, fault: str, least: int

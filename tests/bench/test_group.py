@@ -100,6 +100,7 @@ async def test_none_begins_before_all_are_ready() -> None:
     assert all(map(gone, pids(happened)))
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize("kind", ["sweep", "copy"])
 async def test_tables_begin_together_too(kind: str) -> None:

@@ -194,6 +194,7 @@ def test_what_cannot_be_paired() -> None:
     assert check_pairs(asked(*GPUS)) is None
 
 
+@pytest.mark.slow
 @needs_torch
 async def test_two_halves_of_a_cpu() -> None:
     halves = [dataclasses.replace(CPU, name=f"half {name}") for name in "AB"]

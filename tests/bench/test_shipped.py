@@ -99,6 +99,7 @@ main.Cpu.launch = launched
 """
 
 
+@pytest.mark.slow
 def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     fault = f"import os\n{BEGUN.format(mark=tmp_path / 'begun')}"
@@ -115,6 +116,7 @@ def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_pa
     assert second.endswith("too hot")
 
 
+@pytest.mark.slow
 def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
     driver: FakeDriver, tmp_path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
     assert len(err.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     fault = only(1, "soak.measure = wrongly(soak.measure)")
@@ -158,9 +161,10 @@ def test_an_interruption_reaches_all_workers(driver: FakeDriver, tmp_path: Path)
     status, results, _ = results_of(process)
     assert status == 130
     assert len(results) == 2
-    assert psutil.wait_procs(workers, timeout=10)[1] == []
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
 
 
+@pytest.mark.slow
 def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     status, out, err = ended(bench(driver, tmp_path, "pairs", "--seconds", "3"))

@@ -49,9 +49,11 @@ def test_every_data_type_runs_and_is_right(dtype: str) -> None:
 
 
 def test_the_windows_add_up_to_the_run() -> None:
-    with RawWorker(request(size=256, seconds=1.0)) as raw:
+    with RawWorker(request(size=256, seconds=600.0)) as raw:
+        samples = [raw.until("sample") for _ in range(3)]
+        raw.tell("stop")
         events = list(raw.events())
-    samples = [event for event in events if event["event"] == "sample"]
+    samples += [event for event in events if event["event"] == "sample"]
     elapsed = products = 0.0
     for sample in samples:
         elapsed += sample["window_seconds"]
@@ -61,6 +63,26 @@ def test_the_windows_add_up_to_the_run() -> None:
         assert sample["window_seconds"] >= throughput.WINDOW_SECONDS
     assert events[-1]["iterations"] >= samples[-1]["iterations"]
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
+
+
+@pytest.mark.slow
+def test_as_many_threads_as_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other tests run with one."""
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    with RawWorker(request(size=512, seconds=60.0)) as raw:
+        hello = raw.until("hello")
+        raw.until("sample")
+        raw.tell("stop")
+        done = raw.until("done")
+    assert hello["threads"] == torch_threads()
+    assert done["wrong_elements"] == 0
+
+
+def torch_threads() -> int:
+    """Return how many a torch uses that is told nothing."""
+    program = "import torch; print(torch.get_num_threads())"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
 def test_auto_chooses_a_size_whose_product_is_short() -> None:
@@ -112,8 +134,8 @@ def test_stop_between_products_gives_the_result_so_far() -> None:
         began = time.monotonic()
         raw.tell("stop")
         done = raw.until("done")
-        raw.process.wait(5)
         assert time.monotonic() - began < 0.5
+        raw.process.wait(5)
     assert done["stopped"] == "user"
     assert done["iterations"] > 0
 
@@ -248,6 +270,7 @@ def test_a_gpu_would_count_every_bit() -> None:
     assert int(device.compare(product)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
     product, device = made(dtype, 512), cpu()
@@ -260,6 +283,7 @@ def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
     assert device.compare(product) == 0
 
 
+@pytest.mark.slow
 def test_one_element_that_is_little_off_is_found() -> None:
     product, device = made("float32", 2048), cpu()
     product.keep_first()
@@ -269,6 +293,7 @@ def test_one_element_that_is_little_off_is_found() -> None:
     assert device.compare(product) == 1
 
 
+@pytest.mark.slow
 def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     product = made("bfloat16", 4096)
     monkeypatch.setattr(product, "multiply", lambda: None)
@@ -282,6 +307,7 @@ def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyP
             assert terms[at::stride].cumsum(0).abs().max() < 2048
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_this_cpu_gives_the_same_bits_every_time(dtype: str) -> None:
     product = made(dtype, 512)

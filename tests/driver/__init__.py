@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import fcntl
 import hashlib
 import itertools
 import os
@@ -422,22 +423,30 @@ def loaded(driver: FakeDriver) -> Iterator[FakeDriver]:
 def build(directory: Path, compiler: str, without: tuple[str, ...] = ()) -> Path:
     """Compile the library, leaving out the functions `without`, as a driver older than they are.
 
-    Returns the library's path; one that is there already is not compiled again.
+    Returns the library's path; one that is there already is not compiled again. Several processes
+    may ask for it at the same time: one compiles it, the others wait.
     """
     source = _SOURCE.read_text()
     key = hashlib.sha256("\0".join((compiler, source, *without)).encode()).hexdigest()[:16]
     folder = directory / key
-    library = folder / "libnvidia-ml.so.1"
-    if library.exists():
-        return library
     folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "libnvidia-ml.so.1"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            _compile(library, compiler, without)
+    return library
+
+
+def _compile(library: Path, compiler: str, without: tuple[str, ...]) -> None:
+    new = library.with_suffix(".new")
     command = [compiler, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     # No SONAME: a process that has this library loaded would otherwise be given it whenever it
     # asks for the real one by that name.
-    command += ["-pthread", str(_SOURCE), "-o", str(library)]
+    command += ["-pthread", str(_SOURCE), "-o", str(new)]
     if without:
-        hidden = folder / "hidden.map"
+        hidden = library.with_name("hidden.map")
         hidden.write_text(f"{{ local: {' '.join(f'{name};' for name in without)} }};\n")
         command.append(f"-Wl,--version-script={hidden}")
     subprocess.run(command, check=True, timeout=120)
-    return library
+    new.replace(library)

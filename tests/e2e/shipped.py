@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from tests.driver import FakeDevice, FakeProcess
-from tests.terminal import Terminal
+from tests.terminal import PATIENCE_SECONDS, Terminal
 
 GPUTOP = [sys.executable, "-P", "-m", "gputop"]
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}
 GIB = 1 << 30
-SOON = 10.0
-"""Seconds in which something has come of it, however busy this machine is."""
+SOON = PATIENCE_SECONDS
 
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 PAGE_UP, PAGE_DOWN, HOME, END = "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F"

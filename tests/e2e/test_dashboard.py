@@ -208,7 +208,7 @@ def test_however_it_ends_nothing_of_it_is_left(end: Callable[[Terminal], None]) 
         start_stress(terminal)
         assert len(terminal.processes()) == 4  # with a sampler for the device under stress alone
         end(terminal)
-        terminal.wait_until_gone(2)
+        terminal.wait_until_gone()
 
 
 def test_without_a_terminal_it_is_status() -> None:

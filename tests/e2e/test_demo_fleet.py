@@ -49,6 +49,7 @@ def test_the_targets_that_it_lists_answer() -> None:
                 assert f'Hostname="{host}"'.encode() in page.read()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH")
 def test_a_real_prometheus_with_the_configuration_that_it_serves(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:

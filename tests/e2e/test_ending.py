@@ -36,7 +36,7 @@ def test_a_signal_restores_the_terminal_and_is_told_in_the_exit_status(
         assert terminal.wait() == 130
         assert ALTERNATE_SCREEN not in terminal.modes
         assert SHOW_CURSOR in terminal.modes
-        terminal.wait_until_gone(2)
+        terminal.wait_until_gone()
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
@@ -54,7 +54,7 @@ def test_a_fault_of_its_own_ends_it_with_one_line(debug: str) -> None:
             (line,) = terminal.text.strip().splitlines()
             assert "RuntimeError: on␛[2J purpose" in line
             assert "Please report it" in line
-        terminal.wait_until_gone(2)
+        terminal.wait_until_gone()
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ def test_a_device_that_is_lost_and_its_xid(driver: FakeDriver) -> None:
         assert exporter.up()
 
 
+@pytest.mark.slow
 def test_findings_stand_and_are_counted(driver: FakeDriver) -> None:
     driver.write(h100(), h100())
     with exporting(env=driver.environment()) as exporter:
@@ -410,6 +411,7 @@ def test_promtool_finds_nothing(options: tuple[str, ...]) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH")
 @pytest.mark.parametrize(
     ("options", "query"),

@@ -101,6 +101,7 @@ def wanted(fleet: Fleet) -> dict[str, str]:
     return {at: kind for at, kind in expected.items() if (gpus.get(at), kind) not in found}
 
 
+@pytest.mark.slow
 def test_no_row_contradicts_itself(tmp_path: Path) -> None:
     """While Prometheus scrapes every second, the simulator says what fits what."""
     simulator = Simulator(GPUS, started=0.0)
@@ -113,6 +114,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
     assert [contradictions(fleet, simulator) for fleet in fleets] == [{}] * len(fleets)
 
 
+@pytest.mark.slow
 async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     with prometheus(tmp_path) as url:
         watch = FleetWatch(Server(url), interval=1.0)

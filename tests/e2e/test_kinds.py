@@ -67,6 +67,7 @@ def kept(home: Path) -> list[dict[str, Any]]:
     return document
 
 
+@pytest.mark.slow
 def test_a_sweep_is_drawn_and_kept(tmp_path: Path) -> None:
     with dashboard(env=environment(tmp_path), columns=120, rows=40) as terminal:
         choose(terminal, "sweep")
@@ -106,6 +107,7 @@ def test_latency_is_a_table_with_its_words_and_is_kept(tmp_path: Path) -> None:
     assert seconds == pytest.approx(first["values"]["seconds"], rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "fields"), [("sweep", 4), ("peak", 4), ("copy", 2)])
 def test_x_stops_it_in_the_middle(tmp_path: Path, kind: str, fields: int) -> None:
     with dashboard(env=environment(tmp_path), columns=80, rows=24) as terminal:

@@ -82,6 +82,7 @@ def stream(arguments: list[str], env: dict[str, str]) -> Iterator[Iterator[Sampl
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_no_line_is_so_slow_that_a_host_is_behind_without_saying_so(
     line: SlowLine, watching: dict[str, Any]
 ) -> None:
@@ -109,6 +110,7 @@ def test_no_line_is_so_slow_that_a_host_is_behind_without_saying_so(
     assert said[-1] >= truly - ACK_SECONDS - CLOCKS_SECONDS
 
 
+@pytest.mark.slow
 def test_a_host_on_a_line_that_stalls_is_behind_until_it_goes_on(
     line: SlowLine, watching: dict[str, Any]
 ) -> None:

@@ -126,6 +126,7 @@ def test_heat_ends_one_and_x_the_others(driver: FakeDriver, tmp_path: Path) -> N
     assert ends == {"0": "user", "1": "limit", "2": "user"}
 
 
+@pytest.mark.slow
 def test_pairs_say_what_running_together_costs(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     with opened(driver, tmp_path, worker()) as terminal:

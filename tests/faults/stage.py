@@ -226,7 +226,7 @@ class Stage:
             scenario.quit(self)
         status = terminal.wait()
         assert status == scenario.status, f"exit status {status}; on screen:\n{terminal.text}"
-        terminal.wait_until_gone(2.0)
+        terminal.wait_until_gone()
         if scenario.restored:
             assert ALTERNATE_SCREEN not in terminal.modes, terminal.text
             assert SHOW_CURSOR in terminal.modes, "the cursor is hidden"

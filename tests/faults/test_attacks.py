@@ -1,4 +1,7 @@
-"""The quick ones of the attacks: named, bounded in memory, and over when they should be."""
+"""The quick ones of the attacks: named, bounded in memory, and over when they should be.
+
+One of three runs every time, the others where the slow tests do.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.driver
 ATTACKS = [attack for table in TABLES.values() for attack in table]
+QUICK = [
+    pytest.param(attack, id=str(attack), marks=[pytest.mark.slow] if number % 3 else [])
+    for number, attack in enumerate(each for each in ATTACKS if each.quick)
+]
 
 
-@pytest.mark.parametrize("attack", [each for each in ATTACKS if each.quick], ids=str)
+@pytest.mark.parametrize("attack", QUICK)
 def test_it_does_no_harm(attack: Attack, tmp_path: Path) -> None:
     outcome = tried(attack, tmp_path)
     assert outcome.misses == [], outcome.words

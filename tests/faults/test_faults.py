@@ -1,4 +1,7 @@
-"""Every scenario of the tables: named, keys answered, nothing wrong shown, nothing left."""
+"""Every scenario of the tables: named, keys answered, nothing wrong shown, nothing left.
+
+One of four of each table runs every time, the others where the slow tests do.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,14 @@ pytestmark = pytest.mark.driver
 
 BUSY = 0.5
 """Of a core: no more may be used where nobody does anything."""
+SCENARIOS = [
+    pytest.param(scenario, id=str(scenario), marks=[pytest.mark.slow] if number % 4 else [])
+    for table in TABLES.values()
+    for number, scenario in enumerate(table)
+]
 
 
-@pytest.mark.parametrize("scenario", [each for table in TABLES.values() for each in table], ids=str)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_is_named_and_mended(
     scenario: Scenario, build_driver: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ MOMENTS = 13
 """One of each command and each of its processes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", itertools.islice(kills(7), MOMENTS), ids=str)
 def test_whatever_is_killed_nothing_stays_or_it_is_back(
     kill: Kill, driver: FakeDriver, tmp_path: Path

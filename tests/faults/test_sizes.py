@@ -70,9 +70,9 @@ def test_a_giant_terminal_is_drawn_within_the_bound(
 ) -> None:
     with opened(driver, {}, *size) as terminal:
         terminal.screen.resize(24, 80)  # where it draws is told by what it sends
-        terminal.wait_for(lambda t: b"Test 0" in t.raw, timeout=30)
+        terminal.wait_for(lambda t: b"Test 0" in t.raw, timeout=120)
         terminal.send("2")
-        terminal.wait_for(lambda t: b"Press" in t.raw, timeout=30)
+        terminal.wait_for(lambda t: b"Press" in t.raw, timeout=120)
         assert peak_mib(terminal.pid) < MOST_MIB
         places = [(int(row), int(column)) for row, column in PLACE.findall(terminal.raw)]
         assert max(row for row, _ in places) == min(ROWS, size[1])

@@ -71,7 +71,7 @@ def test_nothing_is_left_when_the_terminal_goes(end: Callable[[Terminal], None])
     with Terminal(DEMO, env=NO_DRIVER) as terminal:
         terminal.wait_for("7 H100")
         end(terminal)
-        terminal.wait_until_gone(2.0)
+        terminal.wait_until_gone()
 
 
 def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:
@@ -81,7 +81,7 @@ def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:
     with Terminal([sys.executable, "-c", around, *DEMO], env=NO_DRIVER) as terminal:
         terminal.wait_for("7 H100")
         terminal.close_pty()
-        terminal.wait_until_gone(2.0)
+        terminal.wait_until_gone()
 
 
 @pytest.mark.parametrize("to", ["2>/dev/null", "2>&-", "2>{file}"])
@@ -95,5 +95,5 @@ def test_standard_error_need_not_be_the_terminal(to: str, tmp_path: Path) -> Non
         terminal.send("q")
         assert terminal.wait() == 0
         assert ALTERNATE_SCREEN not in terminal.modes
-        terminal.wait_until_gone(2.0)
+        terminal.wait_until_gone()
     assert not file.exists() or file.read_bytes() == b""

@@ -115,6 +115,7 @@ def test_an_answer_without_end_is_given_up() -> None:
         asked.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["the first five", "all"])
 def test_answers_of_100_mb_take_little_memory(all_of_them: bool) -> None:
     """Five took 2.2 GiB: each was unpacked while the others were, and an error kept its answer."""

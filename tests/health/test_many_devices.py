@@ -129,7 +129,7 @@ def test_of_a_device_that_is_gone_nothing_is_said_and_one_that_comes_is_judged_a
         assert len(made.last.verdicts) == count * len(RULES)
 
 
-@pytest.mark.parametrize("count", [1, 3, 8, 64])
+@pytest.mark.parametrize("count", [1, 3, 8, pytest.param(64, marks=pytest.mark.slow)])
 def test_a_finding_comes_and_goes_a_round_later_at_most(count: int) -> None:
     """Than where all are judged at each tick."""
     ticks = {}

@@ -163,7 +163,7 @@ class Soak:
         status = terminal.wait(20)
         if status:
             self.faults.append(f"it ended with {status}:\n{terminal.text}")
-        terminal.wait_until_gone(2)
+        terminal.wait_until_gone()
         if self._noted.exists():
             self.faults.append(self._noted.read_text())
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SECONDS, EVERY, WARM = 30.0, 4.0, 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.driver
 def test_half_a_minute(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads, files and processes; memory says something only of what goes on for longer."""
@@ -76,6 +77,7 @@ SAMPLES = 1400
 """More than the histories keep."""
 
 
+@pytest.mark.slow
 def test_a_dashboard_that_has_seen_much_knows_no_more_of_it() -> None:
     """Counted in objects, which is exact: histories, events, findings and what is drawn of them."""
     gc.unfreeze()  # an app of another test would leave few to count, of which some are many

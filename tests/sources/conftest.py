@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
     monkeypatch.setattr(module, "pause", clock.pause)
     wall = SimpleNamespace(
@@ -31,7 +31,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     # A reader whose gate is open answers, however busy this machine is.
     monkeypatch.setattr(module, "GRACE_SECONDS", 60.0)
     monkeypatch.setattr(module, "FIRST_GRACE_SECONDS", 60.0)
-    return clock
+    yield clock
+    clock.end()
 
 
 @pytest.fixture
@@ -55,6 +56,6 @@ def opened(clock: Clock) -> Iterator[Open]:
         return streams[-1]
 
     yield open_stream
-    clock.retry.set()
+    clock.end()
     for stream in streams:
         stream.close()

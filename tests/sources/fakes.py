@@ -121,10 +121,18 @@ class Clock:
     pauses: list[float] = field(default_factory=list)
     retry: threading.Event = field(default_factory=threading.Event)
     """Lets the thread that opens the driver try again."""
+    over: bool = False
+
+    def end(self) -> None:
+        """Hold up the thread that opens the driver, which would find the next test's clock."""
+        self.over = True
+        self.retry.set()
 
     def pause(self, seconds: float, cut_short: threading.Event | None = None) -> bool:
         if threading.current_thread().name == "driver":
             assert self.retry.wait(60)
+            if self.over:
+                threading.Event().wait()  # for ever
         else:
             self.pauses.append(seconds)
             self.now += max(0.0, seconds)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.run import group, supervision
+from gputop.ui import model
 from gputop.ui.benchmark import screen
 from tests.sessions import EndlessSession, PreparedSession
 from tests.streams import PreparedStream
@@ -32,6 +33,12 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture
+def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep "No data for 2 s" off the screen of a slow machine."""
+    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
 
 
 @pytest.fixture

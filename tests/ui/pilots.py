@@ -28,7 +28,7 @@ async def settle(pilot: Pilot[None]) -> None:
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Until that is so, by what another thread does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():
             await pilot.pause(0.01)
 

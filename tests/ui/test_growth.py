@@ -9,6 +9,7 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
 from textual._xterm_parser import XTermParser
 from textual.dom import DOMNode
 from textual.geometry import Region
@@ -27,7 +28,6 @@ from tests.streams import PreparedStream, inventory, readings, sample
 from tests.ui.pilots import settle, until
 
 if TYPE_CHECKING:
-    import pytest
     from textual.pilot import Pilot
 
     from tests.sessions import PreparedSession
@@ -70,6 +70,7 @@ async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
     await settle(pilot)
 
 
+@pytest.mark.slow
 async def test_stress_tests_and_screens_leave_nothing(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,8 @@ class Watched(Replay):
 
     def __init__(self, path: Path) -> None:
         self.time = 0.0
+        self.waits = False
+        """True while nothing more happens before the clock is turned."""
         super().__init__(Recording(path), lambda: self.time)
         self.recording.index.finish()
 
@@ -49,7 +51,9 @@ class Watched(Replay):
         self._changed.set()
 
     async def _wait(self, seconds: float | None) -> None:
+        self.waits = not self._changed.is_set()
         await self._changed.wait()
+        self.waits = False
         self._changed.clear()
 
 
@@ -65,7 +69,11 @@ async def dashboard(
 
 
 async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
-    """Lets time pass until then."""
+    """Lets time pass until then.
+
+    Not while a sample is being shown: a frame after it is counted from when that was.
+    """
+    await until(pilot, lambda: replay.waits)
     replay.turn((position - replay.position) / replay.speed + 1e-6)
     app = pilot.app
     assert isinstance(app, GputopApp)

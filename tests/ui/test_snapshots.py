@@ -1,6 +1,7 @@
 """Pictures of the screens. After an intended change: `pytest --snapshot-update`, and look at them.
 
-Pictures are SVG. What 16 colours and ASCII make of the same screens is text, to keep them small.
+Pictures are SVG, of terminals of two sizes; at other sizes, and with 16 colours or ASCII, rows and
+styles are compared as text, which is small.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from tests.ui.pilots import lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.pilot import Pilot
     from textual.strip import Strip
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 HEIGHTS = {60: 24, 80: 24, 120: 40, 200: 60}
 SIZES = [*HEIGHTS.items()]
 NARROW, USUAL, MEDIUM, LARGE = SIZES
+PICTURED = [USUAL, MEDIUM]
 DEVICES = [1, 2, 8, 16, 64]
 
 
@@ -56,14 +60,9 @@ def named(size: object) -> str:
     return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
 
 
+pytestmark = pytest.mark.usefixtures("never_late")
 every_size = pytest.mark.parametrize("size", SIZES, ids=named)
 every_count = pytest.mark.parametrize("devices", DEVICES)
-
-
-@pytest.fixture(autouse=True)
-def _never_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine is no reason for another picture."""
-    monkeypatch.setattr(model, "silence_limit", lambda _: float("inf"))
 
 
 def app_with(records: list[Record], **looks: Any) -> GputopApp:
@@ -83,7 +82,7 @@ def ready(*keys: str) -> Any:
 # Devices, sizes and looks.
 
 
-@every_size
+@pytest.mark.parametrize("size", PICTURED, ids=named)
 @every_count
 def test_monitor(snap_compare: Any, devices: int, size: tuple[int, int]) -> None:
     assert snap_compare(app_with(scenes.job(devices)), terminal_size=size, run_before=ready())
@@ -126,6 +125,18 @@ def is_filled(sent: str) -> bool:
     return any(code == "7" or code.startswith(("4", "10")) for code in sent.split(";"))
 
 
+@pytest.fixture
+def same_screen(snap_compare: Any, snapshot: Any) -> Callable[..., bool]:
+    """Compare a screen, after some keys, with what it was: a picture, or text at other sizes."""
+
+    def same(app: GputopApp, size: tuple[int, int], *keys: str) -> bool:
+        if size in PICTURED:
+            return bool(snap_compare(app, terminal_size=size, run_before=ready(*keys)))
+        return bool(styled(asyncio.run(screen_of(app, size, *keys))) == snapshot)
+
+    return same
+
+
 @every_size
 @every_count
 def test_monitor_in_16_colours(snapshot: Any, devices: int, size: tuple[int, int]) -> None:
@@ -153,13 +164,13 @@ def test_light_theme(snap_compare: Any) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES[:3], ids=named)
-def test_faults(snap_compare: Any, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(scenes.faults()), terminal_size=size, run_before=ready())
+def test_faults(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
+    assert same_screen(app_with(scenes.faults()), size)
 
 
 @pytest.mark.parametrize("size", SIZES[:3], ids=named)
-def test_alerts(snap_compare: Any, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(scenes.alarming(8)), terminal_size=size, run_before=ready())
+def test_alerts(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
+    assert same_screen(app_with(scenes.alarming(8)), size)
 
 
 @pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
@@ -227,9 +238,9 @@ def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
 
 @pytest.mark.driver
 @pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
-def test_mig(snap_compare: Any, nvml: FakeDriver, size: tuple[int, int]) -> None:
+def test_mig(same_screen: Callable[..., bool], nvml: FakeDriver, size: tuple[int, int]) -> None:
     app = app_with(machine_of(nvml, preset("a100_mig")))
-    assert snap_compare(app, terminal_size=size, run_before=ready())
+    assert same_screen(app, size)
 
 
 @pytest.mark.driver
@@ -258,8 +269,8 @@ def test_platforms_in_rows(snap_compare: Any, nvml: FakeDriver) -> None:
 
 
 @every_size
-def test_why(snap_compare: Any, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(scenes.slow()), terminal_size=size, run_before=ready("w"))
+def test_why(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
+    assert same_screen(app_with(scenes.slow()), size, "w")
 
 
 def test_why_of_all_devices(snap_compare: Any) -> None:
@@ -276,9 +287,9 @@ def test_monitor_with_findings(snap_compare: Any, size: tuple[int, int]) -> None
 
 
 @every_size
-def test_page(snap_compare: Any, size: tuple[int, int]) -> None:
+def test_page(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
     app = app_with(scenes.job(2))
-    assert snap_compare(app, terminal_size=size, run_before=ready("enter"))
+    assert same_screen(app, size, "enter")
 
 
 def test_page_with_the_cursor_in_the_past(snap_compare: Any) -> None:
@@ -314,9 +325,9 @@ def test_page_of_a_lost_device(snap_compare: Any, size: tuple[int, int]) -> None
 
 
 @every_size
-def test_processes(snap_compare: Any, size: tuple[int, int]) -> None:
+def test_processes(same_screen: Callable[..., bool], size: tuple[int, int]) -> None:
     app = app_with(scenes.busy_machine(1000))
-    assert snap_compare(app, terminal_size=size, run_before=ready("3"))
+    assert same_screen(app, size, "3")
 
 
 def test_processes_as_a_tree(snap_compare: Any) -> None:
@@ -466,7 +477,7 @@ def test_the_question(snap_compare: Any, size: tuple[int, int]) -> None:
     assert snap_compare(app, terminal_size=size, run_before=ready("b"))
 
 
-@pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM, LARGE], ids=named)
+@pytest.mark.parametrize("size", SIZES, ids=named)
 @pytest.mark.parametrize("kind", ["sweep", "latency", "copy"])
 def test_benchmark_of_every_kind(
     snap_compare: Any,

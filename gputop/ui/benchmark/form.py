@@ -219,7 +219,8 @@ class Form(Container):
             self._dtype = None
 
     def _show(self) -> None:
-        if not all(each.children for each in (self._kind_field, self._device_field)):
+        lists = (self._kind_field, self._device_field, self._dtype_field)
+        if not all(each.children for each in lists):
             return  # it is being closed before it was all there
         kinds = [(kind, kind) for kind in self.kinds]
         if self._kinds != kinds:
