@@ -11,15 +11,13 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gputop.output.prometheus.dcgm import FIELDS
-from gputop.output.prometheus.names import METRICS
+from gputop.output.prometheus.dcgm import dcgm_unit
+from gputop.output.prometheus.family import base_unit
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import BITS, SLOWDOWNS
 from gputop.schema.snapshot import READINGS, DeviceSample
-
-if TYPE_CHECKING:
-    from gputop.output.prometheus.family import Parts
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6
@@ -86,35 +84,32 @@ Limits = tuple[float, float]
 ANY: Limits = (-sys.float_info.max, sys.float_info.max)
 TIMES: Limits = (0, 1e11)
 _LIMITS: Mapping[str, Limits] = {
-    "fan_percent": (0, 200),
-    "temperature_margin_celsius": (-300, 300),
-    "performance_state": (0, 32),
-    "pcie_generation": (0, 32),
-    "pcie_width": (0, 64),
-    "_percent": (0, 101),  # quotients of counters are over 100 at times
-    "_bytes": (0, 1 << 46),
-    "_celsius": (-60, 250),
-    "_watts": (0, 20_000),
-    "_joules": (0, 1e13),
-    "_mhz": (0, 100_000),
-    "_per_second": (0, 1e14),
-    "": (0, 1 << 53),
+    "percent": (0, 101),  # quotients of counters are over 100 at times
+    "bytes": (0, 1 << 46),
+    "bytes_per_second": (0, 1e14),
+    "celsius": (-60, 250),
+    "watts": (0, 20_000),
+    "joules": (0, 1e13),
+    "mhz": (0, 100_000),
 }
+_ANY_NUMBER: Limits = (0, 1 << 53)
+
+
+def _limits(name: str) -> Limits:
+    reading = CATALOGUE.get(name)
+    if reading is None:
+        return _ANY_NUMBER
+    return reading.limits or _LIMITS.get(reading.unit, _ANY_NUMBER)
+
+
 LIMITS: Mapping[str, Limits] = {
-    **{name: next(_LIMITS[end] for end in _LIMITS if name.endswith(end)) for name in NUMBERS},
-    "busy_mean": _LIMITS["_percent"],
-    "margin": _LIMITS["temperature_margin_celsius"],
-    "ecc_rise": _LIMITS[""],
+    **{name: _limits(name) for name in NUMBERS},
+    "busy_mean": _LIMITS["percent"],
+    "margin": _limits("temperature_margin_celsius"),
+    "ecc_rise": _ANY_NUMBER,
     "beat": TIMES,
 }
 """Plausible numbers of each reading, and of queries by their names; what is not is left out."""
-
-
-def _factor(parts: Parts) -> float:
-    """By what a metric is multiplied to be the reading that it was made of."""
-    probe = 1 << 20
-    ((_, made),) = parts(probe)
-    return probe / made
 
 
 class Metric(NamedTuple):
@@ -122,31 +117,25 @@ class Metric(NamedTuple):
 
     name: str
     factor: float = 1
+    """What its numbers are multiplied by to be the reading's."""
 
 
-_OTHERS = {
-    "gpu_utilization_percent": Metric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 100),
-    "memory_total_bytes": Metric("DCGM_FI_DEV_FB_TOTAL", 1 << 20),
-}
-"""Fields of DCGM that say nearly the same, or of which `gputop exporter` has only the parts."""
+def _metrics() -> Iterator[tuple[str, list[Metric]]]:
+    """Yield each reading that is a number with its metrics: DCGM's, another of DCGM, and ours."""
+    probe = 1 << 20
+    fallbacks = {reading.dcgm_fallback for reading in CATALOGUE.values()}
+    for reading in (CATALOGUE[name] for name in NUMBERS if name in CATALOGUE):
+        fields = [*({reading.dcgm[0]} - fallbacks), reading.dcgm_fallback]
+        theirs = [
+            Metric(f"{DCGM}{field}", probe / dcgm_unit(field, reading.unit)(probe))
+            for field in fields
+            if field
+        ]
+        ours = Metric(f"{OWN}{reading.metric_name}", probe / base_unit(reading)(probe))
+        yield reading.name, [*theirs, ours]
 
 
-def _metrics() -> dict[str, list[Metric]]:
-    found: dict[str, list[Metric]] = {name: [] for name in NUMBERS}
-    others = {metric.name for metric in _OTHERS.values()}
-    for field in FIELDS:
-        name = f"{DCGM}{field.name}"
-        if field.reading in found and name not in others:
-            found[field.reading].append(Metric(name, _factor(field.parts)))
-    for name, metric in _OTHERS.items():
-        found[name].append(metric)
-    for name in NUMBERS:
-        if name in METRICS:
-            found[name].append(Metric(f"{OWN}{METRICS[name].name}", _factor(METRICS[name].parts)))
-    return {name: metrics for name, metrics in found.items() if metrics}
-
-
-READ_AS: Mapping[str, list[Metric]] = _metrics()
+READ_AS: Mapping[str, list[Metric]] = dict(_metrics())
 """By reading, what it is called: the first that is there counts, of each of the exporters."""
 READING_OF: Mapping[str, tuple[str, float]] = {
     metric.name: (reading, metric.factor)

@@ -8,11 +8,12 @@ keeps a table of both, taken from real ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from gputop.schema.catalogue import CATALOGUE, Reading
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
 from gputop.schema.snapshot import (
     Absence,
@@ -83,15 +84,40 @@ class Column:
         return self.none if reason is None else MISSING.get(reason, self.none)
 
 
-def _read(
-    name: str,
-    field: str,
-    unit: str = "",
-    form: Callable[[Any], Any] = lambda value: value,
-    none: str = "[N/A]",
-) -> Column:
-    """A column of a field of the device's readings, or else of the device."""
+def _mib(value: int) -> int:
+    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
+    return -(-value >> 20)
 
+
+_UNITS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "percent": ("%", str),
+    "bytes": ("MiB", _mib),
+    "watts": ("W", "{:.2f}".format),
+    "mhz": ("MHz", str),
+}
+"""What nvidia-smi prints after a value, and how it prints the value."""
+_FORMS: Mapping[str, Callable[[Any], str]] = {
+    "performance_state": "P{}".format,
+    "pci_device_id": lambda digits: f"0x{digits.upper()}10DE",
+    "compute_mode": str.title,
+    "persistence_mode": str.capitalize,
+    "mig_mode": str.capitalize,
+    "ecc_enabled": lambda yes: "Enabled" if yes else "Disabled",
+}
+
+
+def _columns(reading: Reading) -> Iterator[Column]:
+    """Yield a column for each name of a field of the readings, or else of the device."""
+    unit, form = _UNITS.get(reading.unit, ("", _yes_or_value))
+    form = _FORMS.get(reading.name, form)
+    for name in reading.smi:
+        none = "N/A" if name == "temperature.memory" else "[N/A]"
+        yield _column(name, reading.name, form, unit, none)
+
+
+def _column(
+    name: str, field: str, form: Callable[[Any], Any], unit: str = "", none: str = "[N/A]"
+) -> Column:
     def value(row: Row) -> Any:
         has = row.readings if hasattr(row.readings, field) else row.device
         found = getattr(has, field)
@@ -100,17 +126,8 @@ def _read(
     return Column(name, value, field, unit, none)
 
 
-def _mib(value: int) -> int:
-    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
-    return -(-value >> 20)
-
-
-def _hundredths(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _yes(value: bool) -> str:
-    return "Yes" if value else "No"
+def _yes_or_value(value: Any) -> Any:
+    return ("No", "Yes")[value] if isinstance(value, bool) else value
 
 
 def _stamp(row: Row) -> str:
@@ -130,72 +147,21 @@ def _mask(reasons: tuple[str, ...]) -> str:
 
 
 def _clock_reasons(family: str) -> Iterator[Column]:
-    yield _read(f"{family}.active", "clock_event_reasons", "", _mask)
+    yield _column(f"{family}.active", "clock_event_reasons", _mask)
     for event in CLOCK_EVENTS:
 
         def held(reasons: tuple[str, ...], word: str = event.word) -> str:
             return "Active" if word in reasons else "Not Active"
 
         if event.smi:
-            yield _read(f"{family}.{event.smi}", "clock_event_reasons", "", held)
+            yield _column(f"{family}.{event.smi}", "clock_event_reasons", held)
 
 
 _ALL = (
     Column("timestamp", _stamp),
     Column("driver_version", lambda row: row.inventory.driver_version),
     Column("count", _gpus),
-    _read("name", "name"),
-    _read("index", "index"),
-    _read("uuid", "uuid"),
-    _read("pci.bus_id", "pci_bus_id"),
-    _read("pci.device_id", "pci_device_id", "", lambda digits: f"0x{digits.upper()}10DE"),
-    _read("compute_cap", "compute_capability"),
-    _read("compute_mode", "compute_mode", "", str.title),
-    _read("persistence_mode", "persistence_mode", "", str.capitalize),
-    _read("mig.mode.current", "mig_mode", "", str.capitalize),
-    _read("ecc.mode.current", "ecc_enabled", "", lambda yes: "Enabled" if yes else "Disabled"),
-    _read("pcie.link.gen.current", "pcie_generation"),
-    _read("pcie.link.gen.gpucurrent", "pcie_generation"),
-    _read("pcie.link.gen.max", "pcie_generation_max"),
-    _read("pcie.link.width.current", "pcie_width"),
-    _read("pcie.link.width.max", "pcie_width_max"),
-    _read("fan.speed", "fan_percent", "%"),
-    _read("pstate", "performance_state", "", lambda state: f"P{state}"),
-    _read("utilization.gpu", "gpu_utilization_percent", "%"),
-    _read("utilization.memory", "memory_utilization_percent", "%"),
-    _read("utilization.encoder", "encoder_utilization_percent", "%"),
-    _read("utilization.decoder", "decoder_utilization_percent", "%"),
-    _read("utilization.jpeg", "jpeg_utilization_percent", "%"),
-    _read("utilization.ofa", "ofa_utilization_percent", "%"),
-    _read("memory.total", "memory_total_bytes", "MiB", _mib),
-    _read("memory.reserved", "memory_reserved_bytes", "MiB", _mib),
-    _read("memory.used", "memory_used_bytes", "MiB", _mib),
-    _read("memory.free", "memory_free_bytes", "MiB", _mib),
-    _read("temperature.gpu", "temperature_celsius"),
-    _read("temperature.gpu.tlimit", "temperature_margin_celsius"),
-    _read("temperature.memory", "memory_temperature_celsius", none="N/A"),
-    _read("power.draw", "power_watts", "W", _hundredths),
-    _read("power.draw.average", "power_average_watts", "W", _hundredths),
-    _read("power.draw.instant", "power_instant_watts", "W", _hundredths),
-    _read("power.limit", "power_limit_requested_watts", "W", _hundredths),
-    _read("enforced.power.limit", "power_limit_watts", "W", _hundredths),
-    _read("power.default_limit", "power_limit_default_watts", "W", _hundredths),
-    _read("power.min_limit", "power_limit_min_watts", "W", _hundredths),
-    _read("power.max_limit", "power_limit_max_watts", "W", _hundredths),
-    # One domain since Kepler.
-    _read("clocks.current.graphics", "sm_clock_mhz", "MHz"),
-    _read("clocks.current.sm", "sm_clock_mhz", "MHz"),
-    _read("clocks.current.memory", "memory_clock_mhz", "MHz"),
-    _read("clocks.current.video", "video_clock_mhz", "MHz"),
-    _read("clocks.max.graphics", "sm_clock_max_mhz", "MHz"),
-    _read("clocks.max.sm", "sm_clock_max_mhz", "MHz"),
-    _read("clocks.max.memory", "memory_clock_max_mhz", "MHz"),
-    _read("ecc.errors.corrected.volatile.total", "ecc_corrected"),
-    _read("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
-    _read("ecc.errors.corrected.aggregate.total", "ecc_corrected_lifetime"),
-    _read("ecc.errors.uncorrected.aggregate.total", "ecc_uncorrected_lifetime"),
-    _read("remapped_rows.pending", "remap_pending", "", _yes),
-    _read("remapped_rows.failure", "remap_failed", "", _yes),
+    *(column for reading in CATALOGUE.values() for column in _columns(reading)),
     *_clock_reasons("clocks_event_reasons"),
     *_clock_reasons("clocks_throttle_reasons"),  # as drivers before 535 have it
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence
 from gputop.text import used_of
 
@@ -28,13 +29,6 @@ UNSEEN_BRIEFLY = {
 }
 """The same where there is no room for it."""
 
-
-_WHY = {
-    "fan_percent": "no fan that the driver knows of",
-    "fans_percent": "no fan that the driver knows of",
-    "memory_reserved_bytes": "not told apart by this driver: used includes it",
-}
-"""Why these are not supported."""
 _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",
     Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
@@ -74,8 +68,9 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
             return "not counted while MIG is on: see its instances"
     if name in GPM_READINGS:
         return "needs GPM: Hopper or later, GeForce from the 50 series"
-    if name in _WHY:
-        return _WHY[name]
+    reading = CATALOGUE.get(name)  # None for the list of processes
+    if reading is not None and reading.not_supported:
+        return reading.not_supported
     if name.startswith("nvlink_"):
         return "no NVLink, or no link that is up"
     if name.startswith("pcie_") and device.virtualization == "vgpu":

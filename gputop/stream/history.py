@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.derived import DERIVED, derive
 from gputop.schema.snapshot import READINGS
 from gputop.schema.values import Statistics
@@ -21,16 +22,9 @@ if TYPE_CHECKING:
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
-# fmt: off
-KEPT = (
-    "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent", "memory_used_bytes",
-    "power_watts", "temperature_celsius", "sm_clock_mhz", "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second", "dram_active_percent", "fp64_active_percent",
-    "memory_unattributed_bytes", "pcie_generation", "pcie_width", "ecc_corrected",
-)
-# fmt: on
+KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_history)
 """The readings that are drawn over time, and those of which rules want to know how they were."""
-FASTEST = {"energy_joules": 1e5}
+FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
 """What counters count in a second at most, far beyond all devices."""
 LONGEST_WEIGHT_SECONDS = 60.0
 """A reading says nothing about more time before it than this: the longest interval there is."""

@@ -115,7 +115,7 @@ def exporter(*, dcgm: bool) -> Iterator[str]:
 
 
 def nvidia_smi() -> Iterator[str]:
-    for name in (*COLUMNS, *ALIASES):
+    for name in sorted((*COLUMNS, *ALIASES)):
         for units in (True, False):
             csv = CsvLines(parse_query(name), units=units)
             yield " | ".join(chain(csv.of(INVENTORY), csv.of(SAMPLE)))

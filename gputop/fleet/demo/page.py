@@ -65,7 +65,7 @@ FIELDS = (
     Field("PROF_DRAM_ACTIVE", "gauge", "dram_active", ".6f"),
 )
 """In the order of dcgm-exporter's page."""
-_HELPS = {field.name: field.help for field in dcgm.FIELDS} | {"DEV_XID_ERRORS": dcgm.XID_HELP}
+_HELPS = dict(reading.dcgm for reading in dcgm.FIELDS) | {"DEV_XID_ERRORS": dcgm.XID_HELP}
 _XIDS = {0: "No Error", 48: "Double Bit ECC Error", 79: "GPU has fallen off the bus"}
 """In dcgm-exporter's words."""
 

@@ -9,119 +9,44 @@ reading is the same as: of the default counters only the licence of virtual GPUs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.output.prometheus.family import (
-    Family,
-    Kind,
-    Parts,
-    Read,
-    family,
-    plain,
-    ratio,
-    series_of,
-    word,
-)
+from gputop.output.prometheus.family import Family, Part, Read, family, ratio, series_of, word
+from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import mask_of
 from gputop.schema.faults import XIDS
 
 if TYPE_CHECKING:
-    from gputop.output.prometheus.family import Part
+    from gputop.schema.catalogue import Reading
     from gputop.schema.snapshot import Device, DeviceSample, Inventory
     from gputop.stream.latest import XidKey, Xids
 
-
-class Field(NamedTuple):
-    """A field of DCGM, and the reading that it is."""
-
-    name: str
-    help: str
-    reading: str
-    parts: Parts = plain
-    kind: Kind = "gauge"
+FIELDS = tuple(reading for reading in CATALOGUE.values() if reading.dcgm[0])
+"""Readings that are fields of DCGM."""
 
 
-def _mib(value: int) -> Iterator[Part]:
-    yield {}, float(value >> 20)
+def dcgm_unit(field: str, unit: str) -> Callable[[Any], float]:
+    """Return what converts a reading in that unit for a field: to MiB, mJ, or a share."""
+    if unit == "percent" and field.startswith("PROF_"):
+        return ratio
+    return {"bytes": _mib, "joules": _millijoules}.get(unit, float)
 
 
-def _millijoules(joules: float) -> Iterator[Part]:
-    yield {}, round(joules * 1000, 0)
+def _mib(value: int) -> float:
+    return float(value >> 20)
 
 
-def _mask(reasons: Sequence[str]) -> Iterator[Part]:
-    yield {}, float(mask_of(reasons))
+def _millijoules(joules: float) -> float:
+    return round(joules * 1000, 0)
 
 
-# fmt: off
-FIELDS = (
-    Field("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "sm_clock_mhz"),
-    Field("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "memory_clock_mhz"),
-    Field("DEV_MEMORY_TEMP", "Memory temperature (in C).", "memory_temperature_celsius"),
-    Field("DEV_GPU_TEMP", "GPU temperature (in C).", "temperature_celsius"),
-    Field("DEV_POWER_USAGE", "Power draw (in W).", "power_watts"),
-    Field("DEV_ENFORCED_POWER_LIMIT", "Enforced power limit (in W).", "power_limit_watts"),
-    Field("DEV_POWER_MGMT_LIMIT", "Current power limit (in W).", "power_limit_requested_watts"),
-    Field("DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).",
-          "energy_joules", _millijoules, "unknown"),
-    Field(
-        "DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "pcie_replays", kind="unknown"
-    ),
-    Field("DEV_GPU_UTIL", "GPU utilization (in %).", "gpu_utilization_percent"),
-    Field("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "memory_utilization_percent"),
-    Field("DEV_ENC_UTIL", "Encoder utilization (in %).", "encoder_utilization_percent"),
-    Field("DEV_DEC_UTIL", "Decoder utilization (in %).", "decoder_utilization_percent"),
-    Field("DEV_CLOCKS_EVENT_REASONS", "Reasons for which the clocks are held back (bit mask).",
-          "clock_event_reasons", _mask),
-    Field("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory_free_bytes", _mib),
-    Field("DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory_used_bytes", _mib),
-    Field(
-        "DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "memory_reserved_bytes", _mib
-    ),
-    Field("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.",
-          "ecc_corrected", kind="unknown"),
-    Field("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.",
-          "ecc_uncorrected", kind="unknown"),
-    Field("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.",
-          "ecc_corrected_lifetime", kind="unknown"),
-    Field("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.",
-          "ecc_uncorrected_lifetime", kind="unknown"),
-    Field("DEV_UNCORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for uncorrectable errors",
-          "remapped_rows_uncorrected", kind="unknown"),
-    Field("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "remap_failed"),
-    Field("DEV_ROW_REMAP_PENDING", "Whether remapping of rows is due", "remap_pending"),
-    Field("PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
-          "graphics_active_percent", ratio),
-    Field("PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.",
-          "sm_active_percent", ratio),
-    Field("PROF_SM_OCCUPANCY", "The ratio of number of warps resident on an SM.",
-          "sm_occupancy_percent", ratio),
-    Field("PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.",
-          "tensor_active_percent", ratio),
-    Field("PROF_DRAM_ACTIVE",
-          "Ratio of cycles the device memory interface is active sending or receiving data.",
-          "dram_active_percent", ratio),
-    Field("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipes are active.",
-          "fp64_active_percent", ratio),
-    Field("PROF_PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipes are active.",
-          "fp32_active_percent", ratio),
-    Field("PROF_PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipes are active.",
-          "fp16_active_percent", ratio),
-    Field(
-        "PROF_PCIE_TX_BYTES",
-        "The rate of data transmitted over the PCIe bus - including both protocol headers and data "
-        "payloads - in bytes per second.",
-        "pcie_tx_bytes_per_second",
-    ),
-    Field("PROF_PCIE_RX_BYTES",
-          "The rate of data received over the PCIe bus - including both protocol headers and data "
-          "payloads - in bytes per second.", "pcie_rx_bytes_per_second"),
-    Field("PROF_NVLINK_TX_BYTES", "The rate of data transmitted over NVLink in bytes per second.",
-          "nvlink_tx_bytes_per_second"),
-    Field("PROF_NVLINK_RX_BYTES", "The rate of data received over NVLink in bytes per second.",
-          "nvlink_rx_bytes_per_second"),
-)
-# fmt: on
+def _parts(reading: Reading) -> Callable[[Any], list[Part]]:
+    if reading.name == "clock_event_reasons":
+        return lambda reasons: [({}, float(mask_of(reasons)))]
+    convert = dcgm_unit(reading.dcgm[0], reading.unit)
+    return lambda value: [({}, convert(value))]
+
+
 XID_HELP = "Value of the last XID error encountered."
 
 
@@ -159,9 +84,10 @@ def dcgm_families(
 ) -> Iterator[Family]:
     """The devices' readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
     labelled = [(_labels(each.device, inventory), each.sample) for each in read]
-    for field in FIELDS:
-        series = series_of(labelled, field.reading, field.parts)
-        yield family(f"DCGM_FI_{field.name}", field.help, series, field.kind)
+    for reading in FIELDS:
+        name, about = reading.dcgm
+        series = series_of(labelled, reading.name, _parts(reading))
+        yield family(f"DCGM_FI_{name}", about, series, "unknown" if reading.is_counter else "gauge")
     for derived in DERIVED:
         known = [
             (labels, value)

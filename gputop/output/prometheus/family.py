@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from gputop.schema.catalogue import Reading
     from gputop.schema.snapshot import Device, DeviceSample, Process
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
 Part = tuple[Labels, float]
 """A number, with the labels that tell it from others."""
-Parts = Callable[[Any], Iterable[Part]]
-"""The numbers of one reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +47,56 @@ def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = No
 
 
 def series_of(
-    records: Iterable[tuple[Labels, DeviceSample | Process]], name: str, parts: Parts
+    records: Iterable[tuple[Labels, DeviceSample | Process]],
+    name: str,
+    parts: Callable[[Any], Iterable[Part]],
 ) -> Iterator[Part]:
-    """The numbers of that field, of those records that have it."""
-    present = (
-        (labels, getattr(record, name)) for labels, record in records if name not in record.absent
-    )
-    return chain.from_iterable(
-        (({**labels, **more}, number) for more, number in parts(value))
-        for labels, value in present
-        if value is not None
-    )
+    """Yield the numbers of that field of those records that have it."""
+    for labels, record in records:
+        value = getattr(record, name)
+        if value is not None and name not in record.absent:
+            yield from (({**labels, **more}, number) for more, number in parts(value))
 
 
 def word(text: str, limit: int = 200) -> str:
-    """Foreign text as the value of a label."""
+    """Return foreign text as the value of a label."""
     return visible(text, limit)
 
 
-def plain(value: float) -> Iterator[Part]:
-    """The reading as it is."""
-    yield {}, float(value)
+def base_unit(reading: Reading) -> Callable[[float], float]:
+    """Return what converts a number of this reading into the base unit of Prometheus."""
+    return {"percent": ratio, "mhz": _hertz}.get(reading.unit, float)
 
 
-def ratio(percent: float) -> Iterator[Part]:
-    """A percentage as a share, 1 for 100 %."""
-    yield {}, round(percent / 100, 6)
+def ratio(percent: float) -> float:
+    """Return a percentage as a share, 1 for 100 %."""
+    return round(percent / 100, 6)
+
+
+def _hertz(mhz: float) -> float:
+    return mhz * 1e6
+
+
+def parts_of(reading: Reading) -> Callable[[Any], Iterator[Part]]:
+    """Return what yields the numbers of this reading, in base units.
+
+    Each word that is known is a series: 1 where it holds, else 0. Words of later drivers are there
+    while they hold. Of numbers in a list those that are None are missing.
+    """
+    convert, label, known = base_unit(reading), reading.part_label, reading.words or ()
+
+    def words(value: str | tuple[str, ...]) -> Iterator[Part]:
+        holding = (value,) if isinstance(value, str) else value
+        for name in dict.fromkeys((*known, *holding)):
+            yield {label: word(name)}, float(name in holding)
+
+    def numbers(value: Any) -> Iterator[Part]:
+        if isinstance(value, Mapping):
+            yield from (({label: word(name)}, number) for name, number in value.items())
+        elif isinstance(value, tuple):
+            each = enumerate(value)
+            yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
+        else:
+            yield {}, convert(value)
+
+    return words if known else numbers

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 from gputop.health.judge import RULES
 from gputop.output.prometheus.dcgm import dcgm_families
-from gputop.output.prometheus.family import Family, Labels, Read, family, series_of, word
-from gputop.output.prometheus.names import METRICS, PROCESS_METRICS, Metric
-from gputop.schema.snapshot import Device, DeviceState, DriverState, Inventory, Process, Sample
+from gputop.output.prometheus.family import Family, Labels, Read, family, parts_of, series_of, word
+from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
+from gputop.schema.snapshot import (
+    READINGS,
+    Device,
+    DeviceState,
+    DriverState,
+    Inventory,
+    Process,
+    Sample,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +60,7 @@ def families(
     else:
         found += [_info(inventory), *_devices(read, sample, now - latest.received)]
         samples = [(each.labels, each.sample) for each in read]
-        found += [_measured(name, metric, samples) for name, metric in METRICS.items()]
+        found += [_measured(CATALOGUE[name], samples) for name in READINGS if name in CATALOGUE]
         found += _xids(inventory, read, latest)
         if standing is not None:
             found += _findings(read, standing)
@@ -141,10 +149,10 @@ def _identity(device: Device) -> Labels:
 
 
 def _measured(
-    name: str, metric: Metric, records: Iterable[tuple[Labels, DeviceSample | Process]]
+    reading: Reading, records: Iterable[tuple[Labels, DeviceSample | Process]], prefix: str = ""
 ) -> Family:
-    series = series_of(records, name, metric.parts)
-    return family(f"gputop_{metric.name}", metric.help, series)
+    series = series_of(records, reading.name, parts_of(reading))
+    return family(f"gputop_{prefix}{reading.metric_name}", reading.about, series)
 
 
 def _xids(inventory: Inventory, read: Sequence[Read], latest: Latest) -> Iterator[Family]:
@@ -198,7 +206,7 @@ def _processes(read: Sequence[Read], sample: Sample) -> Iterator[Family]:
             :MOST_PROCESSES
         ]
     ]
-    return (_measured(name, metric, largest) for name, metric in PROCESS_METRICS.items())
+    return (_measured(reading, largest, "process_") for reading in PROCESS_READINGS)
 
 
 def _on(each: Read, sample: Sample) -> list[Process]:
