@@ -125,6 +125,7 @@ OTHERS: dict[str, Any] = {
 FULL = dataclasses.replace(
     streams.readings(0, absent={}),
     **{
+        **{name: 7 for name in READINGS if getattr(streams.readings(0), name) is None},
         **dict.fromkeys((name for name in READINGS if name.endswith("_percent")), 40),
         **dict.fromkeys((name for name in READINGS if name.startswith(COUNTED)), 3),
         **OTHERS,
