@@ -10,11 +10,12 @@ import math
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gputop.schema.snapshot import (
     GPM_READINGS,
+    READINGS,
     Absence,
     Device,
     DeviceSample,
@@ -40,7 +41,6 @@ SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
 """From one of the driver's own samples to the next."""
 LINKS = 18
-ABSENT = dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED)
 
 
 @dataclass
@@ -160,8 +160,13 @@ class SimulatedReader:
             remap_pending=False,
             remap_failed=False,
             recovery_action="none",
-            absent=ABSENT if gpm else ABSENT | dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         )
+        absent = {
+            name: Absence.DISABLED if name in GPM_READINGS else Absence.NOT_SUPPORTED
+            for name in READINGS
+            if getattr(sample, name) is None
+        }
+        sample = replace(sample, absent=absent)
         return (Reading(self.device, sample, processes),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
