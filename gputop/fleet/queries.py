@@ -17,7 +17,7 @@ from gputop.output.prometheus.dcgm import dcgm_unit
 from gputop.output.prometheus.family import base_unit
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import BITS, SLOWDOWNS
-from gputop.schema.snapshot import READINGS, DeviceSample
+from gputop.schema.device import READINGS, DeviceSample
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6

@@ -13,7 +13,7 @@ from gputop.health.findings import Clear, Finding, Insufficient, Judgement, Lack
 from gputop.health.rules import clocks, errors, jobs, links, memory, work
 from gputop.health.view import Axis, Look, NoEvidence
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
-from gputop.schema.snapshot import DeviceSample, DeviceState
+from gputop.schema.device import DeviceSample, DeviceState
 from gputop.stream.history import History
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
-    from gputop.schema.snapshot import Absence, Device, DeviceSample, Event, Process
+    from gputop.schema.device import Absence, Device, DeviceSample
+    from gputop.schema.snapshot import Event, Process
     from gputop.stream.history import History
 
 

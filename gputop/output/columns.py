@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from gputop.output.ansi import DIM, GREEN, LOUD_GREEN, LOUD_RED, LOUD_YELLOW, MAGENTA, YELLOW, Span
+from gputop.schema.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.schema.labels import ROWS, Row, value_of
-from gputop.schema.snapshot import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.text import ABSENT, percentage, quantity, short_name, size, used_of, visible, watts_of
 
 BUSY_PERCENT = 30

@@ -14,7 +14,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts
     from gputop.health.doctor.finding import Finding, Judgement
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 MARKS = {status: str(status) for status in Status} | {Status.PROBLEM: "PROBLEM"}
 MARK_WIDTH = max(map(len, MARKS.values()))

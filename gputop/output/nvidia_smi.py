@@ -15,15 +15,8 @@ from typing import Any
 
 from gputop.schema.catalogue import CATALOGUE, Reading
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
-from gputop.schema.snapshot import (
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    Inventory,
-    Record,
-    Sample,
-)
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
+from gputop.schema.snapshot import Inventory, Record, Sample
 from gputop.text import csv_field, moment, visible
 
 MISSING = {

@@ -13,7 +13,8 @@ from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, c
 from gputop.output.columns import OWN, PROCESSES, Column
 from gputop.schema.absences import unseen
 from gputop.schema.codec import to_json
-from gputop.schema.snapshot import DeviceState, DriverState, Source
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import DriverState, Source
 from gputop.text import ABSENT, cells, moment, percentage, size, that_fit, used_of, visible
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.snapshot import GPM_READINGS, READINGS, Absence
+from gputop.schema.device import GPM_READINGS, READINGS, Absence
 from gputop.text import used_of
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device, Host, Process
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Host, Process
 
 _WHOLE_GPU = tuple(name for name in READINGS if name.endswith("_utilization_percent"))
 _RATES = tuple(name for name in READINGS if name.endswith("_bytes_per_second"))

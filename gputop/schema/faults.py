@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.schema.snapshot import Absence, DeviceState
+from gputop.schema.device import Absence, DeviceState
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import DeviceSample, Event
+    from gputop.schema.device import DeviceSample
+    from gputop.schema.snapshot import Event
 
 
 class Fault(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.schema.absences import absence_text
 from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS
-from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import ABSENT, UNITS, in_unit_of
 

@@ -13,7 +13,8 @@ from gputop.bounds import EVENTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gputop.schema.snapshot import DeviceSample, Sample
+    from gputop.schema.device import DeviceSample
+    from gputop.schema.snapshot import Sample
 
 MOST = 256
 """Samples of a device that wait to be told: of a device that is late for long, the newest."""

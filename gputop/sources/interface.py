@@ -10,7 +10,8 @@ from gputop.frozen import dataclass
 
 if TYPE_CHECKING:
     from gputop.problem import Problem
-    from gputop.schema.snapshot import Absence, Device, DeviceSample, Event, ProcessKind
+    from gputop.schema.device import Absence, Device, DeviceSample
+    from gputop.schema.snapshot import Event, ProcessKind
 
 
 class DriverError(Exception):

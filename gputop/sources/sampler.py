@@ -23,22 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop import __version__
 from gputop.bounds import EVENTS
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
 from gputop.schema.samples import joined, repeated
-from gputop.schema.snapshot import (
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-    DriverState,
-    Event,
-    Inventory,
-    Process,
-    Record,
-    Sample,
-    Source,
-    silence_limit,
-)
+from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
 from gputop.sources.interface import (
     Driver,
     DriverError,

@@ -13,16 +13,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gputop.schema.snapshot import (
-    GPM_READINGS,
-    READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    Event,
-    ProcessKind,
-    Source,
-)
+from gputop.schema.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.schema.snapshot import Event, ProcessKind, Source
 from gputop.sources.interface import GpuProcess, Owner, Reading
 from gputop.sources.sampler import Sampler
 

@@ -17,16 +17,8 @@ from gputop.exits import signal_name
 from gputop.frozen import dataclass
 from gputop.problem import Problem
 from gputop.schema.codec import DecodeError
-from gputop.schema.snapshot import (
-    DeviceState,
-    DriverState,
-    Inventory,
-    NewerSchemaError,
-    Record,
-    Sample,
-    decode,
-    silence_limit,
-)
+from gputop.schema.device import DeviceState, silence_limit
+from gputop.schema.snapshot import DriverState, Inventory, NewerSchemaError, Record, Sample, decode
 from gputop.stream.control import request
 from gputop.stream.launch import command, launch
 

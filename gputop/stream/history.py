@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, overload
 
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.derived import DERIVED, derive
-from gputop.schema.snapshot import READINGS
+from gputop.schema.device import READINGS
 from gputop.schema.values import Statistics
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import DeviceSample, Sample
+    from gputop.schema.device import DeviceSample
+    from gputop.schema.snapshot import Sample
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""

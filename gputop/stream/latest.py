@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample, silence_limit
+from gputop.schema.device import silence_limit
+from gputop.schema.snapshot import DriverState, Event, Inventory, Record, Sample
 from gputop.stream.child import Interruption, StreamChild
 
 if TYPE_CHECKING:

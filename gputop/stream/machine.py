@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 from gputop.bounds import EVENTS
 from gputop.schema.codec import LIMIT
-from gputop.schema.samples import joined, repeated
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
     THIS_MACHINE,
     Absence,
     Device,
     DeviceSample,
+    qualified,
+    silence_limit,
+)
+from gputop.schema.samples import joined, repeated
+from gputop.schema.snapshot import (
     DriverState,
     Event,
     Host,
@@ -22,8 +26,6 @@ from gputop.schema.snapshot import (
     MachineState,
     Process,
     Sample,
-    qualified,
-    silence_limit,
 )
 from gputop.stream.child import Interruption
 from gputop.stream.flow import ClockOffset

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputop.schema.snapshot import THIS_MACHINE, Absence, DriverState, Inventory, Sample, Source
+from gputop.schema.device import THIS_MACHINE, Absence
+from gputop.schema.snapshot import DriverState, Inventory, Sample, Source
 from gputop.stream.machine import no_host
 
 if TYPE_CHECKING:

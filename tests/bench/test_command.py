@@ -23,10 +23,8 @@ from gputop.bench.results.page import page
 from gputop.commands import bench as command
 from gputop.commands.bench_results import conclude
 from gputop.problem import Problem
+from gputop.schema.device import Device, DeviceSample, DeviceState
 from gputop.schema.snapshot import (
-    Device,
-    DeviceSample,
-    DeviceState,
     DriverState,
     Host,
     Inventory,

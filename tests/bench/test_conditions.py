@@ -16,7 +16,8 @@ from gputop.bench.plan import devices, request
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, DATASHEET
 from gputop.bench.run.conditions import BANDWIDTH, LONGEST_SECONDS, WITHIN, Moment, Trace
 from gputop.bench.run.series import MOST_ITEMS
-from gputop.schema.snapshot import Device, Sample
+from gputop.schema.device import Device
+from gputop.schema.snapshot import Sample
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample

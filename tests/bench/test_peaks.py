@@ -22,7 +22,7 @@ from gputop.bench.plan.peaks import (
     memory_bytes_per_second,
     percent_of_peak,
 )
-from gputop.schema.snapshot import Absence, Device
+from gputop.schema.device import Absence, Device
 from gputop.sources.nvml.driver import Reader, start
 from tests.bench.chips import CHIPS, Chip
 from tests.driver import FakeDevice, FakeDriver

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.exits import COULD_NOT_RUN, FAULT
-from gputop.schema.snapshot import GPM_READINGS
+from gputop.schema.device import GPM_READINGS
 from gputop.sources.linux.driver_files import look
 from gputop.sources.nvml.diagnosis import Failure, diagnose
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 from gputop.output import page as pages
 from gputop.output.nvidia_smi import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.snapshot import DeviceState, decode, encode
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import decode, encode
 from gputop.stream.machine import MachineStream
 from gputop.stream.merge import inventory_of, sample_of
 from gputop.stream.ssh import explained

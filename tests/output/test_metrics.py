@@ -25,21 +25,15 @@ from gputop.output.prometheus.scrape import registry_of
 from gputop.problem import Problem
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.schema.clock_events import BITS
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
-    DriverState,
-    Event,
-    Inventory,
-    Process,
-    Record,
-    Sample,
-    Source,
 )
+from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
 from gputop.sources.nvml import readings as nvml_readings
 from gputop.stream.child import Interruption
 from gputop.stream.latest import Latest, Watch

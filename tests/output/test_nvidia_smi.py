@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.snapshot import Absence, DeviceSample, DeviceState, Sample, decode, encode
+from gputop.schema.device import Absence, DeviceSample, DeviceState
+from gputop.schema.snapshot import Sample, decode, encode
 from gputop.schema.values import value_text
 from tests import streams
 

@@ -17,14 +17,16 @@ from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
 from gputop.output.columns import COLUMNS, parse_columns, slug
 from gputop.output.page import View, document, page
 from gputop.output.table import holders
-from gputop.schema.labels import ROWS
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
+)
+from gputop.schema.labels import ROWS
+from gputop.schema.snapshot import (
     DriverState,
     Host,
     Inventory,

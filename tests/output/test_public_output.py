@@ -24,16 +24,16 @@ from gputop.output.page import View, document, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.schema.absences import absence_text
-from gputop.schema.labels import GROUPS, LEGEND, since_start
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
     Absence,
     Device,
     DeviceSample,
     DeviceState,
-    Event,
 )
+from gputop.schema.labels import GROUPS, LEGEND, since_start
+from gputop.schema.snapshot import Event
 from gputop.schema.values import Statistics, value_text
 from gputop.stream.latest import Latest
 from tests import streams

@@ -12,8 +12,8 @@ from gputop.output.columns import COLUMNS, parse_columns
 from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
 from gputop.output.prometheus.metrics import families
 from gputop.schema.catalogue import CATALOGUE, UNITS
+from gputop.schema.device import READINGS, SERIES_READINGS, Device
 from gputop.schema.labels import LEGEND, ROWS, since_start
-from gputop.schema.snapshot import READINGS, SERIES_READINGS, Device
 from gputop.schema.values import Statistics, value_text
 from gputop.stream.history import KEPT, History
 from gputop.stream.latest import Latest

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from gputop.schema.absences import absence_text
 from gputop.schema.clock_events import BITS
-from gputop.schema.faults import XIDS, event_text, fault_of
-from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     GPM_READINGS,
     READINGS,
     SERIES_READINGS,
@@ -23,9 +21,10 @@ from gputop.schema.snapshot import (
     Device,
     DeviceSample,
     DeviceState,
-    Event,
-    Host,
 )
+from gputop.schema.faults import XIDS, event_text, fault_of
+from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
+from gputop.schema.snapshot import Event, Host
 from gputop.schema.values import CAUSES, Statistics, value_text
 from gputop.sources.nvml.readings import _RECOVERY_ACTIONS, _clock_event_times
 from tests import streams

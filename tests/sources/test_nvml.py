@@ -15,19 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputop.schema.snapshot import (
+from gputop.schema.device import (
     GPM_READINGS,
     READINGS,
     SERIES_READINGS,
     Absence,
     DeviceSample,
     DeviceState,
-    Host,
-    ProcessKind,
-    Sample,
-    decode,
-    encode,
 )
+from gputop.schema.snapshot import Host, ProcessKind, Sample, decode, encode
 from gputop.sources.interface import DriverError, GpuProcess, Reading
 from gputop.sources.nvml.driver import Driver, Reader, start
 from gputop.sources.nvml.events import Events

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bounds import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.schema.snapshot import Absence, Inventory, Sample, decode
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Inventory, Sample, decode
 from gputop.stream.child import StreamChild
 from gputop.stream.control import obey, request
 from gputop.stream.flow import IN_FLIGHT

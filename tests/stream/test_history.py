@@ -22,7 +22,8 @@ from gputop.schema.derived import (
     PROCESS_IO_WAIT,
     SLOWDOWN_BITS,
 )
-from gputop.schema.snapshot import READINGS, Absence, DeviceSample, Host, Sample
+from gputop.schema.device import READINGS, Absence, DeviceSample
+from gputop.schema.snapshot import Host, Sample
 from gputop.schema.values import Statistics
 from gputop.stream.history import CAPACITY, FINE_CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History
 from tests import streams

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.request import Target, cpu_target
 from gputop.problem import Problem
-from gputop.schema.snapshot import DeviceState, ProcessKind
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import ProcessKind
 from gputop.sources.visible_devices import ORDER, VARIABLE, seen
 from gputop.text import visible
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gputop.bench.plan.request import Request
-    from gputop.schema.snapshot import Device, Inventory, Process, Sample
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Inventory, Process, Sample
 
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"

@@ -11,7 +11,7 @@ from gputop import text
 from gputop.bench.plan.peak_table import Peak, find
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 DATASHEET = "datasheet dense"
 AT_MAXIMUM_CLOCK = "formula at the maximum clock"

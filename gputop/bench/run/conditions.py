@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.bench.plan.limits import HeatLimit
     from gputop.bench.plan.request import Target
-    from gputop.schema.snapshot import Device, Inventory, Sample
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Inventory, Sample
 
 LONGEST_SECONDS = 5.0
 """A reading says nothing about more time before it than this: what is longer is a gap."""

@@ -17,7 +17,8 @@ from gputop.bench.plan import interpreters
 from gputop.bench.plan.interpreters import Found, NoAnswerError, ask
 from gputop.bench.results import store
 from gputop.schema.codec import DecodeError, from_json
-from gputop.schema.snapshot import DeviceState, DriverState
+from gputop.schema.device import DeviceState
+from gputop.schema.snapshot import DriverState
 from gputop.sources.linux import driver_files as system
 from gputop.sources.linux import kernel_log
 from gputop.sources.linux.driver_files import System
@@ -29,7 +30,8 @@ from gputop.terminal import terminfo_colours
 if TYPE_CHECKING:
     from gputop.bench.plan.interpreters import Interpreter
     from gputop.problem import Problem
-    from gputop.schema.snapshot import Device, DeviceSample, Event, Inventory, Sample
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Event, Inventory, Sample
 
 ASK_SECONDS = 60.0
 """Importing torch from a network file system, and starting CUDA on many devices, can take long."""

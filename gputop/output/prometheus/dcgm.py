@@ -18,7 +18,8 @@ from gputop.schema.faults import XIDS
 
 if TYPE_CHECKING:
     from gputop.schema.catalogue import Reading
-    from gputop.schema.snapshot import Device, DeviceSample, Inventory
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Inventory
     from gputop.stream.latest import XidKey, Xids
 
 FIELDS = tuple(reading for reading in CATALOGUE.values() if reading.dcgm[0])

@@ -10,7 +10,8 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.schema.catalogue import Reading
-    from gputop.schema.snapshot import Device, DeviceSample, Process
+    from gputop.schema.device import Device, DeviceSample
+    from gputop.schema.snapshot import Process
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]

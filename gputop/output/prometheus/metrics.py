@@ -10,22 +10,15 @@ from gputop.health.judge import RULES
 from gputop.output.prometheus.dcgm import dcgm_families
 from gputop.output.prometheus.family import Family, Labels, Read, family, parts_of, series_of, word
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
-from gputop.schema.snapshot import (
-    READINGS,
-    Device,
-    DeviceState,
-    DriverState,
-    Inventory,
-    Process,
-    Sample,
-)
+from gputop.schema.device import READINGS, Device, DeviceState
+from gputop.schema.snapshot import DriverState, Inventory, Process, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gputop.health.active import Standing
     from gputop.health.findings import Finding
-    from gputop.schema.snapshot import DeviceSample
+    from gputop.schema.device import DeviceSample
     from gputop.stream.latest import Latest
 
 MOST_PROCESSES = 32

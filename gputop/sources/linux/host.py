@@ -7,7 +7,8 @@ import time
 
 import psutil
 
-from gputop.schema.snapshot import Absence, Host
+from gputop.schema.device import Absence
+from gputop.schema.snapshot import Host
 
 SLOW_SECONDS = 2.0
 """Clocks and temperatures cost a file for each core: they are read this often."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import Absence, Device, DeviceSample, DeviceState, Event
+from gputop.schema.device import Absence, Device, DeviceSample, DeviceState
 from gputop.sources.interface import DriverError, Reading
 from gputop.sources.linux.driver_files import look
 from gputop.sources.nvml.calls import nvml
@@ -39,6 +39,9 @@ from gputop.sources.nvml.question import (
 )
 from gputop.sources.nvml.readings import IDENTITY, MODES, memory_is_shared, readings
 from gputop.sources.nvml.traffic import Pcie
+
+if TYPE_CHECKING:
+    from gputop.schema.snapshot import Event
 
 SHARES = 4
 """In so many groups devices are asked what is slow: not all at the same tick."""

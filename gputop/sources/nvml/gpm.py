@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import GPM_READINGS, Absence
+from gputop.schema.device import GPM_READINGS, Absence
 from gputop.sources.nvml.calls import nvml
 from gputop.sources.nvml.question import AGAIN, absence_of
 

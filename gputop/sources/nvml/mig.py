@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gputop.schema.snapshot import READINGS, Absence, Device, DeviceSample
+from gputop.schema.device import READINGS, Absence, Device, DeviceSample
 from gputop.sources.interface import GpuProcess, Reading
 from gputop.sources.nvml.calls import nvml
 from gputop.sources.nvml.gpm import Gpm, Percentages, all_missing

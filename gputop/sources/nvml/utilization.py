@@ -14,7 +14,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.snapshot import SERIES_READINGS, Absence
+from gputop.schema.device import SERIES_READINGS, Absence
 from gputop.sources.nvml.calls import check, function, nvml
 from gputop.sources.nvml.fields import VALUE_TYPES
 from gputop.sources.nvml.question import SLOW

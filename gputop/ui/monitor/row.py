@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 
 from gputop.frozen import dataclass
-from gputop.schema.snapshot import DeviceState
+from gputop.schema.device import DeviceState
 from gputop.text import ABSENT, percentage, quantity, that_fit, used_of, watts_of
 from gputop.ui.drawing.draw import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, MEMORY, SM, STRONG, TEXT, WARN
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device, DeviceSample
+    from gputop.schema.device import Device, DeviceSample
     from gputop.ui.monitor.panel import Panel
 
 

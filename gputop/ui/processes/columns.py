@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.frozen import dataclass
 from gputop.schema.absences import unseen
-from gputop.schema.snapshot import Device, Machine, Process, ProcessKind
+from gputop.schema.snapshot import Machine, Process, ProcessKind
 from gputop.text import ABSENT, quantity, size, that_fit, visible
+
+if TYPE_CHECKING:
+    from gputop.schema.device import Device
 
 MARK_WIDTH = 1
 """Cells before the first column, for the mark of the selected row."""

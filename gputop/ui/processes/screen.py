@@ -10,7 +10,7 @@ from gputop.ui.processes.tab import ListTab
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.table import ProcessTable
 

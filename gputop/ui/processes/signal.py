@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Click, Key
 
-    from gputop.schema.snapshot import Device, Process
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process
 
 OFFERED = (
     (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),

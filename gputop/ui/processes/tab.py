@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from gputop.schema.snapshot import Device, Process
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process
     from gputop.ui.model import Telemetry
     from gputop.ui.processes.signal import Target
     from gputop.ui.processes.table import ProcessTable

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.ui.processes.columns import GPU, HOST, Around, Column, columns_of, searched
 
 if TYPE_CHECKING:
-    from gputop.schema.snapshot import Device, Process, Sample
+    from gputop.schema.device import Device
+    from gputop.schema.snapshot import Process, Sample
 
 Identity = tuple[int, float | None, str]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual.message import Message
 
-from gputop.schema.snapshot import Absence, DeviceState
+from gputop.schema.device import Absence, DeviceState
 from gputop.text import ABSENT
 from gputop.ui.drawing.draw import Row, Span, cell, spread
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT

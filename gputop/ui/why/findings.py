@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gputop.health.findings import Lack
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
 
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",

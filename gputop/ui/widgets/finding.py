@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.health.findings import Evidence, Finding
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.model import Telemetry
 
 CHART_ROWS, MOST_CHARTS = 2, 2

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.filter import LineFilter
 
-    from gputop.schema.snapshot import Device
+    from gputop.schema.device import Device
     from gputop.ui.drawing.draw import Row
     from gputop.ui.model import Telemetry
 

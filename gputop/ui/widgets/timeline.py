@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from gputop.schema.snapshot import Device, DeviceSample
+    from gputop.schema.device import Device, DeviceSample
 
 GUTTER = 21
 """Cells at the left: what a chart shows, and its value."""
