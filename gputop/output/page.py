@@ -11,9 +11,9 @@ from gputop.health.alerts import Severity, alerts, summed
 from gputop.output import table
 from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
 from gputop.output.columns import OWN, PROCESSES, Column
-from gputop.schema.absences import unseen
 from gputop.schema.codec import to_json
 from gputop.schema.device import DeviceState
+from gputop.schema.remedies import unseen
 from gputop.schema.snapshot import DriverState, Source
 from gputop.text import ABSENT, cells, moment, percentage, size, that_fit, used_of, visible
 

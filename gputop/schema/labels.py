@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gputop.schema.absences import absence_text
 from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample
+from gputop.schema.remedies import absence_text
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import ABSENT, UNITS, in_unit_of
 

@@ -23,7 +23,6 @@ from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.page import View, document, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
-from gputop.schema.absences import absence_text
 from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,
@@ -33,6 +32,7 @@ from gputop.schema.device import (
     DeviceState,
 )
 from gputop.schema.labels import GROUPS, LEGEND, since_start
+from gputop.schema.remedies import absence_text
 from gputop.schema.snapshot import Event
 from gputop.schema.values import Statistics, value_text
 from gputop.stream.latest import Latest

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.schema.absences import absence_text
 from gputop.schema.clock_events import BITS
 from gputop.schema.device import (
     GPM_READINGS,
@@ -22,8 +21,8 @@ from gputop.schema.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.schema.faults import XIDS, event_text, fault_of
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
+from gputop.schema.remedies import XIDS, absence_text, event_text, fault_of
 from gputop.schema.snapshot import Event, Host
 from gputop.schema.values import CAUSES, Statistics, value_text
 from gputop.sources.nvml.readings import _RECOVERY_ACTIONS, _clock_event_times

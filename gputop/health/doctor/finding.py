@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.schema.absences import absence_text
 from gputop.schema.device import Absence
+from gputop.schema.remedies import absence_text
 
 if TYPE_CHECKING:
     from gputop.health.doctor.facts import Facts

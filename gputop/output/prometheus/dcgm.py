@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.output.prometheus.family import Family, Part, Read, family, ratio, series_of, word
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import mask_of
-from gputop.schema.faults import XIDS
+from gputop.schema.remedies import XIDS
 
 if TYPE_CHECKING:
     from gputop.schema.catalogue import Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.schema.device import DeviceState
-from gputop.schema.faults import event_text
+from gputop.schema.remedies import event_text
 from gputop.text import moment
 from gputop.ui.drawing.draw import Row, Span, clip_words
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.frozen import dataclass
-from gputop.schema.absences import unseen
+from gputop.schema.remedies import unseen
 from gputop.schema.snapshot import Machine, Process, ProcessKind
 from gputop.text import ABSENT, quantity, size, that_fit, visible
 

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 
 from gputop.problem import Problem
-from gputop.schema.absences import unseen
+from gputop.schema.remedies import unseen
 from gputop.text import ABSENT, size, visible
 from gputop.ui.drawing.draw import Row, Span, cell, clip
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TAB, TEXT, WARN

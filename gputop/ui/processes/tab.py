@@ -9,7 +9,7 @@ from textual import work
 from textual.containers import Vertical
 
 from gputop.problem import Problem
-from gputop.schema.absences import unseen
+from gputop.schema.remedies import unseen
 from gputop.sources.linux.procfs import ProcError, environment, send_signal
 from gputop.ui.processes.widget import ProcessesView
 
