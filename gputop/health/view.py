@@ -19,7 +19,7 @@ from gputop.health.thresholds import (
     Limit,
 )
 from gputop.schema.clock_events import mask_of
-from gputop.schema.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
+from gputop.schema.snapshot import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 
 if TYPE_CHECKING:
     from array import array

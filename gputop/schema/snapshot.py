@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from gputop.bounds import DEVICES, EVENTS, PROCESSES
 from gputop.frozen import dataclass
 from gputop.problem import Problem
+from gputop.schema.clock_events import BITS
 from gputop.schema.codec import DecodeError, from_json, to_json
 from gputop.schema.device import THIS_MACHINE, Absence, Device, DeviceSample
 
@@ -227,9 +230,88 @@ class Sample:
         return dataclasses.replace(self, processes=tuple(processes))
 
 
+MOST_WAITING = 256
+"""Utilization samples that wait for a late device to be sent: the newest ones."""
+
+
+def without_samples(readings: DeviceSample) -> DeviceSample:
+    """Return the readings as they are sent again: the driver's samples are sent only once."""
+    if not readings.gpu_utilization_samples_percent:
+        return readings
+    return dataclasses.replace(readings, gpu_utilization_samples_percent=())
+
+
+def carry_samples(
+    unsent: Sequence[DeviceSample], newer: Sequence[DeviceSample]
+) -> Iterator[DeviceSample]:
+    """Yield the newer readings of each device, after the utilization samples of unsent ones."""
+    waiting = {each.uuid: each.gpu_utilization_samples_percent for each in unsent}
+    for readings in newer:
+        before, after = waiting.get(readings.uuid), readings.gpu_utilization_samples_percent
+        if before and after is not None:
+            both = (before + after)[-MOST_WAITING:]
+            yield dataclasses.replace(readings, gpu_utilization_samples_percent=both)
+        else:
+            yield readings
+
+
+def merge_samples(unsent: Sample, newer: Sample) -> Sample:
+    """Return the newer sample with the events and utilization samples of the one before it."""
+    return dataclasses.replace(
+        newer,
+        devices=tuple(carry_samples(unsent.devices, newer.devices)),
+        events=(unsent.events + newer.events)[-EVENTS:],
+    )
+
+
+PROCESS_COUNT = "process_count"
+"""Number of processes that the driver lists on the device."""
+PROCESS_CPU = "process_cpu_percent"
+"""Percent of one core: the busiest of its processes and of their child processes."""
+PROCESS_IO_WAIT = "process_io_wait"
+"""1 if one of its processes waited for storage at that moment, else 0."""
+HOST_CPU = "host_cpu_percent"
+"""Percent of all cores of the host."""
+SLOWDOWN_BITS = "slowdown_bits"
+"""Clock event reasons as a sum of `clock_events.BITS` and `OTHER_SLOWDOWN`."""
+DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
+"""Numbers of a device that are computed from a sample, and kept over time like its readings."""
+OTHER_SLOWDOWN = 1 << 32
+"""Bit for all reasons that have none in nvml.h. A float holds it beside the others."""
+
+
+def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
+    """Return the numbers of `DERIVED` by device."""
+    found: dict[str, dict[str, float | None]] = {}
+    for readings in sample.devices:
+        bits = None
+        if readings.clock_event_reasons is not None:
+            each = (BITS.get(reason, OTHER_SLOWDOWN) for reason in readings.clock_event_reasons)
+            bits = reduce(or_, each, 0)
+        found[readings.uuid] = {
+            PROCESS_COUNT: None if "processes" in readings.absent else 0,
+            PROCESS_CPU: None,
+            PROCESS_IO_WAIT: None,
+            HOST_CPU: sample.host.cpu_percent,
+            SLOWDOWN_BITS: bits,
+        }
+    for process in sample.processes:
+        numbers = found.get(process.device_uuid)
+        if numbers is None:
+            continue
+        numbers[PROCESS_COUNT] = (numbers[PROCESS_COUNT] or 0) + 1
+        for name, value in (
+            (PROCESS_CPU, process.cpu_percent),
+            (PROCESS_CPU, process.children_cpu_most_percent),
+            (PROCESS_IO_WAIT, process.io_wait),
+        ):
+            before = numbers[name]
+            if value is not None and (before is None or value > before):
+                numbers[name] = value
+    return found
+
+
 Record = Inventory | Sample
-
-
 _TYPES: dict[str, type[Record]] = {"inventory": Inventory, "sample": Sample}
 _NAMES = {cls: name for name, cls in _TYPES.items()}
 

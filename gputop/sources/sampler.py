@@ -24,8 +24,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop import __version__
 from gputop.bounds import EVENTS
 from gputop.schema.device import READINGS, Absence, Device, DeviceSample, DeviceState, silence_limit
-from gputop.schema.samples import joined, repeated
-from gputop.schema.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
+from gputop.schema.snapshot import (
+    DriverState,
+    Event,
+    Inventory,
+    Process,
+    Record,
+    Sample,
+    Source,
+    carry_samples,
+    without_samples,
+)
 from gputop.sources.interface import (
     Driver,
     DriverError,
@@ -429,7 +438,7 @@ def _grace(interval: float) -> float:
 def _current(device: Device, owned: _Owned | None, look: _Look) -> DeviceSample:
     """What is known of a device now: its last reading with its age, or why there is none."""
     if owned is not None and not look.hung:
-        sample = repeated(owned.reading.sample) if look.sent else owned.reading.sample
+        sample = without_samples(owned.reading.sample) if look.sent else owned.reading.sample
         return dataclasses.replace(sample, age_seconds=look.age)
     reason = Absence.TIMED_OUT if look.hung else Absence.NO_DATA_YET
     return DeviceSample(
@@ -443,7 +452,7 @@ def _current(device: Device, owned: _Owned | None, look: _Look) -> DeviceSample:
 def _after(unsent: tuple[_Owned, ...], readings: tuple[_Owned, ...]) -> tuple[_Owned, ...]:
     """The newer readings, with what would be lost of those that have not been sent."""
     before = [owned.reading.sample for owned in unsent]
-    found = joined(before, [owned.reading.sample for owned in readings])
+    found = carry_samples(before, [owned.reading.sample for owned in readings])
     return tuple(
         owned._replace(reading=dataclasses.replace(owned.reading, sample=sample))
         for owned, sample in zip(readings, found, strict=True)

@@ -14,8 +14,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.schema.samples import merged
-from gputop.schema.snapshot import Inventory, Sample
+from gputop.schema.snapshot import Inventory, Sample, merge_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +78,7 @@ class Window:
         if isinstance(record, Inventory):
             self._inventory = record
             return []
-        sample = record if self._dropped is None else merged(self._dropped, record)
+        sample = record if self._dropped is None else merge_samples(self._dropped, record)
         with self._lock:
             if len(self._in_flight) >= IN_FLIGHT:
                 self._dropped = sample

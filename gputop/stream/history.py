@@ -13,8 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.derived import DERIVED, derive
 from gputop.schema.device import READINGS
+from gputop.schema.snapshot import DERIVED, derive
 from gputop.schema.values import Statistics
 
 if TYPE_CHECKING:

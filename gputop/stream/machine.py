@@ -16,7 +16,6 @@ from gputop.schema.device import (
     qualified,
     silence_limit,
 )
-from gputop.schema.samples import joined, repeated
 from gputop.schema.snapshot import (
     DriverState,
     Event,
@@ -26,6 +25,8 @@ from gputop.schema.snapshot import (
     MachineState,
     Process,
     Sample,
+    carry_samples,
+    without_samples,
 )
 from gputop.stream.child import Interruption
 from gputop.stream.flow import ClockOffset
@@ -99,7 +100,7 @@ class MachineStream:
         if self._inventory is not None and not self._restarting:
             renamed = self._renamed(record)
             if self.fresh and self._sample is not None:
-                devices = tuple(joined(self._sample.devices, renamed.devices))
+                devices = tuple(carry_samples(self._sample.devices, renamed.devices))
                 renamed = replace(renamed, devices=devices)
             self._arrived_at, self.made_at = now, made_at
             self.fresh, self._sample = True, renamed
@@ -140,7 +141,7 @@ class MachineStream:
             return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
         devices = self._sample.devices
         if not self.fresh:
-            devices = tuple(repeated(device) for device in devices)
+            devices = tuple(without_samples(device) for device in devices)
         since = now - self.made_at
         return tuple(
             device

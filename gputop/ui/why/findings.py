@@ -6,9 +6,9 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.health.judge import BY_NAME, RULES
-from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.schema.labels import ROWS
 from gputop.schema.remedies import absence_text
+from gputop.schema.snapshot import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
 from gputop.ui.drawing.draw import Row, Span, rule_of
 from gputop.ui.drawing.palette import ACCENT, GOOD, TEXT
 from gputop.ui.model import find_device

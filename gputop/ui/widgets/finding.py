@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gputop.health.alerts import Severity
-from gputop.schema.derived import HOST_CPU, PROCESS_CPU
+from gputop.schema.snapshot import HOST_CPU, PROCESS_CPU
 from gputop.text import duration, moment
 from gputop.ui.drawing.draw import Row, Span, cell, clip_words, fit, history, width_of
 from gputop.ui.drawing.palette import CPU, DIM, FAULT, MEMORY, STRONG, TEXT, WARN, ink
