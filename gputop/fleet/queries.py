@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gputop.output.prometheus.dcgm import dcgm_unit
-from gputop.output.prometheus.family import base_unit
+from gputop.output.prometheus.family import base_unit, dcgm_unit
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import BITS, SLOWDOWNS
 from gputop.schema.device import READINGS, DeviceSample
@@ -127,7 +126,7 @@ def _metrics() -> Iterator[tuple[str, list[Metric]]]:
     for reading in (CATALOGUE[name] for name in NUMBERS if name in CATALOGUE):
         fields = [*({reading.dcgm[0]} - fallbacks), reading.dcgm_fallback]
         theirs = [
-            Metric(f"{DCGM}{field}", probe / dcgm_unit(field, reading.unit)(probe))
+            Metric(f"{DCGM}{field}", probe / dcgm_unit(field, reading)(probe))
             for field in fields
             if field
         ]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gputop.health.alerts import Severity, alerts, summed
-from gputop.output import table
 from gputop.output.ansi import BOLD, DIM, LOUD_RED, LOUD_YELLOW, YELLOW, Span, clipped, painted
-from gputop.output.columns import OWN, PROCESSES, Column
+from gputop.output.table import OWN, PROCESSES, Column, table_lines
 from gputop.schema.codec import to_json
 from gputop.schema.device import DeviceState
 from gputop.schema.remedies import unseen
@@ -53,7 +52,7 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     if view.processes == "below":
         for process in sample.processes:
             below.setdefault(process.device_uuid, []).append(process)
-    for uuid, line in table.lines(inventory, sample, _columns(view), view.width):
+    for uuid, line in table_lines(inventory, sample, _columns(view), view.width):
         lines.append(line)
         lines += [_process(process) for process in below.get(uuid or "", ())]
     lines += _remarks(inventory, sample, view.width)

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.active import Follower, Standing
 from gputop.health.judge import BY_NAME, RULES
-from gputop.output.prometheus.family import word
+from gputop.output.prometheus.family import label_value
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.problem import Problem
@@ -620,7 +620,7 @@ def test_what_is_absent_has_no_series_and_nothing_stands_twice(
     assert len({each.name for each in found}) == len(found)
     inventory, sample = machine
     there = {device.uuid for device in inventory.devices}
-    named_there = {word(uuid): uuid for uuid in there}
+    named_there = {label_value(uuid): uuid for uuid in there}
     readings = {f"gputop_{reading.metric_name}": reading.name for reading in METRICS}
     for family in found:
         if family.name in readings:

@@ -18,11 +18,11 @@ import pytest
 from prometheus_client import generate_latest
 
 from gputop.fleet.queries import LIMITS, READ_AS, Scope, all_of, gone_of, names_of, values_of
-from gputop.output.columns import COLUMNS as STATUS_COLUMNS
 from gputop.output.nvidia_smi import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.page import View, document, page
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import registry_of
+from gputop.output.table import COLUMNS as STATUS_COLUMNS
 from gputop.schema.device import (
     READINGS,
     SERIES_READINGS,

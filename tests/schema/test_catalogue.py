@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, Scope, all_of
-from gputop.output.columns import COLUMNS, parse_columns
 from gputop.output.nvidia_smi import COLUMNS as SMI_COLUMNS
 from gputop.output.prometheus.metrics import families
+from gputop.output.table import COLUMNS, parse_columns
 from gputop.schema.catalogue import CATALOGUE, UNITS
 from gputop.schema.device import READINGS, SERIES_READINGS, Device
 from gputop.schema.labels import LEGEND, ROWS, since_start
